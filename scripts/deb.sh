@@ -120,14 +120,27 @@ changelog() {
 	END
 }
 
-lay_documents() {
-	install -d "$documents/examples/plans" "$documents/examples/kubernetes" \
-		"$documents/docs/examples" "$documents/docs/images"
-	install -m 644 README.md "$papers/horolog.cdx.json" "$documents"
-	# As they stand to each other in the source, so that their links hold.
+# The pages, and the files that they link to, as they stand to each other in the source, so that their
+# links hold; of the list of changes Debian has a name of its own.
+lay_pages() {
+	install -d "$documents/docs/examples" "$documents/docs/images" \
+		"$documents/packaging/grafana" "$documents/packaging/prometheus"
+	install -m 644 ARCHITECTURE.md CONTRIBUTING.md deny.toml "$documents"
+	sed 's|(CHANGELOG\.md)|(changelog.gz)|' README.md >"$work/README.md"
+	install -m 644 "$work/README.md" "$documents"
 	install -m 644 docs/*.md "$documents/docs"
 	install -m 644 docs/examples/* "$documents/docs/examples"
 	install -m 644 docs/images/* "$documents/docs/images"
+	install -m 644 packaging/grafana/* "$documents/packaging/grafana"
+	install -m 644 packaging/prometheus/* "$documents/packaging/prometheus"
+	ln -s ../examples/horolog-after-nfs.service "$documents/packaging"
+	install -D -m 644 crates/cycle/examples/program.rs "$documents/crates/cycle/examples/program.rs"
+}
+
+lay_documents() {
+	install -d "$documents/examples/plans" "$documents/examples/kubernetes"
+	install -m 644 "$papers/horolog.cdx.json" "$documents"
+	lay_pages
 	install -m 644 packaging/agent.env packaging/horolog-after-nfs.service "$documents/examples"
 	install -m 644 plans/*.toml "$documents/examples/plans"
 	install -m 644 packaging/kubernetes/* "$documents/examples/kubernetes"

@@ -58,7 +58,10 @@ pub(crate) fn all() -> Vec<Trial> {
         Need::Peer("setpriv"),
         Need::Peer("chronyd"),
     ];
-    let mut all = Vec::from(scenarios!(BUILDING, package: two_builds_are_the_same));
+    let mut all = Vec::from(scenarios!(BUILDING, package:
+        two_builds_are_the_same,
+        links_of_its_pages_hold,
+    ));
     all.extend(scenarios!(&[Need::Peer("mandoc")], package: pages_are_sound));
     all.extend(scenarios!(INSTALLING, package: a_clean_system_serves_time));
     all
@@ -85,6 +88,45 @@ fn two_builds_are_the_same() -> Result<()> {
     let [one, other] = [fs::read(&files[0])?, fs::read(&files[1])?];
     ensure!(one == other, "{} bytes, {} bytes, and not the same", one.len(), other.len());
     Ok(())
+}
+
+/// What its pages link to is in the package as well.
+fn links_of_its_pages_hold() -> Result<()> {
+    let directory = TempDir::new()?;
+    let package = build(directory.path())?;
+    let tree = directory.path().join("tree");
+    let mut unpack = Command::new("dpkg-deb");
+    unpack.arg("-x").arg(package).arg(&tree);
+    ensure!(run_to_end(&mut unpack, PATIENCE)?.status.success(), "it cannot be unpacked");
+    let documents = tree.join("usr/share/doc/horolog");
+    let (mut links, mut broken) = (0, Vec::new());
+    for place in [documents.clone(), documents.join("docs")] {
+        for entry in fs::read_dir(&place)? {
+            let page = entry?.path();
+            if page.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
+            for target in relative_links(&fs::read_to_string(&page)?) {
+                links += 1;
+                if !place.join(&target).exists() {
+                    broken.push(format!("{}: {target}", page.display()));
+                }
+            }
+        }
+    }
+    ensure!(links > 100, "{links} links in all pages");
+    ensure!(broken.is_empty(), "{}", broken.join("\n"));
+    Ok(())
+}
+
+/// The files that a page links to, as it names them.
+fn relative_links(page: &str) -> Vec<String> {
+    let targets = page.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    let files = targets.filter_map(|(target, _)| target.split('#').next());
+    let is_file = |target: &&str| {
+        !target.is_empty() && !target.contains("://") && !target.contains(char::is_whitespace)
+    };
+    files.filter(is_file).map(str::to_owned).collect()
 }
 
 /// The manual's pages are what a strict reader of such pages expects.

@@ -33,7 +33,8 @@ use failure::Failure;
 /// Serve time, load it, and prove when things happen.
 ///
 /// Exit status: 0 done; 1 what was measured is not what it should be; 2 wrong usage; 3 the machine
-/// lacks something.
+/// lacks something, or a path has no far end; 4 another agent of campaigns was started later with
+/// the same name; 130 ended at once by a second Ctrl-C.
 #[derive(Parser, Debug)]
 #[command(name = "horolog", version, propagate_version = true, max_term_width = 100)]
 struct Cli {

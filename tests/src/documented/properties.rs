@@ -36,7 +36,7 @@ pub(super) fn furnish(directory: &Path) -> Result<()> {
         executable(&directory.join("bin").join(name), &script)?;
     }
     let here = directory.join("here");
-    fs::create_dir(here.join("usr-bin"))?;
+    fs::create_dir(here.join("usr-local-bin"))?;
     for (name, text) in table::FILES {
         write_secret(&here.join(name), text)?;
     }

@@ -82,7 +82,7 @@ pub(crate) const RESULTS: &[(&str, &str)] = &[
 
 /// What is put in another's place, because the test's machine is not the reader's.
 pub(crate) const IN_PLACE: &[(&str, &str, &str)] = &[
-    ("/usr/bin/", "usr-bin/", "programs of this machine stay as they are"),
+    ("/usr/local/bin/", "usr-local-bin/", "programs of this machine stay as they are"),
     ("--leap-file FILE", "--leap-file leap-seconds.list", "a list is made here"),
     ("/usr/share/zoneinfo/leap-seconds.list", "leap-seconds.list", "not every system has one"),
     ("--smear-listen 192.0.2.2:123", "--smear-listen 198.51.100.1:123", "192.0.2.2 is the reader"),

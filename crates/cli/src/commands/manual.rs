@@ -9,12 +9,27 @@ use std::path::{Path, PathBuf};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
+use clap_mangen::Man;
 
 use crate::Cli;
 use crate::failure::Failure;
 use crate::output;
 
 const NAME: &str = "horolog";
+
+/// What every command ends with, and when.
+const STATUSES: [(&str, &str); 6] = [
+    ("0", "Done."),
+    ("1", "What was measured is not what it should be: nothing answered, or a limit is broken."),
+    ("2", "Wrong usage."),
+    ("3", "The machine lacks something, or a path has no far end."),
+    ("4", "Another agent of campaigns was started later with the same name."),
+    ("130", "A second Ctrl\\-C ended the command at once, without a result."),
+];
+const PASSED_ON: &str =
+    "Commands that run a program (after, at, lab exec) end with the status of that program.";
+const GUIDES: &str = "The guides are in /usr/share/doc/horolog/docs where the Debian package is \
+                      installed.";
 
 /// Write the manual: a page for each command, as horolog-load-ntp.1.
 #[derive(Args, Debug)]
@@ -41,8 +56,9 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
     let mut command = definition();
     command.build();
     let directory = &args.directory;
+    let date = args.date.as_deref().unwrap_or_default();
     fs::create_dir_all(directory)
-        .and_then(|()| write_pages(command, directory, args.date.as_deref().unwrap_or_default()))
+        .and_then(|()| write_pages(&command, &mut Vec::new(), directory, date))
         .map_err(|error| Failure::environment(format!("{}: {error}", directory.display())))
 }
 
@@ -51,24 +67,75 @@ fn definition() -> clap::Command {
     Cli::command().disable_help_subcommand(true)
 }
 
-/// Writes the page of a built command, and those of the commands in it.
-fn write_pages(command: clap::Command, directory: &Path, date: &str) -> io::Result<()> {
-    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
-        write_pages(inner.clone(), directory, date)?;
-    }
+/// Writes the page of a built command, and those of the commands in it. `above` are the names of
+/// the pages of those that it is in.
+fn write_pages(
+    command: &clap::Command,
+    above: &mut Vec<String>,
+    directory: &Path,
+    date: &str,
+) -> io::Result<()> {
     let source = format!("{NAME} {}", env!("CARGO_PKG_VERSION"));
-    let page = clap_mangen::Man::new(command).date(date).source(source).manual("Horolog");
+    let page = Man::new(command.clone()).date(date).source(source).manual("Horolog");
     let mut text = Vec::new();
     page.render(&mut text)?;
+    let text = completed(&String::from_utf8_lossy(&text), command, above);
     let path = directory.join(page.get_filename());
-    fs::write(&path, spaced(&String::from_utf8_lossy(&text)))
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    fs::write(&path, text)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+
+    above.push(page.get_filename().trim_end_matches(".1").to_owned());
+    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+        write_pages(inner, above, directory, date)?;
+    }
+    above.pop();
+    Ok(())
 }
 
-/// A page with the space before lists of possible values made in the one way that mandoc has no
-/// objection to.
-fn spaced(page: &str) -> String {
-    page.replace("\n.br\n\n.br\n", "\n.sp\n")
+/// A page with what it lacks as it is generated: a date where there is none, the line of the
+/// command's usage in place of a list of flags without their values, and what it ends with. Lines
+/// are not stretched, and the space before lists of possible values is made in the one way that
+/// mandoc has no objection to.
+fn completed(page: &str, command: &clap::Command, above: &[String]) -> String {
+    let page = page.replace("\n.br\n\n.br\n", "\n.sp\n");
+    let page = page.replacen(" 1  \"", " 1 \"\" \"", 1);
+    let page = page.replacen("\n.SH NAME\n", "\n.nh\n.ad l\n.SH NAME\n", 1);
+    let (head, rest) = page.split_once(".SH SYNOPSIS\n").unwrap_or((&page, ""));
+    let (_, rest) = rest.split_once(".SH DESCRIPTION\n").unwrap_or(("", rest));
+    let (body, version) = rest.split_once(".SH VERSION\n").unwrap_or((rest, ""));
+    let (usage, statuses, others) = (usage(command), statuses(), others(above));
+    format!(
+        "{head}.SH SYNOPSIS\n{usage}.SH DESCRIPTION\n{body}.SH EXIT STATUS\n{statuses}\
+         .SH SEE ALSO\n{others}.SH VERSION\n{version}"
+    )
+}
+
+/// How a command is used, a line for each way, its words in bold.
+fn usage(command: &clap::Command) -> String {
+    let text = command.clone().render_usage().to_string();
+    let lines = text.trim_start_matches("Usage:").lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty()).map(|line| {
+        let operands = [" [", " <", " -"].iter().filter_map(|start| line.find(start)).min();
+        let (words, operands) = line.split_at(operands.unwrap_or(line.len()));
+        let operands = operands.replace('<', "\\fI").replace('>', "\\fR");
+        format!("\\fB{words}\\fR{operands}\n").replace('-', "\\-")
+    });
+    lines.collect::<Vec<_>>().join(".br\n")
+}
+
+fn statuses() -> String {
+    let each = STATUSES.iter().map(|(status, when)| format!(".TP\n{status}\n{when}\n"));
+    each.chain([format!(".PP\n{PASSED_ON}\n")]).collect()
+}
+
+/// The pages of the commands above one, and where there is more.
+fn others(above: &[String]) -> String {
+    let pages: Vec<String> =
+        above.iter().map(|name| format!("\\fB{}\\fR(1)", name.replace('-', "\\-"))).collect();
+    match pages.len() {
+        0 => format!("{GUIDES}\n"),
+        _ => format!("{}\n.PP\n{GUIDES}\n", pages.join(",\n")),
+    }
 }
 
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
@@ -103,6 +170,33 @@ mod tests {
         }
         assert_eq!(fs::read_dir(&args.directory).unwrap().count(), names.len());
         assert!(read("horolog-serve").unwrap().contains(r"\-\-limit\-burst"));
+    }
+
+    #[test]
+    fn a_page_without_a_date_says_so_in_its_place() {
+        let directory = tempfile::TempDir::new().unwrap();
+        man(&ManArgs { directory: directory.path().into(), date: None }).unwrap();
+        let page = fs::read_to_string(directory.path().join("horolog-load-nts-ke.1")).unwrap();
+        let title = page.lines().find(|line| line.starts_with(".TH ")).unwrap();
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(title, format!(r#".TH horolog-load-nts-ke 1 "" "horolog {version}" Horolog"#));
+    }
+
+    #[test]
+    fn a_page_tells_values_that_are_needed_how_the_command_ends_and_what_it_is_in() {
+        let directory = tempfile::TempDir::new().unwrap();
+        man(&ManArgs { directory: directory.path().into(), date: None }).unwrap();
+        let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+        let page = read("horolog-load-nts-ke.1");
+        let synopsis = r"
+.SH SYNOPSIS
+\fBhorolog load nts\-ke\fR [OPTIONS] \-\-ca \fIFILE\fR \fIHOST[:PORT]\fR
+.SH DESCRIPTION
+";
+        assert!(page.contains(synopsis), "{page}");
+        assert!(page.contains("\n.SH EXIT STATUS\n.TP\n0\n"), "{page}");
+        assert!(page.contains("\n.SH SEE ALSO\n\\fBhorolog\\fR(1),\n\\fBhorolog\\-load\\fR(1)\n"));
+        assert!(read("horolog-at.1").contains("\n.br\n\\fBhorolog at\\fR \\fICOMMAND\\fR\n"));
     }
 
     #[test]
