@@ -30,6 +30,7 @@ pub fn bench_cores(result: &BenchCoresResult) -> String {
     ];
     Page {
         kind: "bench cores",
+        failed: None,
         heading: "Responses by the number of cores".to_owned(),
         lead: match result.columns.len() {
             1 => format!("one number of cores, started {}", result.started),

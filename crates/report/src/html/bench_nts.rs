@@ -27,6 +27,7 @@ pub fn bench_nts(result: &BenchNtsResult) -> String {
     ];
     Page {
         kind: "bench nts",
+        failed: None,
         heading: "What authentication costs a server".to_owned(),
         lead: format!("{} searches, started {}", result.capacities.len(), result.started),
         main: main.concat(),

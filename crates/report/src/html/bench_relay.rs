@@ -41,6 +41,7 @@ pub fn bench_relay(result: &BenchRelayResult) -> String {
     ];
     Page {
         kind: "bench relay",
+        failed: None,
         heading: "Copies by the number of children".to_owned(),
         lead: match result.sizes().len() {
             1 => format!("one size of packets, started {}", result.started),

@@ -12,6 +12,7 @@ use super::sections::{
 use super::stability::{allan_plot, allan_table};
 use super::{Page, top};
 use crate::clock::{DEFINITION, LITERATURE, conditions, counts, long_time, method_name, outage};
+use crate::limits::failed;
 use crate::table::query::{figure_texts, seconds};
 use crate::units::{ABSENT, full_count};
 
@@ -28,8 +29,8 @@ pub fn clock(result: &ClockResult) -> String {
     let (figures, plots) = drawn_alone(plots);
     let main = [
         top::clock(result),
-        section("Findings", &findings(&result.findings)),
         section("Limits", &limits(&result.limits)),
+        section("Findings", &findings(&result.findings)),
         section("Error", &errors(result)),
         section("Over time", &figures),
         section("Outages", &outages(result)),
@@ -39,6 +40,7 @@ pub fn clock(result: &ClockResult) -> String {
     ];
     Page {
         kind: "clock simulate",
+        failed: failed(&result.limits),
         heading: format!("{}, {}", result.oscillator.name, long_time(result.duration_s)),
         lead: format!("Seed {}: {}", result.seed, conditions(result)),
         main: main.concat(),

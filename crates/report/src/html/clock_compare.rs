@@ -9,6 +9,7 @@ use super::query::thinned;
 use super::sections::{drawn_alone, findings, limits, machine, paragraph, section};
 use super::stability::{allan_plot, allan_table};
 use super::{Page, top};
+use crate::limits::failed;
 use crate::table::clock_compare::{OFFSETS, figures, steps};
 use crate::units::{full_count, human_ns};
 
@@ -29,8 +30,8 @@ pub fn clock_compare(result: &ClockCompareResult) -> String {
     let titles = ["mean", "deviation", "min", "max", "frequency", "doubt", "readings"];
     let main = [
         top::clock_compare(result),
-        section("Findings", &findings(&result.findings)),
         section("Limits", &limits(&result.limits)),
+        section("Findings", &findings(&result.findings)),
         section("Clocks", &(table("offsets", "Offsets", &titles, &rows) + &stepped)),
         section("Offset and stability", &plotted),
         section("Allan deviation", &allan_table(&stability(result))),
@@ -39,6 +40,7 @@ pub fn clock_compare(result: &ClockCompareResult) -> String {
     let names: Vec<_> = result.clocks.iter().map(|clock| clock.name.as_str()).collect();
     Page {
         kind: "clock compare",
+        failed: failed(&result.limits),
         heading: format!("system clock against {}", names.join(", ")),
         lead: format!(
             "{} readings of each, one every {}, started {}",

@@ -36,6 +36,7 @@ pub fn clock_log(result: &ClockLogResult) -> String {
     ];
     Page {
         kind: "clock log",
+        failed: None,
         heading: result.file.clone(),
         lead: format!("{} lines", full_count(result.lines)),
         main: main.concat(),

@@ -30,6 +30,7 @@ pub fn compare(result: &CompareResult) -> String {
     ];
     Page {
         kind: "runs compare",
+        failed: failed(result),
         heading: format!("{} against {}", result.later.reference, result.earlier.reference),
         lead: format!("results {}, compared {}", result.later.schema, result.started),
         main: main.concat(),
@@ -39,6 +40,15 @@ pub fn compare(result: &CompareResult) -> String {
         result,
     }
     .render()
+}
+
+/// How much became worse, for the title and the verdict.
+fn failed(result: &CompareResult) -> Option<String> {
+    let is_worse = |one: &&ComparedFigure| one.verdict == CompareVerdict::Worse;
+    match result.figures.iter().filter(is_worse).count() {
+        0 => None,
+        worse => Some(format!("failed: {worse} of {} figures worse", result.figures.len())),
+    }
 }
 
 fn top(result: &CompareResult) -> String {

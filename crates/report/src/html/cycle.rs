@@ -12,6 +12,7 @@ use super::{Page, top};
 use crate::cycle::{
     EXTRA, EXTRA_MEANING, FIGURES, MEANING, Row, extra, facts, figures, is_parallel, rows, together,
 };
+use crate::limits::failed;
 use crate::units::human_ns;
 
 const TABLE: &str = "tasks";
@@ -29,6 +30,7 @@ pub fn cycle(result: &CycleResult) -> String {
     let period_ns = rows.first().map_or(0, |row| row.task.period_ns);
     Page {
         kind: "cycle",
+        failed: failed(&result.limits),
         heading: format!("periodic tasks every {}", human_ns(period_ns)),
         lead: format!("{missed} of {periods} deadlines missed, started {}", result.started),
         main: top::cycle(result)
@@ -57,8 +59,8 @@ fn body(result: &CycleResult, rows: &[Row<'_>]) -> Body {
     let (plotted, plots) = drawn_alone(plots);
     let cells = each(rows, |one| row(&one.name(result), figures(one)));
     let mut sections = vec![
-        ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("Findings", findings(&result.findings)),
         (
             "Tasks",
             bars(result, rows) + &headed(TABLE, "Periodic tasks", ("task", &FIGURES), &cells),

@@ -54,6 +54,7 @@ pub fn demo(result: &DemoResult) -> String {
     ];
     Page {
         kind: "demo",
+        failed: None,
         heading: "How many requests each server holds".to_owned(),
         lead: format!(
             "{} servers under the same search, started {}",

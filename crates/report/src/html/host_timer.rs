@@ -11,6 +11,7 @@ use super::sections::{
 };
 use super::{Page, top};
 use crate::host::LATENCY_TITLES;
+use crate::limits::failed;
 use crate::table::host_timer::{LATENCY, cells, facts as sentences};
 use crate::units::{full_count, human_ns};
 
@@ -25,6 +26,7 @@ pub fn host_timer(result: &HostTimerResult) -> String {
     let body = body(result);
     Page {
         kind: "host timer",
+        failed: failed(&result.limits),
         heading: format!("wake-ups every {}", human_ns(result.interval_ns)),
         lead: format!(
             "{} periods on each of {} cores, started {}",
@@ -51,8 +53,8 @@ pub(super) fn body(result: &HostTimerResult) -> Body {
     let rows = each(&result.cores, |core| row(&format!("core {}", core.core), cells(core)));
     let titles = [&["missed"], &LATENCY_TITLES[..]].concat();
     let sections = vec![
-        ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("Findings", findings(&result.findings)),
         ("Latencies", table(TABLE, "Wake-up latencies", &titles, &rows)),
         ("Distribution and course", plotted),
         ("How it was measured", each(sentences(result), |line| paragraph(&line))),

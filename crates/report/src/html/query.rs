@@ -11,6 +11,7 @@ use super::sections::{
 };
 use super::stability::{allan_plot, allan_table};
 use super::{Page, top};
+use crate::limits::failed;
 use crate::table::query::{
     difference_line, figure_texts, full_name, leap_name, odd_replies, stamps,
 };
@@ -40,8 +41,8 @@ pub fn query(result: &QueryResult) -> String {
     let (figures, plots) = drawn_alone(plots);
     let main = [
         top::query(result),
-        section("Findings", &findings(&result.findings)),
         section("Limits", &limits(&result.limits)),
+        section("Findings", &findings(&result.findings)),
         section("Servers", &servers(result)),
         section("Between servers", &differences(result)),
         section("Offset, delay and stability", &figures),
@@ -52,6 +53,7 @@ pub fn query(result: &QueryResult) -> String {
     let names: Vec<_> = result.servers.iter().map(|server| server.name.as_str()).collect();
     Page {
         kind: "query",
+        failed: failed(&result.limits),
         heading: names.join(", "),
         lead: format!(
             "{} exchanges with each, one every {}, started {}",
