@@ -15,6 +15,7 @@ mod clock;
 mod clock_compare;
 mod clock_log;
 mod compare;
+mod course;
 mod cycle;
 mod cycle_predict;
 mod cycle_test;
@@ -289,10 +290,12 @@ mod tests {
                 let place = format!("<div class=\"chart\" id=\"plot-{id}\"");
                 let (_, rest) = page.split_once(&place).unwrap();
                 let (tag, _) = rest.split_once('>').unwrap();
-                assert!(tag.contains("aria-label=\"") && tag.contains("aria-describedby=\""));
-                let (_, described) = tag.split_once("aria-describedby=\"").unwrap();
-                let (target, _) = described.split_once('"').unwrap();
-                assert!(page.contains(&format!("id=\"{target}\"")), "{target}");
+                assert!(tag.contains("aria-label=\""));
+                for attribute in ["aria-describedby", "aria-details"] {
+                    let (_, target) = tag.split_once(&format!("{attribute}=\"")).unwrap();
+                    let (target, _) = target.split_once('"').unwrap();
+                    assert!(page.contains(&format!("id=\"{target}\"")), "{target}");
+                }
             }
         }
     }

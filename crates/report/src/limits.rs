@@ -92,7 +92,7 @@ mod tests {
         );
         assert_eq!(failed(&[kept.clone(), lossy.clone()]).unwrap(), "failed: 1 of 2 limits broken");
         assert_eq!(failed(&[lossy]).unwrap(), "failed: its limit is broken");
-        assert_eq!((broken(&[kept.clone()]), failed(&[kept])), (None, None));
+        assert_eq!((broken(std::slice::from_ref(&kept)), failed(&[kept])), (None, None));
         let of = Some("core 1".to_owned());
         let of_core =
             LimitResult { of, trial: None, ..limit("p99>200us", LimitUnit::Ns, 200e3, Some(1e6)) };

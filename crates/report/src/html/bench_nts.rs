@@ -108,6 +108,7 @@ fn plot(
         },
         y,
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(series),
     }

@@ -132,6 +132,7 @@ fn plot(
         x: Axis { label: "children", short: "children", unit: Unit::Count, scale: Scale::Log },
         y,
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice {
             chooser: "size",

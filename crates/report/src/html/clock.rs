@@ -3,9 +3,10 @@
 
 use horolog_record::{AllanDeviation, ClockMethod, ClockResult};
 
+use super::course::Course;
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::plot::{Axis, Choice, Plot, Scale, Unit};
 use super::sections::{
     columns, command_line, drawn_alone, facts, findings, host_facts, limits, paragraph, section,
 };
@@ -59,7 +60,7 @@ fn over_time(result: &ClockResult) -> Plot {
             let worst = stretch.min_ns.unsigned_abs().max(stretch.max_ns.unsigned_abs());
             (stretch.begin_s as f64, worst as f64)
         });
-        Series::new(method_name(method.kind).to_owned(), points.collect())
+        Course::EVEN.line(method_name(method.kind).to_owned(), points.collect())
     };
     Plot {
         id: "error",
@@ -74,6 +75,7 @@ fn over_time(result: &ClockResult) -> Plot {
             scale: Scale::Knee { knee: KNEE_NS },
         },
         points: false,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(result.methods.iter().map(series)),
     }

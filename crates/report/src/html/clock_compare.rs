@@ -2,10 +2,10 @@
 
 use horolog_record::{AllanDeviation, ClockCompareResult, ClockSample, ComparedClock};
 
+use super::course::Course;
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
-use super::query::thinned;
+use super::plot::{Axis, Choice, Plot, Scale, Unit};
 use super::sections::{drawn_alone, findings, limits, machine, paragraph, section};
 use super::stability::{allan_plot, allan_table};
 use super::{Page, top};
@@ -72,7 +72,7 @@ fn over_time(result: &ClockCompareResult) -> Plot {
     let series = |clock: &ComparedClock| {
         let point =
             |sample: &ClockSample| (sample.place as f64 * interval_s, sample.offset_ns as f64);
-        Series::new(clock.name.clone(), thinned(clock.samples.iter().map(point).collect()))
+        Course::of(interval_s).line(clock.name.clone(), clock.samples.iter().map(point).collect())
     };
     Plot {
         id: "offset",
@@ -82,6 +82,7 @@ fn over_time(result: &ClockCompareResult) -> Plot {
         x: Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear },
         y: Axis { label: "offset", short: "offset", unit: Unit::Signed, scale: Scale::Linear },
         points: false,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(result.clocks.iter().map(series)),
     }

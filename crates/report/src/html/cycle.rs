@@ -3,10 +3,11 @@
 
 use horolog_record::{CycleResult, Distribution};
 
+use super::course::Course;
 use super::data::{headed, row};
 use super::escape::each;
 use super::latency::{Place, histogram, tail};
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::plot::{Axis, Choice, Plot, Scale, Unit};
 use super::sections::{Body, drawn_alone, findings, limits, machine, paragraph, section};
 use super::{Page, top};
 use crate::cycle::{
@@ -101,7 +102,7 @@ fn bars(result: &CycleResult, rows: &[Row<'_>]) -> String {
 fn course(result: &CycleResult, rows: &[Row<'_>]) -> Plot {
     let series = |one: &Row<'_>| {
         let points = one.task.series.iter().map(|stretch| (stretch.at_s, stretch.ratio_max));
-        Series::new(one.name(result), points.collect())
+        Course::EVEN.line(one.name(result), points.collect())
     };
     Plot {
         id: "ratio",
@@ -116,6 +117,7 @@ fn course(result: &CycleResult, rows: &[Row<'_>]) -> Plot {
             scale: Scale::Zero,
         },
         points: false,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(rows.iter().map(series)),
     }

@@ -142,6 +142,7 @@ fn loss(result: &EstablishmentResult) -> Plot {
         x: RATE,
         y: series::loss_axis(),
         points: true,
+        bars: false,
         marks: held(result),
         shown: Choice::one([Series::new("failed".to_owned(), points.collect())]),
     }
@@ -163,6 +164,7 @@ fn latency(result: &EstablishmentResult) -> Plot {
         x: RATE,
         y: super::latency::time_axis(),
         points: true,
+        bars: false,
         marks: held(result),
         shown: Choice::one(series),
     }

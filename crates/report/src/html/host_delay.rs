@@ -87,6 +87,7 @@ fn plot(
         x: Axis { label: "delay asked for", short: "asked", unit: Unit::Ns, scale: Scale::Log },
         y: Axis { label: "overshoot", short: "later by", unit: Unit::Ns, scale: Scale::Log },
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice { chooser: "Setting", view: 0, views: measured.map(view).collect() },
     }

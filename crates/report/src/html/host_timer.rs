@@ -2,10 +2,11 @@
 
 use horolog_record::{Distribution, HostTimerResult, TimerCore};
 
+use super::course::Course;
 use super::data::{row, table};
 use super::escape::{each, text};
 use super::latency::{Place, histogram, tail, time_axis};
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::plot::{Axis, Choice, Plot, Scale, Unit};
 use super::sections::{
     Body, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
@@ -75,7 +76,7 @@ fn distributions(result: &HostTimerResult) -> Vec<(String, &Distribution)> {
 fn over_time(result: &HostTimerResult) -> Plot {
     let series = |core: &TimerCore| {
         let points = core.series.iter().map(|one| (one.at_s, one.max_ns.max(1) as f64));
-        Series::new(format!("core {}", core.core), points.collect())
+        Course::EVEN.line(format!("core {}", core.core), points.collect())
     };
     Plot {
         id: "course",
@@ -85,6 +86,7 @@ fn over_time(result: &HostTimerResult) -> Plot {
         x: Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear },
         y: time_axis(),
         points: false,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(result.cores.iter().map(series)),
     }

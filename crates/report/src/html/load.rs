@@ -18,7 +18,8 @@ const OVER_TIME: usize = 3;
 const HISTOGRAM: Place =
     Place { id: "rtt-histogram", title: "Round trip, how often", described_by: "rtt-figures" };
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// The page as HTML. It holds the result as JSON in the element `result`, whole but for the
+/// intervals of a very long course.
 #[must_use]
 pub fn load(result: &LoadResult) -> String {
     let run = [("lost", result)];
@@ -80,7 +81,7 @@ pub fn load(result: &LoadResult) -> String {
         note: LOAD_NOTE,
         schema: &result.schema,
         plots,
-        result,
+        result: &*intervals::kept(result),
     }
     .render()
 }

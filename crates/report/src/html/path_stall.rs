@@ -85,6 +85,7 @@ fn batches(result: &PathStallResult) -> Plot {
         x: Axis { label: "writes", short: "writes", unit: Unit::Count, scale: Scale::Linear },
         y: Axis { label: "exchange", short: "time", unit: Unit::Ns, scale: Scale::Log },
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(options.map(series)),
     }

@@ -101,6 +101,7 @@ fn latency_plot(result: &PathTcpResult) -> Plot {
         x: sizes(),
         y: Axis { label: "latency", short: "latency", unit: Unit::Ns, scale: Scale::Log },
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one([
             series("p50", |times| times.p50),
@@ -125,6 +126,7 @@ fn bandwidth_plot(result: &PathTcpResult) -> Plot {
         x: sizes(),
         y: Axis { label: "bytes per second", short: "rate", unit: Unit::Rate, scale: Scale::Log },
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one([TcpDirection::Out, TcpDirection::Back].map(series)),
     }

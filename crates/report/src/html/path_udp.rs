@@ -83,6 +83,7 @@ fn by_length(result: &PathUdpResult) -> Plot {
         x: Axis { label: "bytes", short: "bytes", unit: Unit::Count, scale: Scale::Linear },
         y: Axis { label: "T", short: "T", unit: Unit::Ns, scale: Scale::Zero },
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(FIGURES.map(series)),
     }

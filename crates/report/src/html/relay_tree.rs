@@ -86,6 +86,7 @@ fn by_delay(result: &RelayTreeResult) -> Plot {
         x: Axis { label: "node", short: "node", unit: Unit::Count, scale: Scale::Linear },
         y: Axis { label: "delay", short: "delay", unit: Unit::Ns, scale: Scale::Zero },
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(all),
     }
