@@ -42,7 +42,8 @@
     return {
       id: element.id.replace("plot-", ""),
       name: drawn.getAttribute("aria-label"),
-      described: document.getElementById(element.getAttribute("aria-describedby")) !== null,
+      described: ["aria-describedby", "aria-details"].every((name) =>
+        words(document.getElementById(drawn.getAttribute(name))) !== ""),
       size: [canvas.width, canvas.height],
       painted: [0, 1, 2, 3, 4, 5, 6, 7].map((n) => painted(data, colour(`series-${n}`))),
       legend: all(element, ".u-series").map((row) => words(row.querySelector("th"))),
@@ -79,6 +80,8 @@
     charts: all(document, ".chart").map(chart),
     tables: all(document, ".scroll").map((it) => table(it, it.getAttribute("aria-label"))),
     bars: all(document, "table.bars").map((it) => table(it, heading(it))),
+    title: document.title,
+    failed: verdict && all(verdict, ".failed").map(words)[0],
     name: verdict && words(verdict.querySelector(".name")),
     figure: verdict && words(verdict.querySelector(".figure")),
     times: all(document, ".figures div").map((it) => [...it.children].map(words)),

@@ -71,6 +71,9 @@ pub(crate) struct Seen {
     pub(crate) charts: Vec<Chart>,
     pub(crate) tables: Vec<Table>,
     pub(crate) bars: Vec<Table>,
+    title: String,
+    /// What the verdict says of broken limits.
+    failed: Option<String>,
     /// What the large figure on top is of, and itself.
     pub(crate) name: Option<String>,
     pub(crate) figure: Option<String>,
@@ -235,6 +238,14 @@ pub(crate) fn shows(browser: &mut Browser, result: &Value) -> Result<Seen> {
     ensure!(embedded == *result, "another result is embedded");
     let figure = seen.figure.as_deref().context("no verdict")?;
     ensure!(!figure.is_empty() && seen.on_top, "the verdict '{figure}' does not stand on top");
+    let is_broken = |limit: &Value| limit["failed"] == true;
+    let limits = result["limits"].as_array().map_or(&[][..], Vec::as_slice);
+    // A comparison has no limits: it says what became worse.
+    if result["schema"] != "horolog.compare/1" {
+        let told = seen.failed.as_ref().is_some_and(|told| seen.title.starts_with(told));
+        let is_told = limits.iter().any(is_broken) == told && seen.failed.is_some() == told;
+        ensure!(is_told, "broken limits: {:?} below '{}'", seen.failed, seen.title);
+    }
     for finding in result["findings"].as_array().context("no findings")? {
         let message = finding["message"].as_str().context("no message")?;
         let is_told = seen.findings.iter().any(|told| told.contains(message));
@@ -262,10 +273,10 @@ fn is_drawn(chart: &Chart, series: &[Series]) -> Result<()> {
     let last = series.iter().rposition(|series| !series.points.is_empty()).context("no points")?;
     ensure!(chart.painted[last % 8] > 0, "nothing is painted of {:?}", series[last].label);
     let mut dashes = chart.dashes.clone();
-    dashes.truncate(8);
+    dashes.truncate(16);
     dashes.sort();
     dashes.dedup();
-    ensure!(dashes.len() == chart.dashes.len().min(8), "lines are alike: {:?}", chart.dashes);
+    ensure!(dashes.len() == chart.dashes.len().min(16), "lines are alike: {:?}", chart.dashes);
     Ok(())
 }
 

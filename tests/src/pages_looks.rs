@@ -25,8 +25,9 @@ pub(crate) fn can_be_looked_into(browser: &mut Browser, seen: &Seen) -> Result<(
         }
         is_drawn_larger(browser, &plot.id).with_context(|| plot.id.clone())?;
     }
-    if !seen.plots.is_empty() {
+    if let Some(plot) = seen.plots.first() {
         can_be_hidden_by_keyboard(browser)?;
+        can_be_stepped_by_keyboard(browser, plot).with_context(|| plot.id.clone())?;
     }
     let complaints = browser.complaints();
     ensure!(complaints.is_empty(), "{complaints:?}");
@@ -160,7 +161,8 @@ pub(crate) fn zooms(browser: &mut Browser, id: &str) -> Result<()> {
 fn can_be_hidden_by_keyboard(browser: &mut Browser) -> Result<()> {
     const REACHED: &str = "document.activeElement.closest('.u-series') !== null \
                            && document.activeElement.getAttribute('role') === 'button'";
-    const HIDDEN: &str = "document.activeElement.closest('.u-series').classList.contains('u-off')";
+    const HIDDEN: &str = "document.activeElement.closest('.u-series').classList.contains('u-off') \
+                          && document.activeElement.getAttribute('aria-pressed') === 'false'";
     let mut tabs = 0;
     while browser.evaluate(REACHED)? != true {
         tabs += 1;
@@ -171,5 +173,27 @@ fn can_be_hidden_by_keyboard(browser: &mut Browser) -> Result<()> {
         browser.key("Enter", 13)?;
         ensure!(browser.evaluate(HIDDEN)? == hidden, "the line is not {hidden}");
     }
+    Ok(())
+}
+
+/// Who has no pointer goes from point to point, and hears what is there.
+fn can_be_stepped_by_keyboard(browser: &mut Browser, plot: &Plot) -> Result<()> {
+    let id = &plot.id;
+    browser.evaluate(&format!("document.getElementById('plot-{id}').focus()"))?;
+    let mut heard = Vec::new();
+    for (key, code) in [("Home", 36), ("ArrowRight", 39), ("End", 35), ("ArrowLeft", 37)] {
+        browser.key(key, code)?;
+        let values = format!(
+            "[...document.querySelectorAll('#plot-{id} .u-value')].map((it) => it.textContent)"
+        );
+        let told: Vec<String> = serde_json::from_value(browser.evaluate(&values)?)?;
+        says_points(&told, plot).with_context(|| format!("after {key}: {told:?}"))?;
+        let aloud = format!("document.querySelector('#plot-{id} ~ .aloud[aria-live]').textContent");
+        let aloud = browser.evaluate(&aloud)?.as_str().unwrap_or_default().to_owned();
+        ensure!(told.iter().all(|value| aloud.contains(value)), "'{aloud}' of {told:?}");
+        heard.push(aloud);
+    }
+    let points = plot.shown()?.iter().map(|series| series.points.len()).max().unwrap_or(0);
+    ensure!(points < 2 || heard[0] != heard[2], "the first is the last: {heard:?}");
     Ok(())
 }

@@ -84,6 +84,7 @@ pub(crate) fn variants() -> Result<Vec<(String, Value)>> {
     variants.push(("load-by-ramp".to_owned(), without(&load, &["search", "series"])));
     variants.push(("load-by-course".to_owned(), without(&load, &["search"])));
     variants.push(("establishments".to_owned(), establishments(&load)?));
+    variants.push(("switches-of-twelve".to_owned(), twelve_exchanges(&mut fill)?));
     for (name, mut result) in [("demo", demo(&load)?), ("bench_nts", bench_nts(&load)?)] {
         fill.distributions(&mut result)?;
         variants.push((format!("{name}-with-loads"), result));
@@ -132,6 +133,27 @@ fn bench_nts(load: &Value) -> Result<Value> {
     };
     bench["capacities"] = json!([capacity(0, 2e6, 410.0), capacity(75, 1.5e6, 1_930.5)]);
     Ok(bench)
+}
+
+/// Switches in all ways, between all partners, in all places.
+fn twelve_exchanges(fill: &mut Fill) -> Result<Value> {
+    let mut result = of_file("host_switch")?;
+    let one = result["exchanges"][0].take();
+    let mut all = Vec::new();
+    for way in ["pipe", "futex", "eventfd"] {
+        for partner in ["process", "thread"] {
+            for placement in ["same-core", "across-cores"] {
+                let mut exchange = without(&one, &["error"]);
+                exchange["way"] = json!(way);
+                exchange["partner"] = json!(partner);
+                exchange["placement"] = json!(placement);
+                all.push(exchange);
+            }
+        }
+    }
+    result["exchanges"] = json!(all);
+    fill.distributions(&mut result)?;
+    Ok(result)
 }
 
 /// Key establishments by a search.

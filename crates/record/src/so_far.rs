@@ -23,10 +23,12 @@ pub struct SoFar {
     pub latency: Recorder,
     /// From the intended to the real send instant, in ns, likewise.
     pub lateness: Recorder,
+    /// When it was told, by the clock of whoever tells; of several the mean.
+    pub told: Option<Timestamp<Monotonic>>,
 }
 
 impl SoFar {
-    /// Forgets all and keeps the memory.
+    /// Forgets all that was counted and keeps the memory.
     pub fn clear(&mut self) {
         self.counts = LookCounts::default();
         self.latency.clear();
@@ -61,9 +63,15 @@ impl Slots {
     /// All together, into memory that is there already.
     pub fn sum(&self, sum: &mut SoFar) {
         sum.clear();
+        let (mut told_ns, mut tellers) = (0_i128, 0_i128);
         for slot in &self.0 {
-            sum.merge(&entered(slot));
+            let slot = entered(slot);
+            sum.merge(&slot);
+            told_ns += slot.told.map_or(0, |told| i128::from(told.as_ns()));
+            tellers += i128::from(slot.told.is_some());
         }
+        let mean = told_ns.checked_div(tellers);
+        sum.told = mean.map(|ns| Timestamp::from_ns(ns as i64));
     }
 }
 
@@ -94,6 +102,8 @@ impl<'a> Telling<'a> {
             return None;
         }
         self.next = now + TELL_EVERY;
-        self.slot.try_lock().ok()
+        let mut slot = self.slot.try_lock().ok()?;
+        slot.told = Some(now);
+        Some(slot)
     }
 }

@@ -45,7 +45,12 @@
   let plots = [];
 
   const column = (path) => looks.map((look) => at(look, path) ?? null);
-  const data = (plot) => [column("at_s"), ...plot.series.map((series) => column(series.path))];
+  // A logarithmic axis has no place for 0, which is drawn as the least that there is.
+  const placed = (plot, value) => (plot.log && value != null ? Math.max(value, 1) : value);
+  const data = (plot) => [
+    column("at_s"),
+    ...plot.series.map((series) => column(series.path).map((value) => placed(plot, value))),
+  ];
   const axis = (unit) => ({
     stroke: colour("muted"),
     grid: { stroke: colour("grid"), width: 1 },

@@ -3,12 +3,23 @@
 "use strict";
 (() => {
   const HEIGHT = 340;
-  // As many as there are colours, so that no two of a plot's first eight are alike without them.
+  // More than there are colours, so that no two of a plot's first sixteen are alike without them.
   const DASHES = [
     [], [8, 4], [2, 3], [10, 3, 2, 3], [18, 4], [5, 2], [10, 3, 2, 3, 2, 3], [2, 7],
+    [14, 10], [22, 3, 6, 3], [6, 9], [4, 2, 4, 8], [16, 3, 2, 3, 2, 3, 2, 3], [2, 2, 2, 8],
+    [26, 8], [8, 2, 2, 2, 8, 8],
   ];
+  const COLOURS = 8;
+  // What is still left over is told apart by how thick it is.
+  const styleOf = (index) => ({
+    colour: `series-${index % COLOURS}`,
+    dash: DASHES[index % DASHES.length],
+    width: index < DASHES.length ? 2 : 3.5,
+  });
   const SVG = "http://www.w3.org/2000/svg";
   const NEAR_PX = 40;
+  const LONG_S = 600;
+  const TIMES = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
   const NONE = "–";
   const PREFIXES = ["", "k", "M", "G", "T"];
   const root = document.documentElement;
@@ -40,6 +51,17 @@
     scientific: (value) => value.toExponential(1),
     share: (value) => (value > 0 && value < 1e-6 ? "<0.0001%" : `${digits(value * 100)}%`),
     seconds: (value) => `${Number(value.toPrecision(6))} s`,
+    // Since a beginning: long ones with minutes and hours.
+    time: (value) => {
+      if (value < LONG_S) return UNITS.seconds(value);
+      const rounded = Number(value.toPrecision(9));
+      const parts = [
+        [Math.floor(rounded / 3600), "h"],
+        [Math.floor(rounded / 60) % 60, "min"],
+        [Number((rounded % 60).toFixed(3)), "s"],
+      ];
+      return parts.filter(([count]) => count > 0).map((part) => part.join(" ")).join(" ");
+    },
     // One in `value` requests took longer; as many decimals as tell it from its neighbours.
     tail: (value) => `${Number((100 - 100 / value).toFixed(Math.ceil(Math.log10(value))))}%`,
   };
@@ -54,13 +76,15 @@
     }
     return ticks;
   };
-  const evenTicks = (min, max, least) => {
-    const rough = (max - min) / 5 || 1;
-    const base = 10 ** Math.floor(Math.log10(rough));
-    const step = Math.max([1, 2, 5, 10].map((m) => m * base).find((s) => s >= rough), least);
+  const multiples = (min, max, step) => {
     const ticks = [];
     for (let i = Math.ceil(min / step); i * step <= max; i += 1) ticks.push(i * step);
     return ticks;
+  };
+  const evenTicks = (min, max, least) => {
+    const rough = (max - min) / 5 || 1;
+    const base = 10 ** Math.floor(Math.log10(rough));
+    return multiples(min, max, Math.max([1, 2, 5, 10].map((m) => m * base).find((s) => s >= rough), least));
   };
   // Ticks as dense as labels of `room` pixels allow on `length` pixels.
   const logTicks = (min, max, length, room) => {
@@ -78,8 +102,19 @@
     ...steps(Math.max(min, knee), Math.max(max, knee), [1]),
   ];
 
+  // A time on a logarithmic axis is no place in a run.
+  const isTime = (axis) => axis.unit === "seconds" && axis.scale === "linear";
+  const unitOf = (axis) => UNITS[isTime(axis) ? "time" : axis.unit];
+  const timeTicks = (min, max, length) => {
+    const rough = (max - min) / Math.min(6, Math.max(2, length / 110));
+    const step = TIMES.find((one) => one >= rough);
+    if (max < LONG_S || rough < 30) return evenTicks(min, max, 0);
+    return multiples(min, max, step ?? Math.ceil(rough / 86400) * 86400);
+  };
   // There is no half of what is counted.
-  const ticksOf = (axis) => (min, max) => evenTicks(min, max, axis.unit === "count" ? 1 : 0);
+  const ticksOf = (axis) => (axis.unit === "seconds"
+    ? timeTicks
+    : (min, max) => evenTicks(min, max, axis.unit === "count" ? 1 : 0));
 
   const SCALES = {
     linear: (axis) => ({
@@ -137,12 +172,24 @@
       return SCALES[axis.scale](axis).ticks(min, max, length, room);
     },
     filter: (u, splits) => splits,
-    values: (u, splits) => splits.map(UNITS[axis.unit]),
+    values: (u, splits) => splits.map(unitOf(axis)),
   });
 
+  // The place nearest to this one at which some line has a point.
+  const placeWithPoint = (u, from) => {
+    const isOne = (at) => u.data.some((ys, series) => series > 0 && ys[at] != null);
+    for (let away = 0; away < u.data[0].length; away += 1) {
+      if (isOne(from - away)) return from - away;
+      if (isOne(from + away)) return from + away;
+    }
+    return from;
+  };
+
   // The point of a series nearest to the pointer, as series need not share their x values.
-  const nearest = (u, series, hovered, x) => {
-    if (hovered == null || series === 0) return hovered;
+  const nearest = (u, series, at, x) => {
+    if (at == null) return at;
+    const hovered = placeWithPoint(u, at);
+    if (series === 0) return hovered;
     const ys = u.data[series];
     const xs = u.data[0];
     const left = u.valToPos(x, "x");
@@ -191,6 +238,39 @@
     ctx.restore();
   };
 
+  // Few distributions may be filled; of more only the outlines can be told apart.
+  const FILLED_MAX = 3;
+  const filled = (view, index) => {
+    if (view.series.length > FILLED_MAX) return undefined;
+    return () => `${colour(styleOf(index).colour)}1f`;
+  };
+
+  // Bars that stand on the axis; a bar ends where the next one or nothing begins.
+  const bars = (u, series, from, to) => {
+    const stroke = new Path2D();
+    const xs = u.data[0];
+    const ys = u.data[series];
+    const bottom = u.bbox.top + u.bbox.height;
+    let height = null;
+    for (let i = from; i <= to; i += 1) {
+      if (ys[i] === undefined) continue;
+      const x = u.valToPos(xs[i], "x", true);
+      if (height !== null) stroke.lineTo(x, height);
+      else if (ys[i] !== null) stroke.moveTo(x, bottom);
+      else continue;
+      height = ys[i] === null ? null : u.valToPos(ys[i], "y", true);
+      stroke.lineTo(x, height ?? bottom);
+    }
+    return { stroke, fill: new Path2D(stroke), clip: null, band: null, gaps: null, flags: 1 };
+  };
+
+  // Points without a neighbour that a line would join them with.
+  const alone = (ys) => {
+    const places = [...ys.keys()].filter((at) => ys[at] !== undefined);
+    const isNone = (place) => place === undefined || ys[place] === null;
+    return places.filter((at, n) => ys[at] !== null && isNone(places[n - 1]) && isNone(places[n + 1]));
+  };
+
   const options = (plot, view, width) => ({
     width,
     height: HEIGHT,
@@ -199,37 +279,56 @@
     axes: [axisOf(plot.x, true), axisOf(plot.y, false)],
     cursor: { dataIdx: nearest, points: { size: 8 }, y: false },
     legend: { markers: { width: 0, fill: "none" } },
-    hooks: { draw: [drawMarks(plot.marks)] },
+    hooks: {
+      draw: [drawMarks(plot.marks)],
+      setSeries: [(u, index) => {
+        const label = u.root.querySelectorAll(".u-series th")[index];
+        label?.setAttribute("aria-pressed", String(u.series[index].show));
+      }],
+    },
     series: [
       {
         label: plot.x.short,
-        value: (u, value) => (value == null ? NONE : UNITS[plot.x.unit](value)),
+        value: (u, value) => (value == null ? NONE : unitOf(plot.x)(value)),
       },
       ...view.series.map((series, index) => ({
         label: series.label,
-        stroke: () => colour(`series-${index % 8}`),
-        width: 2,
-        dash: DASHES[index % DASHES.length],
-        spanGaps: true,
-        // A single point makes no line.
-        points: { show: plot.points || series.points.length === 1, size: 6, fill: colour("ground") },
+        stroke: () => colour(styleOf(index).colour),
+        width: styleOf(index).width,
+        dash: styleOf(index).dash,
+        ...(plot.bars ? { paths: bars, fill: filled(view, index) } : {}),
+        points: {
+          show: plot.points,
+          // A single point makes no line.
+          filter: (u, at, isShown) => (isShown || plot.bars ? null : alone(u.data[at])),
+          size: 6,
+          fill: colour("ground"),
+        },
         value: (u, value) => (value == null ? NONE : UNITS[plot.y.unit](value)),
       })),
     ],
   });
 
+  // Where lines are interrupted stands nothing, and nothing of other lines' places is a gap.
   const columns = (view) => {
-    const tables = view.series.map(({ points }) => [points.map((p) => p[0]), points.map((p) => p[1])]);
-    return uPlot.join(tables);
+    const tables = view.series.map(({ points, gaps = [] }) => {
+      const all = [...points, ...gaps.map((x) => [x, null])].sort((a, b) => a[0] - b[0]);
+      return [all.map((p) => p[0]), all.map((p) => p[1])];
+    });
+    const WIDENED = 2;
+    return uPlot.join(tables, tables.map(() => [0, WIDENED]));
   };
 
   // A piece of the line as it is drawn, so that colour is not all that tells series apart.
   const swatch = (index) => {
     const svg = document.createElementNS(SVG, "svg");
     const line = document.createElementNS(SVG, "line");
-    const attributes = { x1: 0, x2: 28, y1: 2, y2: 2, "stroke-width": 3, stroke: colour(`series-${index % 8}`) };
+    const style = styleOf(index);
+    const attributes = {
+      x1: 0, x2: 44, y1: 3, y2: 3, "stroke-width": style.width + 1, stroke: colour(style.colour),
+    };
     for (const [name, value] of Object.entries(attributes)) line.setAttribute(name, value);
-    line.setAttribute("stroke-dasharray", DASHES[index % DASHES.length].join(" "));
+    line.setAttribute("stroke-dasharray", style.dash.join(" "));
     svg.setAttribute("class", "swatch");
     svg.setAttribute("aria-hidden", "true");
     svg.append(line);
@@ -237,11 +336,12 @@
   };
 
   // What uPlot leaves out: line styles in the legend, the keyboard, names for screen readers.
-  const finish = (chart) => {
+  const finish = (chart, drawn) => {
     chart.querySelectorAll(".u-series:not(:first-child) th").forEach((label, index) => {
       label.querySelector(".u-marker").replaceWith(swatch(index));
       label.tabIndex = 0;
       label.setAttribute("role", "button");
+      label.setAttribute("aria-pressed", String(drawn.series[index + 1].show));
       label.title = "Show or hide";
       label.addEventListener("keydown", (event) => {
         if (event.key === "Enter" || event.key === " ") {
@@ -252,7 +352,35 @@
     });
     const drawing = chart.querySelector(".u-wrap");
     drawing.setAttribute("role", "img");
-    drawing.setAttribute("aria-label", chart.getAttribute("aria-label"));
+    for (const name of ["aria-label", "aria-describedby", "aria-details"]) {
+      drawing.setAttribute(name, chart.getAttribute(name));
+    }
+  };
+
+  // The arrow keys go from place to place; what the legend says there is read aloud.
+  const steppable = (chart, drawnNow) => {
+    const said = Object.assign(document.createElement("p"), { className: "aloud" });
+    said.setAttribute("aria-live", "polite");
+    chart.after(said);
+    chart.tabIndex = 0;
+    chart.addEventListener("keydown", (event) => {
+      const u = drawnNow();
+      const way = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
+      if (event.target !== chart || way === undefined) return;
+      event.preventDefault();
+      const { min, max } = u.scales.x;
+      const xs = u.data[0];
+      const isDrawn = (at) => u.series.some(({ show }, n) => n > 0 && show && u.data[n][at] != null);
+      const places = [...xs.keys()].filter((at) => xs[at] >= min && xs[at] <= max && isDrawn(at));
+      if (places.length === 0) return;
+      // From nowhere, each way leads to an end.
+      const now = places.indexOf(u.cursor.idx);
+      const next = Math.min(places.length - 1, Math.max(0, now + way));
+      u.setCursor({ left: u.valToPos(xs[places[next]], "x"), top: u.over.clientHeight / 2 });
+      const rows = [...chart.querySelectorAll(".u-series:not(.u-off)")];
+      const told = (row) => [...row.children].map((cell) => cell.textContent.trim()).join(" ");
+      said.textContent = rows.map(told).join(", ");
+    });
   };
 
   const chooser = (plot, redraw) => {
@@ -280,11 +408,12 @@
       drawn?.destroy();
       const view = plot.views[plot.view];
       drawn = new uPlot(options(plot, view, chart.clientWidth), columns(view), chart);
-      finish(chart);
+      finish(chart, drawn);
     };
     if (plot.views.length > 1) {
       chart.closest("figure").querySelector("h3").after(chooser(plot, redraw));
     }
+    steppable(chart, () => drawn);
     new ResizeObserver(() => {
       const width = chart.clientWidth;
       if (drawn && width > 0 && width !== drawn.width) drawn.setSize({ width, height: HEIGHT });

@@ -101,7 +101,12 @@ impl Checks {
         all.map(|finding| {
             let trial = trial_label(finding).map_or_else(String::new, |trial| format!("{trial}: "));
             let (severity, message) = (severity_name(finding.severity), &finding.message);
-            format!("{severity}: {trial}{message} {}", finding.advice).trim_end().to_owned()
+            let told = format!("{severity}: {trial}{message}");
+            match finding.advice.as_str() {
+                "" => told,
+                advice if message.ends_with(['.', '!', '?']) => format!("{told} {advice}"),
+                advice => format!("{told}; {advice}"),
+            }
         })
         .collect()
     }
@@ -216,6 +221,16 @@ mod tests {
         );
         assert_eq!(checks.class, "horolog.compare");
         assert!(checks.cases[1].told.contains("worse"), "{:?}", checks.cases[1]);
+    }
+
+    #[test]
+    fn advice_is_told_apart_from_the_message() {
+        let finding = |message: &str, advice: &str| json!({ "code": "noisy", "severity": "note", "message": message, "advice": advice });
+        let findings =
+            [finding("it was noisy", "ask again"), finding("It was.", "Ask."), finding("so", "")];
+        let result = json!({ "schema": "horolog.load/1", "findings": findings });
+        let lines = Checks::of(&command(), Some(&result), &Ending::Done, 1.0).finding_lines();
+        assert_eq!(lines, ["note: it was noisy; ask again", "note: It was. Ask.", "note: so"]);
     }
 
     #[test]

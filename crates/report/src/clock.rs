@@ -39,6 +39,21 @@ pub(crate) fn long_time(seconds: u64) -> String {
     if texts.is_empty() { "0 s".to_owned() } else { texts.join(" ") }
 }
 
+/// Seconds since the beginning of a run: with minutes and hours where they are many.
+pub(crate) fn since_begin(seconds: f64) -> String {
+    const MANY: f64 = 600.0;
+    if !(MANY..1e15).contains(&seconds) {
+        return format!("{seconds:.2} s");
+    }
+    // To what is shown, so that no minute has 60 seconds.
+    let hundredths = (seconds * 100.0).round() as u64;
+    let (minutes, rest) = (hundredths / 6_000 * 60, hundredths % 6_000);
+    if rest == 0 {
+        return long_time(minutes);
+    }
+    format!("{} {:.2} s", long_time(minutes), rest as f64 / 100.0)
+}
+
 /// What was simulated.
 pub(crate) fn conditions(result: &ClockResult) -> String {
     let conditions = &result.conditions;
@@ -107,6 +122,15 @@ pub(crate) fn counts(result: &ClockResult) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_runs_are_told_in_minutes_and_hours() {
+        assert_eq!(since_begin(59.994), "59.99 s");
+        assert_eq!(since_begin(1_800.0), "30 min");
+        assert_eq!(since_begin(5_399.999), "1 h 30 min");
+        assert_eq!(since_begin(5_430.5), "1 h 30 min 30.50 s");
+        assert_eq!(since_begin(f64::NAN), "NaN s");
+    }
 
     #[test]
     fn an_outage_that_outlasts_the_run_is_not_one_without_recovery() {

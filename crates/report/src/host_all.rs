@@ -96,15 +96,21 @@ pub(crate) fn delay(result: &HostDelayResult) -> String {
 }
 
 pub(crate) fn timer(result: &HostTimerResult) -> String {
-    let cores = result.cores.iter().filter_map(|core| Some((core.core, core.latency_ns.as_ref()?)));
-    cores.max_by_key(|(_, latency)| latency.p99).map_or_else(
+    let cores =
+        || result.cores.iter().filter_map(|core| Some((core.core, core.latency_ns.as_ref()?)));
+    let worst = cores().max_by_key(|(_, latency)| latency.p99);
+    let longest = cores().max_by_key(|(_, latency)| latency.max);
+    worst.zip(longest).map_or_else(
         || ABSENT.to_owned(),
-        |(core, latency)| {
+        |((core, latency), (late, longest))| {
+            let [p50, p99, max] = [latency.p50, latency.p99, longest.max].map(human_ns);
+            if core == late {
+                return format!(
+                    "wake-ups {p50} late, p99 {p99}, max {max} (core {core}, the worst)"
+                );
+            }
             format!(
-                "wake-ups {} late, p99 {}, max {} (core {core}, the worst)",
-                human_ns(latency.p50),
-                human_ns(latency.p99),
-                human_ns(latency.max)
+                "wake-ups {p50} late, p99 {p99} (core {core}, the worst), max {max} (core {late})"
             )
         },
     )
@@ -207,6 +213,19 @@ mod tests {
             let line = headline(&result, outcome).unwrap();
             assert!(!line.contains("NaN") && !line.starts_with('-'), "{line}");
         }
+    }
+
+    #[test]
+    fn the_longest_wake_up_is_that_of_all_cores() {
+        let mut result = fixture::host_all().timer.unwrap();
+        let latency = |result: &mut HostTimerResult, core: usize, [p50, p99, max]: [u64; 3]| {
+            let latency = result.cores[core].latency_ns.as_mut().unwrap();
+            (latency.p50, latency.p99, latency.max) = (p50, p99, max);
+        };
+        latency(&mut result, 0, [10_000, 90_000, 149_000]);
+        latency(&mut result, 1, [10_000, 80_000, 229_000]);
+        let told = "wake-ups 10.0 µs late, p99 90.0 µs (core 0, the worst), max 229 µs (core 1)";
+        assert_eq!(timer(&result), told);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod clock;
 mod clock_compare;
 mod clock_log;
 mod compare;
+mod course;
 mod cycle;
 mod cycle_predict;
 mod cycle_test;
@@ -95,6 +96,9 @@ const UPLOT_CSS: &str = include_str!("../assets/uPlot.min.css");
 /// markup.
 struct Page<'a, R> {
     kind: &'a str,
+    /// What of it is not as it should be, in a word and a count; first of all, it stands in the
+    /// title and in the verdict.
+    failed: Option<String>,
     heading: String,
     lead: String,
     main: String,
@@ -111,7 +115,8 @@ const LOAD_NOTE: &str = "Percentiles come from a histogram of under 1% relative 
 
 impl<R: Serialize> Page<'_, R> {
     fn render(&self) -> String {
-        let title = format!("{} – horolog {}", self.heading, self.kind);
+        let failed = self.failed.as_ref().map_or_else(String::new, |failed| format!("{failed} – "));
+        let title = format!("{failed}{} – horolog {}", self.heading, self.kind);
         fill(
             TEMPLATE,
             &[
@@ -119,7 +124,7 @@ impl<R: Serialize> Page<'_, R> {
                 ("kind", &escape::text(self.kind)),
                 ("heading", &escape::text(&self.heading)),
                 ("lead", &escape::text(&self.lead)),
-                ("main", &self.main),
+                ("main", &sections::with_failure(&self.main, self.failed.as_deref())),
                 ("note", &escape::text(self.note)),
                 ("schema", &escape::text(self.schema)),
                 ("plots", &escape::json(&to_compact_json(&self.plots))),
@@ -285,10 +290,12 @@ mod tests {
                 let place = format!("<div class=\"chart\" id=\"plot-{id}\"");
                 let (_, rest) = page.split_once(&place).unwrap();
                 let (tag, _) = rest.split_once('>').unwrap();
-                assert!(tag.contains("aria-label=\"") && tag.contains("aria-describedby=\""));
-                let (_, described) = tag.split_once("aria-describedby=\"").unwrap();
-                let (target, _) = described.split_once('"').unwrap();
-                assert!(page.contains(&format!("id=\"{target}\"")), "{target}");
+                assert!(tag.contains("aria-label=\""));
+                for attribute in ["aria-describedby", "aria-details"] {
+                    let (_, target) = tag.split_once(&format!("{attribute}=\"")).unwrap();
+                    let (target, _) = target.split_once('"').unwrap();
+                    assert!(page.contains(&format!("id=\"{target}\"")), "{target}");
+                }
             }
         }
     }

@@ -38,6 +38,15 @@ pub(crate) fn line(limit: &LimitResult) -> String {
     format!("limit '{}' {verdict}: {}", limit.expression, measured(limit))
 }
 
+/// How many limits are broken, for a title; `None` where all were kept.
+pub(crate) fn failed(limits: &[LimitResult]) -> Option<String> {
+    match (limits.iter().filter(|limit| limit.failed).count(), limits.len()) {
+        (0, _) => None,
+        (_, 1) => Some("failed: its limit is broken".to_owned()),
+        (broken, all) => Some(format!("failed: {broken} of {all} limits broken")),
+    }
+}
+
 /// How far beyond its bound a figure lies, as a ratio; one that is missing lies beyond all others.
 fn excess(limit: &LimitResult) -> f64 {
     let Some(value) = limit.value else { return f64::INFINITY };
@@ -77,8 +86,13 @@ mod tests {
         let text = broken(&[kept.clone(), lossy.clone(), slow]).unwrap();
         let expected = "limit 'p99>200us' broken: 1.23 ms in trial 3; 2 of 3 limits are broken";
         assert_eq!(text, expected);
-        assert_eq!(broken(&[lossy]).unwrap(), "limit 'loss>0.1%' broken: 0.1040% in trial 3");
-        assert_eq!(broken(&[kept]), None);
+        assert_eq!(
+            broken(std::slice::from_ref(&lossy)).unwrap(),
+            "limit 'loss>0.1%' broken: 0.1040% in trial 3"
+        );
+        assert_eq!(failed(&[kept.clone(), lossy.clone()]).unwrap(), "failed: 1 of 2 limits broken");
+        assert_eq!(failed(&[lossy]).unwrap(), "failed: its limit is broken");
+        assert_eq!((broken(std::slice::from_ref(&kept)), failed(&[kept])), (None, None));
         let of = Some("core 1".to_owned());
         let of_core =
             LimitResult { of, trial: None, ..limit("p99>200us", LimitUnit::Ns, 200e3, Some(1e6)) };

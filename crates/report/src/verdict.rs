@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    LoadResult, Overload, Place, SearchEnd, SearchKind, SearchResult, Series, Trial,
+    LoadResult, Overload, Place, Point, SearchEnd, SearchKind, SearchResult, Series, Trial,
 };
 
+use crate::clock::since_begin;
 use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent, percent_of};
 
 /// Bounds of a search that lie within this factor of one another are one figure.
@@ -129,10 +130,12 @@ fn course_sentence(result: &LoadResult, series: &Series) -> String {
     let sent_s: f64 = result.trials.iter().map(|trial| trial.duration_s).sum();
     let length = format!("{:.1} s", amount(sent_s).unwrap_or_default());
     let lost = percent_of(losses.lost, losses.sent);
-    let worst = series.points.iter().max_by(|a, b| a.loss_ratio().total_cmp(&b.loss_ratio()));
+    // The first of those that are alike, which is the last from behind.
+    let by_loss = |a: &&Point, b: &&Point| a.loss_ratio().total_cmp(&b.loss_ratio());
+    let worst = series.points.iter().rev().max_by(by_loss);
     let worst = worst.filter(|point| point.lost > 0).map_or_else(String::new, |point| {
         let most = percent(point.loss_ratio());
-        format!("; at most {most} in one interval, that from {:.2} s", point.at_s)
+        format!("; at most {most} in one interval, that from {}", since_begin(point.at_s))
     });
     let sent = full_count(losses.sent);
     let course = format!("In {length} {lost} of {sent} requests were lost{worst}.");
@@ -318,6 +321,10 @@ mod tests {
         let course = "In 1.5 s 50.00% of 300 requests were lost; at most 100.00% in one interval, \
                       that from 1.00 s.";
         assert_eq!(sentence(&result), course);
+        let points = &mut result.series.as_mut().unwrap().points;
+        points.extend_from_within(2..);
+        points[3].at_s = 1.5;
+        assert_eq!(sentence(&result), course, "the first of several that are alike");
         let overload = Overload {
             base_rate: 5e3,
             overload_rate: 30e3,

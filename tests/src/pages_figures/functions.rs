@@ -46,6 +46,8 @@ fn of_numbers(name: &str, mut numbers: Vec<f64>) -> Option<f64> {
         "max" => numbers.into_iter().reduce(f64::max),
         // A logarithmic axis has no place for 0.
         "positive" => numbers.first().map(|number| number.max(1.0)),
+        "asinh" => numbers.first().map(|number| number.asinh()),
+        "floor" => numbers.first().map(|number| number.floor()),
         "abs" => numbers.first().map(|number| number.abs()),
         // Of an even number the mean of the two in the middle.
         "median" => {

@@ -11,11 +11,12 @@ use super::expression::{Expression, Scope, Tokens};
 /// What stands where there is no figure.
 const ABSENT: [&str; 4] = ["", "-", "–", "not measured"];
 /// Units by what is behind their prefix: their own size, in ns, per second, bytes or as a share.
-const UNITS: [(&str, f64); 12] = [
+const UNITS: [(&str, f64); 13] = [
     ("ns", 1.0),
     ("µs", 1e3),
     ("ms", 1e6),
     ("min", 60e9),
+    ("h", 3_600e9),
     ("%", 0.01),
     ("ppm", 1.0),
     ("×", 1.0),
@@ -38,6 +39,12 @@ pub(crate) struct Figure {
 
 impl Figure {
     pub(crate) fn of(shown: &str) -> Option<Self> {
+        // In several units, such as `1 h 30 min`, the last of which tells how exactly.
+        if let Some((first, rest)) = shown.split_once(" h ").or(shown.split_once(" min ")) {
+            let size = if shown.contains(" h ") { 3_600e9 } else { 60e9 };
+            let rest = Self::of(rest)?;
+            return Some(Self { value: first.parse::<f64>().ok()? * size + rest.value, ..rest });
+        }
         let plain = shown.replace([',', '+'], "").replace('−', "-");
         let end = plain.find(|c: char| !(c.is_ascii_digit() || "-.e".contains(c)));
         let (digits, unit) = plain.split_at(end.unwrap_or(plain.len()));

@@ -105,7 +105,7 @@ impl Gathering {
                 stop.store(true, Ordering::Relaxed);
             }
             if let Some(looking) = &mut looking {
-                looking.hand_over(elapsed, intervals);
+                looking.hand_over(start, elapsed, intervals);
             }
         }
         self.finish(intervals);

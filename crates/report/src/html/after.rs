@@ -28,6 +28,7 @@ pub fn after(result: &AfterResult) -> String {
     ];
     Page {
         kind: "after",
+        failed: None,
         heading: if result.program.is_empty() {
             "a wait".to_owned()
         } else {

@@ -41,6 +41,7 @@ pub fn at(result: &AtResult) -> String {
     ];
     Page {
         kind: "at",
+        failed: None,
         heading: format!("at {}", result.first),
         lead: format!("started {}", result.started),
         main: main.concat(),

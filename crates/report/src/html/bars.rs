@@ -15,12 +15,21 @@ pub(super) fn table(titles: [&str; 4], rows: &str) -> String {
 
 /// A row with two numbers and what is drawn: a [`bar`], or other markup.
 pub(super) fn row(name: &str, numbers: [&str; 2], drawn: &str) -> String {
+    named(&text(name), numbers, drawn)
+}
+
+/// The same of a figure by its path, which may be broken behind each part and not within a word.
+pub(super) fn path_row(path: &str, numbers: [&str; 2], drawn: &str) -> String {
+    let breakable = |name: String, sign: &char| name.replace(*sign, &format!("{sign}<wbr>"));
+    named(&['.', '_'].iter().fold(text(path), breakable), numbers, drawn)
+}
+
+fn named(name: &str, numbers: [&str; 2], drawn: &str) -> String {
     let [first, second] = numbers.map(text);
     format!(
-        "<tr><th scope=\"row\">{}</th><td class=\"number\">{first}</td>\
+        "<tr><th scope=\"row\">{name}</th><td class=\"number\">{first}</td>\
          <td class=\"number less\">{second}</td>\
          <td class=\"track\" aria-hidden=\"true\">{drawn}</td></tr>\n",
-        text(name),
     )
 }
 

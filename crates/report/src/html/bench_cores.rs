@@ -30,6 +30,7 @@ pub fn bench_cores(result: &BenchCoresResult) -> String {
     ];
     Page {
         kind: "bench cores",
+        failed: None,
         heading: "Responses by the number of cores".to_owned(),
         lead: match result.columns.len() {
             1 => format!("one number of cores, started {}", result.started),
@@ -92,6 +93,7 @@ fn by_rate(result: &BenchCoresResult) -> Plot {
         x: rate_axis("requests per second", "requests"),
         y: rate_axis("responses per second", "responses"),
         points: true,
+        bars: false,
         marks: vec![Mark {
             axis: "x",
             at: result.required_rate,
@@ -118,6 +120,7 @@ fn single_runs(result: &BenchCoresResult) -> Plot {
         x: Axis { label: "run", short: "run", unit: Unit::Count, scale: Scale::Linear },
         y: rate_axis("responses per second", "responses"),
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(series),
     }

@@ -27,6 +27,7 @@ pub fn bench_nts(result: &BenchNtsResult) -> String {
     ];
     Page {
         kind: "bench nts",
+        failed: None,
         heading: "What authentication costs a server".to_owned(),
         lead: format!("{} searches, started {}", result.capacities.len(), result.started),
         main: main.concat(),
@@ -107,6 +108,7 @@ fn plot(
         },
         y,
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(series),
     }

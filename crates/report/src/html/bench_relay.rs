@@ -41,6 +41,7 @@ pub fn bench_relay(result: &BenchRelayResult) -> String {
     ];
     Page {
         kind: "bench relay",
+        failed: None,
         heading: "Copies by the number of children".to_owned(),
         lead: match result.sizes().len() {
             1 => format!("one size of packets, started {}", result.started),
@@ -131,6 +132,7 @@ fn plot(
         x: Axis { label: "children", short: "children", unit: Unit::Count, scale: Scale::Log },
         y,
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice {
             chooser: "size",

@@ -43,6 +43,7 @@ pub fn campaign(result: &CampaignResult) -> String {
     let run = machine(&result.command, &result.started, &result.host);
     Page {
         kind: "campaign",
+        failed: None,
         heading: result.plan.name.clone(),
         lead: format!("{} Started {}.", result.plan.about, result.started),
         main: top::campaign(result) + &body.sections() + &section("Run and machine", &run),

@@ -3,15 +3,17 @@
 
 use horolog_record::{AllanDeviation, ClockMethod, ClockResult};
 
+use super::course::Course;
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::plot::{Axis, Choice, Plot, Scale, Unit};
 use super::sections::{
     columns, command_line, drawn_alone, facts, findings, host_facts, limits, paragraph, section,
 };
 use super::stability::{allan_plot, allan_table};
 use super::{Page, top};
 use crate::clock::{DEFINITION, LITERATURE, conditions, counts, long_time, method_name, outage};
+use crate::limits::failed;
 use crate::table::query::{figure_texts, seconds};
 use crate::units::{ABSENT, full_count};
 
@@ -28,8 +30,8 @@ pub fn clock(result: &ClockResult) -> String {
     let (figures, plots) = drawn_alone(plots);
     let main = [
         top::clock(result),
-        section("Findings", &findings(&result.findings)),
         section("Limits", &limits(&result.limits)),
+        section("Findings", &findings(&result.findings)),
         section("Error", &errors(result)),
         section("Over time", &figures),
         section("Outages", &outages(result)),
@@ -39,6 +41,7 @@ pub fn clock(result: &ClockResult) -> String {
     ];
     Page {
         kind: "clock simulate",
+        failed: failed(&result.limits),
         heading: format!("{}, {}", result.oscillator.name, long_time(result.duration_s)),
         lead: format!("Seed {}: {}", result.seed, conditions(result)),
         main: main.concat(),
@@ -57,7 +60,7 @@ fn over_time(result: &ClockResult) -> Plot {
             let worst = stretch.min_ns.unsigned_abs().max(stretch.max_ns.unsigned_abs());
             (stretch.begin_s as f64, worst as f64)
         });
-        Series::new(method_name(method.kind).to_owned(), points.collect())
+        Course::EVEN.line(method_name(method.kind).to_owned(), points.collect())
     };
     Plot {
         id: "error",
@@ -72,6 +75,7 @@ fn over_time(result: &ClockResult) -> Plot {
             scale: Scale::Knee { knee: KNEE_NS },
         },
         points: false,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(result.methods.iter().map(series)),
     }

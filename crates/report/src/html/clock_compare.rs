@@ -2,13 +2,14 @@
 
 use horolog_record::{AllanDeviation, ClockCompareResult, ClockSample, ComparedClock};
 
+use super::course::Course;
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
-use super::query::thinned;
+use super::plot::{Axis, Choice, Plot, Scale, Unit};
 use super::sections::{drawn_alone, findings, limits, machine, paragraph, section};
 use super::stability::{allan_plot, allan_table};
 use super::{Page, top};
+use crate::limits::failed;
 use crate::table::clock_compare::{OFFSETS, figures, steps};
 use crate::units::{full_count, human_ns};
 
@@ -29,8 +30,8 @@ pub fn clock_compare(result: &ClockCompareResult) -> String {
     let titles = ["mean", "deviation", "min", "max", "frequency", "doubt", "readings"];
     let main = [
         top::clock_compare(result),
-        section("Findings", &findings(&result.findings)),
         section("Limits", &limits(&result.limits)),
+        section("Findings", &findings(&result.findings)),
         section("Clocks", &(table("offsets", "Offsets", &titles, &rows) + &stepped)),
         section("Offset and stability", &plotted),
         section("Allan deviation", &allan_table(&stability(result))),
@@ -39,6 +40,7 @@ pub fn clock_compare(result: &ClockCompareResult) -> String {
     let names: Vec<_> = result.clocks.iter().map(|clock| clock.name.as_str()).collect();
     Page {
         kind: "clock compare",
+        failed: failed(&result.limits),
         heading: format!("system clock against {}", names.join(", ")),
         lead: format!(
             "{} readings of each, one every {}, started {}",
@@ -70,7 +72,7 @@ fn over_time(result: &ClockCompareResult) -> Plot {
     let series = |clock: &ComparedClock| {
         let point =
             |sample: &ClockSample| (sample.place as f64 * interval_s, sample.offset_ns as f64);
-        Series::new(clock.name.clone(), thinned(clock.samples.iter().map(point).collect()))
+        Course::of(interval_s).line(clock.name.clone(), clock.samples.iter().map(point).collect())
     };
     Plot {
         id: "offset",
@@ -80,6 +82,7 @@ fn over_time(result: &ClockCompareResult) -> Plot {
         x: Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear },
         y: Axis { label: "offset", short: "offset", unit: Unit::Signed, scale: Scale::Linear },
         points: false,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(result.clocks.iter().map(series)),
     }

@@ -3,10 +3,10 @@
 
 use horolog_record::{ClockLogPoint, ClockLogResult, LoggedClock};
 
+use super::course::{Course, thinned_out};
 use super::data::{row, table};
 use super::escape::each;
 use super::plot::{Axis, Choice, Mark, Plot, Scale, Series, Unit, View};
-use super::query::thinned;
 use super::sections::{drawn_alone, section};
 use super::{Page, top};
 use crate::clock_log::{NOTE, clock_name, figures};
@@ -22,7 +22,7 @@ type Points = fn(&LoggedClock) -> &Vec<ClockLogPoint>;
 /// The page as HTML. It holds what is drawn as JSON in the element `result`.
 #[must_use]
 pub fn clock_log(result: &ClockLogResult) -> String {
-    let drawn = &thinned_out(result);
+    let drawn = &without_most_points(result);
     let plots = vec![offsets(drawn), frequencies(drawn)];
     let (plotted, plots) = drawn_alone(plots);
     let rows = each(&result.clocks, |clock| row(&clock_name(clock), figures(clock)));
@@ -36,6 +36,7 @@ pub fn clock_log(result: &ClockLogResult) -> String {
     ];
     Page {
         kind: "clock log",
+        failed: None,
         heading: result.file.clone(),
         lead: format!("{} lines", full_count(result.lines)),
         main: main.concat(),
@@ -48,7 +49,7 @@ pub fn clock_log(result: &ClockLogResult) -> String {
 }
 
 /// As many points as a plot can show apart.
-fn thinned_out(result: &ClockLogResult) -> ClockLogResult {
+fn without_most_points(result: &ClockLogResult) -> ClockLogResult {
     let mut result = result.clone();
     for clock in &mut result.clocks {
         for points in [
@@ -59,7 +60,7 @@ fn thinned_out(result: &ClockLogResult) -> ClockLogResult {
             &mut clock.corrections,
         ] {
             let pairs = points.iter().map(|point| (point.at_s, point.value)).collect();
-            let pairs = thinned(pairs).into_iter();
+            let pairs = thinned_out(pairs).into_iter();
             *points = pairs.map(|(at_s, value)| ClockLogPoint { at_s, value }).collect();
         }
     }
@@ -70,7 +71,8 @@ fn thinned_out(result: &ClockLogResult) -> ClockLogResult {
 fn series(result: &ClockLogResult, lines: &[(&str, Points)]) -> Vec<Series> {
     let line = |clock: &LoggedClock, (label, points): &(&str, Points)| {
         let points = points(clock).iter().map(|point| (point.at_s, point.value));
-        Series::new(format!("{}, {label}", clock_name(clock)), points.collect())
+        let label = format!("{}, {label}", clock_name(clock));
+        Course::UNEVEN.line(label, points.collect())
     };
     let all = result.clocks.iter().flat_map(|clock| lines.iter().map(move |one| line(clock, one)));
     all.filter(|series| !series.points.is_empty()).collect()
@@ -95,6 +97,7 @@ fn offsets(result: &ClockLogResult) -> Plot {
         x: time(),
         y: Axis { label: "offset", short: "offset", unit: Unit::Signed, scale: Scale::Linear },
         points: true,
+        bars: false,
         marks: marks.collect(),
         shown: Choice {
             chooser: "shown",
@@ -119,6 +122,7 @@ fn frequencies(result: &ClockLogResult) -> Plot {
         x: time(),
         y: Axis { label: "ppb", short: "ppb", unit: Unit::Count, scale: Scale::Linear },
         points: false,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(series(result, &lines)),
     }
@@ -174,7 +178,7 @@ mod tests {
         let page = clock_log(&result);
         assert!(page.len() < 700_000, "{}", page.len());
         assert!(main_of(&page).contains("<td>100,000</td>"), "figures of all lines");
-        let offsets = thinned_out(&result).clocks.remove(0).offsets;
+        let offsets = without_most_points(&result).clocks.remove(0).offsets;
         assert!(offsets.iter().any(|point| point.value < -8e6));
     }
 

@@ -14,11 +14,13 @@ use crate::units::percent;
 const TITLES: [&str; 4] = ["earlier", "later", "change", "verdict"];
 /// Figures whose change is drawn, the most telling first.
 const DRAWN_MAX: usize = 40;
+/// Where the scale of changes turns from linear to logarithmic at the least.
+const KNEE_MIN: f64 = 1e-3;
 
 /// The page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn compare(result: &CompareResult) -> String {
-    let rows = each(&result.figures, |figure| row(&name(figure), cells(figure)));
+    let rows = each(by_number(&result.figures), |figure| row(&name(figure), cells(figure)));
     let main = [
         top(result),
         section("Findings", &findings(&result.findings)),
@@ -30,6 +32,7 @@ pub fn compare(result: &CompareResult) -> String {
     ];
     Page {
         kind: "runs compare",
+        failed: failed(result),
         heading: format!("{} against {}", result.later.reference, result.earlier.reference),
         lead: format!("results {}, compared {}", result.later.schema, result.started),
         main: main.concat(),
@@ -40,6 +43,15 @@ pub fn compare(result: &CompareResult) -> String {
         result,
     }
     .render()
+}
+
+/// How much became worse, for the title and the verdict.
+fn failed(result: &CompareResult) -> Option<String> {
+    let is_worse = |one: &&ComparedFigure| one.verdict == CompareVerdict::Worse;
+    match result.deciding().filter(is_worse).count() {
+        0 => None,
+        worse => Some(format!("failed: {worse} of {} figures worse", result.deciding().count())),
+    }
 }
 
 fn top(result: &CompareResult) -> String {
@@ -59,6 +71,30 @@ fn top(result: &CompareResult) -> String {
     };
     let name = format!("Within {}", percent(result.threshold));
     verdict(&name, figure, &sentence(result), &[])
+}
+
+/// The figures in their order, but that what they are of is in the order of its numbers: of trials
+/// at 5,000 and 10,000 requests a second, the first come first.
+fn by_number(figures: &[ComparedFigure]) -> Vec<&ComparedFigure> {
+    let of = |figure: &ComparedFigure| {
+        let of = figure.place.split_inclusive(']').next().unwrap_or_default();
+        let words: String = of.chars().filter(|c| !c.is_ascii_digit()).collect();
+        let numbers = of.split(|c: char| !c.is_ascii_digit());
+        (words, numbers.filter_map(|number| number.parse().ok()).collect::<Vec<u64>>())
+    };
+    let mut kinds: Vec<String> = Vec::new();
+    for figure in figures {
+        let (words, _) = of(figure);
+        if !kinds.contains(&words) {
+            kinds.push(words);
+        }
+    }
+    let mut ordered: Vec<_> = figures.iter().collect();
+    ordered.sort_by_cached_key(|figure| {
+        let (words, numbers) = of(figure);
+        (kinds.iter().position(|kind| *kind == words), numbers)
+    });
+    ordered
 }
 
 /// How much of a figure's place a bar takes: the bounds of its change.
@@ -81,19 +117,29 @@ fn changes(result: &CompareResult) -> String {
     let size = |(_, low, high): &Bounds<'_>| low.abs().max(high.abs());
     known.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let reach = known.iter().map(size).fold(result.threshold * 1.5, f64::max);
-    let at = |change: f64| 50.0 + 50.0 * (change / reach).clamp(-1.0, 1.0);
+    // Linear up to the threshold and logarithmic beyond, so that one huge change hides no other.
+    let knee = result.threshold.max(KNEE_MIN);
+    let at = |change: f64| {
+        50.0 + 50.0 * ((change / knee).asinh() / (reach / knee).asinh()).clamp(-1.0, 1.0)
+    };
     let marks = each([-result.threshold, 0.0, result.threshold], |change| {
         format!("<span class=\"deadline\" style=\"left:{:.2}%\"></span>", at(change))
     });
     let rows = each(known.iter().take(DRAWN_MAX), |(figure, low, high)| {
         let [.., change, judged] = cells(figure);
+        let class = match figure.verdict {
+            CompareVerdict::Worse => "worse",
+            CompareVerdict::Better => "better",
+            CompareVerdict::Same => "same",
+            CompareVerdict::Unclear | CompareVerdict::NotEnough => "unclear",
+        };
         let stack = format!(
-            "<span class=\"stack\"><span class=\"bar\" style=\"position:absolute;left:{:.2}%;\
+            "<span class=\"stack\"><span class=\"bar {class}\" style=\"position:absolute;left:{:.2}%;\
              width:{:.2}%\"></span>{marks}</span>",
             at(low.min(*high)),
             (at(*high) - at(*low)).abs(),
         );
-        bars::row(&name(figure), [&change, &judged], &stack)
+        bars::path_row(&name(figure), [&change, &judged], &stack)
     });
     let beyond = known.len().saturating_sub(DRAWN_MAX);
     let beyond = if beyond == 0 {
@@ -104,7 +150,9 @@ fn changes(result: &CompareResult) -> String {
     format!(
         "{}{}{beyond}",
         paragraph(&format!(
-            "{} {BRACKETS} The lines in the middle are no change and the threshold on either side.",
+            "{} {BRACKETS} The lines in the middle are no change and the threshold on either side, \
+             beyond which the scale is logarithmic. What is worse is a full bar, what is better a \
+             striped one.",
             method(result)
         )),
         bars::table(["figure", "change", "verdict", ""], &rows),
@@ -141,7 +189,38 @@ mod tests {
         let page = compare(&result);
         let main = main_of(&page);
         assert!(main.contains("<p class=\"figure\">worse</p>") && !main.contains("<img"), "{main}");
-        assert!(main.contains("class=\"bar\""), "{main}");
+        assert!(main.contains("class=\"bar worse\""), "{main}");
+        let said = format!("failed: 2 of {} figures worse", result.deciding().count());
+        assert!(page.contains(&format!("<title>{said} – ")) && main.contains(&said), "{main}");
+    }
+
+    #[test]
+    fn a_huge_change_hides_no_other() {
+        let mut result = fixture::compare();
+        result.figures.truncate(2);
+        for (figure, change) in result.figures.iter_mut().zip([0.1, 48.0]) {
+            (figure.low, figure.high) = (Some(0.0), Some(change));
+            figure.verdict = CompareVerdict::Worse;
+        }
+        result.threshold = 0.05;
+        let markup = changes(&result);
+        let width = |markup: &str| -> f64 {
+            let (_, rest) = markup.split_once("width:").unwrap();
+            rest.split_once('%').unwrap().0.parse().unwrap()
+        };
+        let rows: Vec<_> = markup.split("<tr><th scope=\"row\">").collect();
+        let [largest, other] = [rows[1], rows[2]];
+        assert!((width(largest) - 50.0).abs() < 0.01 && width(other) > 5.0, "{markup}");
+    }
+
+    #[test]
+    fn numbers_are_in_their_order() {
+        let one = fixture::compare().figures.remove(0);
+        let places = ["t[r=10000].b", "t[r=10000].a", "t[r=20000].b", "t[r=5000].b", "c", "a"];
+        let figures = places.map(|place| ComparedFigure { place: place.to_owned(), ..one.clone() });
+        let ordered: Vec<_> = by_number(&figures).iter().map(|one| one.place.as_str()).collect();
+        let expected = ["t[r=5000].b", "t[r=10000].b", "t[r=10000].a", "t[r=20000].b", "c", "a"];
+        assert_eq!(ordered, expected);
     }
 
     #[test]

@@ -3,15 +3,17 @@
 
 use horolog_record::{CycleResult, Distribution};
 
+use super::course::Course;
 use super::data::{headed, row};
 use super::escape::each;
 use super::latency::{Place, histogram, tail};
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::plot::{Axis, Choice, Plot, Scale, Unit};
 use super::sections::{Body, drawn_alone, findings, limits, machine, paragraph, section};
 use super::{Page, top};
 use crate::cycle::{
     EXTRA, EXTRA_MEANING, FIGURES, MEANING, Row, extra, facts, figures, is_parallel, rows, together,
 };
+use crate::limits::failed;
 use crate::units::human_ns;
 
 const TABLE: &str = "tasks";
@@ -29,6 +31,7 @@ pub fn cycle(result: &CycleResult) -> String {
     let period_ns = rows.first().map_or(0, |row| row.task.period_ns);
     Page {
         kind: "cycle",
+        failed: failed(&result.limits),
         heading: format!("periodic tasks every {}", human_ns(period_ns)),
         lead: format!("{missed} of {periods} deadlines missed, started {}", result.started),
         main: top::cycle(result)
@@ -57,8 +60,8 @@ fn body(result: &CycleResult, rows: &[Row<'_>]) -> Body {
     let (plotted, plots) = drawn_alone(plots);
     let cells = each(rows, |one| row(&one.name(result), figures(one)));
     let mut sections = vec![
-        ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("Findings", findings(&result.findings)),
         (
             "Tasks",
             bars(result, rows) + &headed(TABLE, "Periodic tasks", ("task", &FIGURES), &cells),
@@ -99,7 +102,7 @@ fn bars(result: &CycleResult, rows: &[Row<'_>]) -> String {
 fn course(result: &CycleResult, rows: &[Row<'_>]) -> Plot {
     let series = |one: &Row<'_>| {
         let points = one.task.series.iter().map(|stretch| (stretch.at_s, stretch.ratio_max));
-        Series::new(one.name(result), points.collect())
+        Course::EVEN.line(one.name(result), points.collect())
     };
     Plot {
         id: "ratio",
@@ -114,6 +117,7 @@ fn course(result: &CycleResult, rows: &[Row<'_>]) -> Plot {
             scale: Scale::Zero,
         },
         points: false,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(rows.iter().map(series)),
     }

@@ -12,6 +12,7 @@ use super::{Page, bars, top};
 use crate::cycle_predict::{
     COST_TITLES, METHOD, bounds, cost_rows, heading, rows, sentences, term_rows, terms, titles,
 };
+use crate::limits::failed;
 use crate::units::{human_ns, percent};
 
 /// The page as HTML. It holds the whole result as JSON in the element `result`.
@@ -19,8 +20,8 @@ use crate::units::{human_ns, percent};
 pub fn cycle_predict(result: &CyclePredictResult) -> String {
     let tasks = each(rows(result), |(name, cells)| row(&name, cells));
     let sections = vec![
-        ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("Findings", findings(&result.findings)),
         ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Bounds by their deadlines", bars(result)),
         ("Tasks", headed("tasks", "Tasks", ("task", &titles(result)), &tasks)),
@@ -34,6 +35,7 @@ pub fn cycle_predict(result: &CyclePredictResult) -> String {
     let run = machine(&result.command, &result.started, &result.host);
     Page {
         kind: "cycle predict",
+        failed: failed(&result.limits),
         heading: heading(result),
         lead: format!("started {}", result.started),
         main: top::cycle_predict(result) + &body.sections() + &section("Run and machine", &run),

@@ -13,6 +13,7 @@ use crate::cycle_test::{
     node_rows, score_rows, score_sentences, sentences, source_rows, stage_rows, state_rows,
     trial_rows,
 };
+use crate::limits::failed;
 
 const STATES_ID: &str = "states";
 const RESPONSE: Place =
@@ -25,6 +26,7 @@ pub fn cycle_test(result: &CycleTestResult) -> String {
     let run = machine(&result.command, &result.started, &result.host);
     Page {
         kind: "cycle test",
+        failed: failed(&result.limits),
         heading: heading(result),
         lead: format!("started {}", result.started),
         main: top::cycle_test(result) + &body.sections() + &section("Run and machine", &run),
@@ -47,8 +49,8 @@ fn body(result: &CycleTestResult) -> Body {
     });
     let scale = each(score_sentences(result), |line| paragraph(&line));
     let sections = vec![
-        ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("Findings", findings(&result.findings)),
         ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Search", trials),
         ("States", of(STATES_ID, "Periods by state", ("state", &STATES), state_rows) + &plotted),

@@ -9,6 +9,7 @@ use super::sections::{
     command_line, drawn, findings, machine, section, times_at_lower_bound, verdict,
 };
 use super::{LOAD_NOTE, Page, series, trials};
+use crate::findings::of_demo;
 use crate::verdict::{Highest, lower_bound_trial, sentence};
 
 /// The page as HTML. It holds the result as JSON in the element `result`, with the histograms of
@@ -45,7 +46,7 @@ pub fn demo(result: &DemoResult) -> String {
     let servers = each(result.candidates.iter().enumerate(), server);
     let main = [
         top(result),
-        section("Findings", &findings(&result.findings)),
+        section("Findings", &findings(&of_demo(result))),
         section(rate_title(result), &candidates(&result.candidates, "requests per second")),
         section("Rate, loss and latency", &figures),
         section("Servers and their trials", &format!("<div id=\"servers\">\n{servers}</div>\n")),
@@ -53,6 +54,7 @@ pub fn demo(result: &DemoResult) -> String {
     ];
     Page {
         kind: "demo",
+        failed: None,
         heading: "How many requests each server holds".to_owned(),
         lead: format!(
             "{} servers under the same search, started {}",
@@ -165,5 +167,17 @@ mod tests {
         let page = demo(&fixture::demo());
         assert_eq!(page.matches("<details class=\"server\">").count(), 5);
         assert!(page.contains("id=\"trials-4\""));
+    }
+
+    #[test]
+    fn doubts_about_servers_stand_above_the_plots() {
+        let mut result = fixture::demo();
+        let mut doubt = fixture::load().findings[0].clone();
+        doubt.code = horolog_record::Code::Noisy;
+        doubt.message = "one of its trials lost more".to_owned();
+        result.candidates[3].load.findings = vec![doubt];
+        let page = demo(&result);
+        let at = |needle: &str| page.find(needle).unwrap();
+        assert!(at("one of its trials lost more") < at("id=\"plot-loss\""));
     }
 }

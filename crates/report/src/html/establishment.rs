@@ -9,6 +9,7 @@ use super::latency::{Place, histogram};
 use super::plot::{Axis, Choice, Mark, Plot, Scale, Series, Unit};
 use super::sections::{drawn, findings, limits, machine, paragraph, section, verdict};
 use super::{Page, series, trials};
+use crate::limits::failed;
 use crate::table::establishment::failures;
 use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent_of};
 use crate::verdict::search_sentence;
@@ -59,6 +60,7 @@ pub fn establishment(result: &EstablishmentResult) -> String {
     let socket = std::net::SocketAddr::new(target.address, target.port).to_string();
     Page {
         kind: "load",
+        failed: failed(&result.limits),
         heading: target.name.as_ref().map_or(socket.clone(), |name| format!("{name} ({socket})")),
         lead: format!("NTS key establishment, started {}", result.started),
         main: main.concat(),
@@ -140,6 +142,7 @@ fn loss(result: &EstablishmentResult) -> Plot {
         x: RATE,
         y: series::loss_axis(),
         points: true,
+        bars: false,
         marks: held(result),
         shown: Choice::one([Series::new("failed".to_owned(), points.collect())]),
     }
@@ -161,6 +164,7 @@ fn latency(result: &EstablishmentResult) -> Plot {
         x: RATE,
         y: super::latency::time_axis(),
         points: true,
+        bars: false,
         marks: held(result),
         shown: Choice::one(series),
     }

@@ -11,6 +11,7 @@ use crate::findings::severity_name;
 use crate::host_all::{
     headline, origin, part_name, shortfall, state_name, verdict_name, verdict_sentence,
 };
+use crate::limits::failed;
 use crate::units::{ABSENT, human_ns};
 
 const NOTE: &str = "Each part is what the command of its name measures; how is said there.";
@@ -27,15 +28,16 @@ pub fn host_all(result: &HostAllResult) -> String {
             verdict_sentence(result.verdict),
             &[],
         ),
+        section("Limits", &limits(&result.limits)),
         section("The worst findings", &worst(&result.worst)),
         section("Parts", &overview(result)),
-        section("Limits", &limits(&result.limits)),
         section("Of the parts together", &findings(&result.findings)),
         parts,
         section("Run and machine", &machine(result)),
     ];
     Page {
         kind: "host all",
+        failed: failed(&result.limits),
         heading: "what this host is capable of".to_owned(),
         lead: format!("{} parts, started {}", bodies.len(), result.started),
         main: main.concat(),

@@ -22,6 +22,7 @@ pub fn host_clock(result: &HostClockResult) -> String {
     let machine = format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host));
     Page {
         kind: "host clock",
+        failed: None,
         heading: "clocks of this host".to_owned(),
         lead: format!("watched for {}, started {}", human_ns(result.watched_ns), result.started),
         main: top::host_clock(result) + &body.sections() + &section("Run and machine", &machine),

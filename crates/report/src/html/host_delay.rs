@@ -13,6 +13,7 @@ use crate::host_delay::{
     CLAIMS, INTERRUPTED_TITLES, NOTE, SLACK, cells_of, interrupted, is_measured, resumption,
     setting, setting_name, tally, verdict,
 };
+use crate::limits::failed;
 use crate::units::{ABSENT, full_count, human_ns, mean_ns};
 
 const TITLES: [&str; 9] =
@@ -24,6 +25,7 @@ pub fn host_delay(result: &HostDelayResult) -> String {
     let body = body(result);
     Page {
         kind: "host delay",
+        failed: failed(&result.limits),
         heading: "delays of this host".to_owned(),
         lead: format!("{} settings, started {}", result.settings.len(), result.started),
         main: top::host_delay(result)
@@ -45,8 +47,8 @@ pub(super) fn body(result: &HostDelayResult) -> Body {
     ];
     let (plotted, plots) = drawn_alone(plots);
     let sections = vec![
-        ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("Findings", findings(&result.findings)),
         ("Overshoot", plotted),
         ("Figures", figures(result)),
         ("Interrupted by signals", signals(result)),
@@ -85,6 +87,7 @@ fn plot(
         x: Axis { label: "delay asked for", short: "asked", unit: Unit::Ns, scale: Scale::Log },
         y: Axis { label: "overshoot", short: "later by", unit: Unit::Ns, scale: Scale::Log },
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice { chooser: "Setting", view: 0, views: measured.map(view).collect() },
     }

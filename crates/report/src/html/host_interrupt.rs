@@ -12,6 +12,7 @@ use super::sections::{
 };
 use super::{Page, top};
 use crate::host::{LATENCY_TITLES, latency_figures};
+use crate::limits::failed;
 use crate::table::host_interrupt::{
     METHOD, facts as sentences, handler_name, repetitions, stolen_cells, stolen_facts,
     stolen_titles,
@@ -31,6 +32,7 @@ pub fn host_interrupt(result: &HostInterruptResult) -> String {
     let body = body(result);
     Page {
         kind: "host interrupt",
+        failed: failed(&result.limits),
         heading: "handlers behind an expiry, and stolen time".to_owned(),
         lead: format!(
             "{} expiries a repetition, started {}",
@@ -58,8 +60,8 @@ pub(super) fn body(result: &HostInterruptResult) -> Body {
     });
     let means = each(result.handlers.iter().filter_map(repetitions), |line| paragraph(&line));
     let sections = vec![
-        ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("Findings", findings(&result.findings)),
         ("Handlers", table(DELAYS, "Delays of handlers", &LATENCY_TITLES, &handlers) + &means),
         ("Stolen time", stolen(result)),
         ("Distributions", plotted),

@@ -19,6 +19,7 @@ pub fn host_nic(result: &HostNicResult) -> String {
     let machine = format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host));
     Page {
         kind: "host nic",
+        failed: None,
         heading: format!("interface {}", result.interface),
         lead: format!("as its driver and the kernel tell, {}", result.started),
         main: top::host_nic(result) + &body.sections() + &section("Run and machine", &machine),

@@ -10,6 +10,7 @@ use super::sections::{
     Body, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
 use super::{Page, top};
+use crate::limits::failed;
 use crate::table::host_switch::{
     METHOD, exchange_cells, exchange_name, exchange_titles, facts as sentences, steps_rows,
 };
@@ -26,6 +27,7 @@ pub fn host_switch(result: &HostSwitchResult) -> String {
     let body = body(result);
     Page {
         kind: "host switch",
+        failed: failed(&result.limits),
         heading: "switches between processes and threads".to_owned(),
         lead: format!(
             "{} turns a repetition, started {}",
@@ -50,8 +52,8 @@ pub(super) fn body(result: &HostSwitchResult) -> Body {
     let (plotted, plots) = drawn_alone(plots);
     let exchanges = each(&result.exchanges, |one| row(&exchange_name(one), exchange_cells(one)));
     let sections = vec![
-        ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("Findings", findings(&result.findings)),
         ("The eight steps", steps(result)),
         ("Exchanges", table(TABLE, "Exchanges", &exchange_titles(), &exchanges)),
         ("Distribution of turns", plotted),

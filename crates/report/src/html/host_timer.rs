@@ -2,15 +2,17 @@
 
 use horolog_record::{Distribution, HostTimerResult, TimerCore};
 
+use super::course::Course;
 use super::data::{row, table};
 use super::escape::{each, text};
 use super::latency::{Place, histogram, tail, time_axis};
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::plot::{Axis, Choice, Plot, Scale, Unit};
 use super::sections::{
     Body, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
 use super::{Page, top};
 use crate::host::LATENCY_TITLES;
+use crate::limits::failed;
 use crate::table::host_timer::{LATENCY, cells, facts as sentences};
 use crate::units::{full_count, human_ns};
 
@@ -25,6 +27,7 @@ pub fn host_timer(result: &HostTimerResult) -> String {
     let body = body(result);
     Page {
         kind: "host timer",
+        failed: failed(&result.limits),
         heading: format!("wake-ups every {}", human_ns(result.interval_ns)),
         lead: format!(
             "{} periods on each of {} cores, started {}",
@@ -51,8 +54,8 @@ pub(super) fn body(result: &HostTimerResult) -> Body {
     let rows = each(&result.cores, |core| row(&format!("core {}", core.core), cells(core)));
     let titles = [&["missed"], &LATENCY_TITLES[..]].concat();
     let sections = vec![
-        ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("Findings", findings(&result.findings)),
         ("Latencies", table(TABLE, "Wake-up latencies", &titles, &rows)),
         ("Distribution and course", plotted),
         ("How it was measured", each(sentences(result), |line| paragraph(&line))),
@@ -73,7 +76,7 @@ fn distributions(result: &HostTimerResult) -> Vec<(String, &Distribution)> {
 fn over_time(result: &HostTimerResult) -> Plot {
     let series = |core: &TimerCore| {
         let points = core.series.iter().map(|one| (one.at_s, one.max_ns.max(1) as f64));
-        Series::new(format!("core {}", core.core), points.collect())
+        Course::EVEN.line(format!("core {}", core.core), points.collect())
     };
     Plot {
         id: "course",
@@ -83,6 +86,7 @@ fn over_time(result: &HostTimerResult) -> Plot {
         x: Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear },
         y: time_axis(),
         points: false,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(result.cores.iter().map(series)),
     }

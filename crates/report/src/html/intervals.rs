@@ -1,8 +1,15 @@
-//! The table of the intervals of a course: the text alternative of the plots over time.
+//! The table of the intervals of a course: the text alternative of the plots over time. Of a long
+//! course there are the worst intervals, and all of them summed up by longer ones.
 
-use horolog_record::{LoadResult, Point};
+use std::borrow::Cow;
 
-use super::escape::{each, text};
+use horolog_record::{LoadResult, Point, Series};
+
+use super::data::{headed, row};
+use super::escape::each;
+use super::sections::paragraph;
+use crate::clock::{long_time, since_begin};
+use crate::json::to_compact_json;
 use crate::units::{ABSENT, full_count, human_ns, percent_of};
 
 /// A column: its title, its cells.
@@ -21,27 +28,160 @@ const COLUMNS: [Column; 11] = [
     ("p99.9", |point| time(point.rtt_ns.map(|rtt| rtt.p99_9))),
     ("max", |point| time(point.rtt_ns.map(|rtt| rtt.max))),
 ];
+/// Intervals that are shown one by one.
+const ROWS_MAX: usize = 600;
+/// The worst of more.
+const WORST: usize = 20;
+/// Longer intervals, by which they are summed up, and their lengths in seconds.
+const LONGER_MAX: f64 = 120.0;
+const LENGTHS_S: [f64; 14] =
+    [1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1_800.0, 3_600.0, 10_800.0];
+/// Bytes of a result that is in its page with all its intervals.
+const BYTES_MAX: usize = 740_000;
 
 fn time(ns: Option<u64>) -> String {
     ns.map_or_else(|| ABSENT.to_owned(), human_ns)
 }
 
+/// The result as it is in its page: without the intervals where these make it too large.
+pub(super) fn kept(result: &LoadResult) -> Cow<'_, LoadResult> {
+    let is_long = result.series.as_ref().is_some_and(|series| series.points.len() > ROWS_MAX);
+    if !is_long || to_compact_json(result).len() <= BYTES_MAX {
+        return Cow::Borrowed(result);
+    }
+    let mut kept = result.clone();
+    kept.series.iter_mut().for_each(|series| series.points.clear());
+    Cow::Owned(kept)
+}
+
 /// All intervals of a course; nothing where the run had none.
 pub(super) fn intervals(result: &LoadResult, id: &str) -> String {
     let Some(series) = &result.series else { return String::new() };
-    let titles = each(COLUMNS, |(title, _)| format!("<th scope=\"col\">{title}</th>"));
-    let rows = each(&series.points, |point| {
-        let cells = each(COLUMNS, |(_, cell)| format!("<td>{}</td>", text(&cell(point))));
-        format!("<tr><th scope=\"row\">{:.2} s</th>{cells}</tr>\n", point.at_s)
-    });
+    let (count, interval_s) = (series.points.len(), series.interval_s);
+    if count <= ROWS_MAX {
+        let table = one_by_one(&series.points, (id, "Intervals"));
+        return format!(
+            "<details><summary>{count} intervals of {interval_s} s</summary>\n{table}</details>\n"
+        );
+    }
+    let length_s = longer_s(series);
+    let (longer, worst) = (longer(series, length_s), worst(&series.points));
+    let left_out = if matches!(kept(result), Cow::Owned(_)) {
+        paragraph("The result that is inside this page is without them: that of --json has them.")
+    } else {
+        String::new()
+    };
+    let said = format!(
+        "Of {} intervals of {interval_s} s these are the {} that lost most or, of those alike, took \
+         longest.",
+        full_count(count as u64),
+        worst.len()
+    );
+    let worst = one_by_one(worst, ("intervals-worst", "The worst intervals"));
     format!(
-        "<details><summary>{} intervals of {} s</summary>\n<div class=\"scroll\" id=\"{id}\" \
-         tabindex=\"0\" role=\"region\" aria-label=\"Intervals\">\n<table class=\"data\">\n\
-         <thead><tr><th scope=\"col\">from</th>{titles}</tr></thead>\n<tbody>\n{rows}</tbody>\n\
-         </table>\n</div>\n</details>\n",
-        series.points.len(),
-        series.interval_s,
+        "{}{left_out}{}<details id=\"{id}\"><summary>All of them by {}</summary>\n{}</details>\n",
+        paragraph(&said),
+        worst,
+        long_time(length_s as u64),
+        summed_up(&longer, &format!("{id}-longer")),
     )
+}
+
+fn one_by_one<'p>(
+    points: impl IntoIterator<Item = &'p Point>,
+    (id, label): (&str, &str),
+) -> String {
+    let rows =
+        each(points, |point| row(&since_begin(point.at_s), COLUMNS.map(|(_, cell)| cell(point))));
+    headed(id, label, ("from", &COLUMNS.map(|(title, _)| title)), &rows)
+}
+
+/// Those that lost the largest share and took longest, in their order.
+fn worst(points: &[Point]) -> Vec<&Point> {
+    let longest = |point: &Point| point.rtt_ns.map_or(0, |rtt| rtt.max);
+    let mut worst: Vec<_> = points.iter().collect();
+    worst.sort_by(|a, b| {
+        b.loss_ratio().total_cmp(&a.loss_ratio()).then(longest(b).cmp(&longest(a)))
+    });
+    worst.truncate(WORST);
+    worst.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+    worst
+}
+
+/// How long the intervals are by which others are summed up.
+fn longer_s(series: &Series) -> f64 {
+    let all_s = series.points.len() as f64 * series.interval_s;
+    let few = |length_s: &&f64| all_s / **length_s <= LONGER_MAX;
+    LENGTHS_S.iter().find(few).copied().unwrap_or(all_s)
+}
+
+/// What was in a longer interval.
+#[derive(Default)]
+struct Longer {
+    at_s: f64,
+    sent: u64,
+    received: u64,
+    lost: u64,
+    late: u64,
+    invalid: u64,
+    /// The highest of its intervals.
+    p50: Option<u64>,
+    p99: Option<u64>,
+    max: Option<u64>,
+}
+
+fn longer(series: &Series, length_s: f64) -> Vec<Longer> {
+    // Where an interval begins is rounded.
+    let place = |point: &Point| ((point.at_s + series.interval_s / 2.0) / length_s).floor();
+    let of = |points: &[Point]| {
+        let begin_s = points.first().map_or(0.0, |point| place(point) * length_s);
+        let mut sum = Longer { at_s: begin_s, ..Longer::default() };
+        for point in points {
+            for (sum, count) in [
+                (&mut sum.sent, point.sent),
+                (&mut sum.received, point.received),
+                (&mut sum.lost, point.lost),
+                (&mut sum.late, point.late),
+                (&mut sum.invalid, point.invalid),
+            ] {
+                *sum = sum.saturating_add(count);
+            }
+            sum.p50 = sum.p50.max(point.rtt_ns.map(|rtt| rtt.p50));
+            sum.p99 = sum.p99.max(point.rtt_ns.map(|rtt| rtt.p99));
+            sum.max = sum.max.max(point.rtt_ns.map(|rtt| rtt.max));
+        }
+        sum
+    };
+    series.points.chunk_by(|a, b| place(a).total_cmp(&place(b)).is_eq()).map(of).collect()
+}
+
+fn summed_up(longer: &[Longer], id: &str) -> String {
+    const TITLES: [&str; 9] = [
+        "sent",
+        "answered",
+        "lost",
+        "share lost",
+        "late",
+        "invalid",
+        "highest p50",
+        "highest p99",
+        "max",
+    ];
+    let rows = each(longer, |one| {
+        let cells = [
+            full_count(one.sent),
+            full_count(one.received),
+            full_count(one.lost),
+            percent_of(one.lost, one.sent),
+            full_count(one.late),
+            full_count(one.invalid),
+            time(one.p50),
+            time(one.p99),
+            time(one.max),
+        ];
+        row(&long_time(one.at_s as u64), cells)
+    });
+    headed(id, "Longer intervals", ("from", &TITLES), &rows)
 }
 
 #[cfg(test)]
@@ -57,5 +197,42 @@ mod tests {
         let markup = intervals(&result, "i");
         assert_eq!(markup.matches("scope=\"row\"").count(), 3);
         assert!(markup.contains("<td>50.00%</td>") && markup.contains("<td>-</td>"), "{markup}");
+    }
+
+    /// Of so many intervals of a second, of which one was lost.
+    fn long(count: usize) -> LoadResult {
+        let mut series = fixture::series();
+        let point = series.points[0].clone();
+        let points = (0..count).map(|at| Point { at_s: at as f64, ..point.clone() });
+        (series.points, series.interval_s) = (points.collect(), 1.0);
+        let lost = &mut series.points[count / 2];
+        (lost.lost, lost.received, lost.rtt_ns) = (lost.sent, 0, None);
+        LoadResult { series: Some(series), search: None, ..fixture::load() }
+    }
+
+    #[test]
+    fn a_long_course_is_summed_up() {
+        let result = long(3_600);
+        let markup = intervals(&result, "i");
+        assert_eq!(markup.matches("scope=\"row\"").count(), 120 + WORST);
+        assert!(markup.contains("All of them by 30 s") && markup.contains(">30 min<"));
+        let longer = longer(result.series.as_ref().unwrap(), 30.0);
+        assert!(longer.iter().all(|one| one.sent == 3_000 && one.p50 == Some(3_000)));
+        assert_eq!(longer.iter().map(|one| one.lost).sum::<u64>(), 100);
+        assert!((longer[60].at_s - 1_800.0).abs() < 1e-9 && longer[60].lost == 100);
+    }
+
+    #[test]
+    fn a_page_has_room_for_an_hour_and_says_what_of_more_is_left_out() {
+        let left_out = "is without them";
+        let hour = long(3_600);
+        assert!(!intervals(&hour, "i").contains(left_out) && *kept(&hour) == hour);
+        let longest = long(10_000);
+        assert!(intervals(&longest, "i").contains(left_out));
+        assert!(kept(&longest).series.as_ref().unwrap().points.is_empty());
+        for result in [hour, longest] {
+            let bytes = crate::html::load(&result).len();
+            assert!(bytes < 1_000_000, "{bytes}");
+        }
     }
 }

@@ -19,9 +19,8 @@ pub(super) struct Place {
 
 /// How often each time came; one line for each distribution whose histogram can be read.
 pub(super) fn histogram(place: &Place, distributions: &[(String, &Distribution)]) -> Plot {
-    let series = distributions
-        .iter()
-        .map(|(label, distribution)| Series::new(label.clone(), bars(distribution)));
+    let series =
+        distributions.iter().map(|(label, distribution)| histogram_series(label, distribution));
     Plot {
         id: place.id,
         title: place.title,
@@ -29,7 +28,8 @@ pub(super) fn histogram(place: &Place, distributions: &[(String, &Distribution)]
         described_by: place.described_by,
         x: time_axis(),
         y: Axis { label: "count", short: "count", unit: Unit::Count, scale: Scale::Log },
-        points: true,
+        points: false,
+        bars: true,
         marks: Vec::new(),
         shown: Choice::one(series),
     }
@@ -53,6 +53,7 @@ pub(super) fn tail(place: &Place, distributions: &[(String, &Distribution)]) -> 
         },
         y: time_axis(),
         points: false,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(series),
     }
@@ -62,17 +63,42 @@ pub(super) const fn time_axis() -> Axis {
     Axis { label: "time", short: "time", unit: Unit::Ns, scale: Scale::Log }
 }
 
-/// The lower end of each bar and what it holds.
-fn bars(distribution: &Distribution) -> Vec<(f64, f64)> {
+fn histogram_series(label: &str, distribution: &Distribution) -> Series {
+    let bars = bars(distribution);
+    let next_to = |bar: &Bar| bars.iter().any(|other| is_same(other.from, bar.to));
+    let gaps = bars.iter().filter(|bar| !next_to(bar)).map(|bar| bar.to).collect();
+    let points = bars.iter().map(|bar| (bar.from, bar.count)).collect();
+    Series { gaps, ..Series::new(label.to_owned(), points) }
+}
+
+/// A bar: from which time to which there were how many.
+#[derive(Debug)]
+struct Bar {
+    from: f64,
+    to: f64,
+    count: f64,
+}
+
+fn is_same(a: f64, b: f64) -> bool {
+    a.total_cmp(&b).is_eq()
+}
+
+/// All that are not empty. At its lower end several of the scale would lie between 1 ns and 2 ns.
+fn bars(distribution: &Distribution) -> Vec<Bar> {
     let Ok(histogram) = Histogram::decode(&distribution.histogram) else { return Vec::new() };
-    let mut bars: Vec<(f64, f64)> = Vec::new();
+    let edge = |bar: f64| 10_f64.powf(bar / BARS_PER_DECADE).round().max(1.0);
+    let mut bars: Vec<Bar> = Vec::new();
     for (value, count) in histogram.recorded() {
         // A logarithmic axis has no place for 0.
         let bar = ((value.max(1) as f64).log10() * BARS_PER_DECADE).floor();
-        let at = 10_f64.powf(bar / BARS_PER_DECADE).round().max(1.0);
+        let (from, count) = (edge(bar), count as f64);
         match bars.last_mut() {
-            Some((last, sum)) if last.total_cmp(&at).is_eq() => *sum += count as f64,
-            _ => bars.push((at, count as f64)),
+            Some(last) if is_same(last.from, from) => last.count += count,
+            _ => {
+                let beyond = (1..).map(|next| edge(bar + f64::from(next)));
+                let to = beyond.into_iter().find(|to| *to > from).unwrap_or(from * 2.0);
+                bars.push(Bar { from, to, count });
+            }
         }
     }
     bars
@@ -88,9 +114,22 @@ mod tests {
         let result = fixture::host_timer();
         let distribution = result.cores[0].latency_ns.as_ref().unwrap();
         let bars = bars(distribution);
-        let sum: f64 = bars.iter().map(|(_, count)| count).sum();
+        let sum: f64 = bars.iter().map(|bar| bar.count).sum();
         assert!((sum - distribution.count as f64).abs() < 0.5, "{sum}");
-        assert!(bars.is_sorted_by(|a, b| a.0 < b.0) && bars.len() > 3, "{bars:?}");
+        assert!(bars.is_sorted_by(|a, b| a.to <= b.from) && bars.len() > 3, "{bars:?}");
+    }
+
+    #[test]
+    fn no_line_goes_over_empty_bars() {
+        let mut recorder = horolog_stats::Recorder::new();
+        for ns in [1, 2, 1_000, 1_100, 1_200, 900_000] {
+            recorder.record(ns);
+        }
+        let distribution = Distribution::of_recorder(&recorder).unwrap();
+        let series = histogram_series("", &distribution);
+        let edges: Vec<_> = series.points.iter().map(|(from, _)| *from).collect();
+        assert_eq!(edges, [1.0, 2.0, 1_000.0, 1_122.0, 891_251.0]);
+        assert_eq!(series.gaps, [3.0, 1_259.0, 1_000_000.0]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::sections::{
     target_name, times_at_lower_bound, verdict,
 };
 use super::{LOAD_NOTE, Page, intervals, offsets, series, trials};
+use crate::limits::failed;
 use crate::units::{human_rate, percent_of};
 use crate::verdict::{Highest, Losses, goal_name, lower_bound_trial, sentence};
 
@@ -17,7 +18,8 @@ const OVER_TIME: usize = 3;
 const HISTOGRAM: Place =
     Place { id: "rtt-histogram", title: "Round trip, how often", described_by: "rtt-figures" };
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// The page as HTML. It holds the result as JSON in the element `result`, whole but for the
+/// intervals of a very long course.
 #[must_use]
 pub fn load(result: &LoadResult) -> String {
     let run = [("lost", result)];
@@ -63,6 +65,7 @@ pub fn load(result: &LoadResult) -> String {
     ];
     Page {
         kind: "load",
+        failed: failed(&result.limits),
         heading: target_name(result),
         lead: format!(
             "{}, {} with the {} engine, started {}",
@@ -78,7 +81,7 @@ pub fn load(result: &LoadResult) -> String {
         note: LOAD_NOTE,
         schema: &result.schema,
         plots,
-        result,
+        result: &*intervals::kept(result),
     }
     .render()
 }
@@ -140,6 +143,8 @@ fn machine(result: &LoadResult) -> String {
 
 #[cfg(test)]
 mod tests {
+    use horolog_record::{LimitResult, LimitUnit};
+
     use super::*;
     use crate::fixture;
 
@@ -158,6 +163,26 @@ mod tests {
         let page = load(&result);
         assert!(page.contains("<p class=\"name\">Requests lost</p>"));
         assert!(page.contains("id=\"plot-loss-over-time\"") && page.contains("id=\"intervals\""));
+    }
+
+    #[test]
+    fn a_broken_limit_stands_in_the_title_and_in_the_verdict() {
+        let mut result = fixture::load();
+        result.limits = [true, false]
+            .map(|failed| LimitResult {
+                expression: "loss>1%".to_owned(),
+                unit: LimitUnit::Ratio,
+                bound: 0.01,
+                value: Some(0.5),
+                trial: None,
+                of: None,
+                failed,
+            })
+            .into();
+        let said = "failed: 1 of 2 limits broken";
+        let page = load(&result);
+        assert!(page.contains(&format!("<title>{said} – ")), "{said}");
+        assert!(page.contains(&format!("<p class=\"failed\">{said}</p>")), "{said}");
     }
 
     #[test]

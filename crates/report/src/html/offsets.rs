@@ -49,6 +49,7 @@ pub(super) fn plot(run: &LoadResult) -> Plot {
         x: series::rate_axis(&[("", run)]),
         y: Axis { label: "offset", short: "offset", unit: Unit::Ns, scale: Scale::Linear },
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(series),
     }

@@ -10,6 +10,7 @@ use super::sections::{
     columns, command_line, drawn_alone, facts, findings, host_facts, limits, paragraph, section,
 };
 use super::{Page, top};
+use crate::limits::failed;
 use crate::stall;
 use crate::table::path_tcp::{end, target};
 
@@ -19,8 +20,8 @@ pub fn path_stall(result: &PathStallResult) -> String {
     let (plotted, plots) = drawn_alone(vec![batches(result)]);
     let main = [
         top::path_stall(result),
-        section("Findings", &findings(&result.findings)),
         section("Limits", &limits(&result.limits)),
+        section("Findings", &findings(&result.findings)),
         section("Patterns", &cells(result)),
         section("Batches", &plotted),
         section("What is said of stalls", &claims(result)),
@@ -34,6 +35,7 @@ pub fn path_stall(result: &PathStallResult) -> String {
     };
     Page {
         kind: "path stall",
+        failed: failed(&result.limits),
         heading,
         lead: format!("{}; started {}", stall::evidence(result), result.started),
         main: main.concat(),
@@ -83,6 +85,7 @@ fn batches(result: &PathStallResult) -> Plot {
         x: Axis { label: "writes", short: "writes", unit: Unit::Count, scale: Scale::Linear },
         y: Axis { label: "exchange", short: "time", unit: Unit::Ns, scale: Scale::Log },
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(options.map(series)),
     }

@@ -10,6 +10,7 @@ use super::sections::{
     columns, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
 use super::{Page, top};
+use crate::limits::failed;
 use crate::table::path_tcp::{DEFINITION, bandwidth, end, latency, settings, target, way};
 use crate::units::full_count;
 
@@ -37,8 +38,8 @@ pub fn path_tcp(result: &PathTcpResult) -> String {
     let (plotted, plots) = drawn_alone(plots);
     let main = [
         top::path_tcp(result),
-        section("Findings", &findings(&result.findings)),
         section("Limits", &limits(&result.limits)),
+        section("Findings", &findings(&result.findings)),
         section("Latency", &latencies(result)),
         section("Bandwidth", &bandwidths(result)),
         section("By message size", &plotted),
@@ -46,6 +47,7 @@ pub fn path_tcp(result: &PathTcpResult) -> String {
     ];
     Page {
         kind: "path tcp",
+        failed: failed(&result.limits),
         heading: format!("TCP to {}", target(&result.target)),
         lead: format!("{}, started {}", settings(result), result.started),
         main: main.concat(),
@@ -99,6 +101,7 @@ fn latency_plot(result: &PathTcpResult) -> Plot {
         x: sizes(),
         y: Axis { label: "latency", short: "latency", unit: Unit::Ns, scale: Scale::Log },
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one([
             series("p50", |times| times.p50),
@@ -123,6 +126,7 @@ fn bandwidth_plot(result: &PathTcpResult) -> Plot {
         x: sizes(),
         y: Axis { label: "bytes per second", short: "rate", unit: Unit::Rate, scale: Scale::Log },
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one([TcpDirection::Out, TcpDirection::Back].map(series)),
     }

@@ -10,6 +10,7 @@ use super::sections::{
     columns, command_line, drawn, facts, findings, host_facts, limits, paragraph, section,
 };
 use super::{series, top, trials};
+use crate::limits::failed;
 use crate::path_udp::{COLUMNS, NOTE, cost, details, title};
 use crate::units::{full_count, human_ns};
 
@@ -35,14 +36,15 @@ pub fn path_udp(result: &PathUdpResult) -> String {
     let told = each(told.chain([cost(result)]), |line| paragraph(&line));
     let main = [
         top::path_udp(result),
-        section("Findings", &findings(&result.findings)),
         section("Limits", &limits(&result.limits)),
+        section("Findings", &findings(&result.findings)),
         section("Rows", &(table("rows", "Rows", &titles, &rows) + &told)),
         section("Round trip", &plotted),
         section("Run and machine", &machine(result)),
     ];
     Page {
         kind: "path udp",
+        failed: failed(&result.limits),
         heading: result.target.name.clone(),
         lead: format!("{}, started {}", title(result), result.started),
         main: main.concat(),
@@ -81,6 +83,7 @@ fn by_length(result: &PathUdpResult) -> Plot {
         x: Axis { label: "bytes", short: "bytes", unit: Unit::Count, scale: Scale::Linear },
         y: Axis { label: "T", short: "T", unit: Unit::Ns, scale: Scale::Zero },
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(FIGURES.map(series)),
     }

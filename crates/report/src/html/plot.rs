@@ -2,10 +2,13 @@
 //! Which points it shows is for [`super::series`].
 
 use std::borrow::Cow;
+use std::fmt;
 
 use serde::Serialize;
 
 use super::escape::text;
+use crate::clock::since_begin;
+use crate::units::{human_rate, mean_ns, percent, signed_mean_ns};
 
 /// One plot; `page.js` draws it into the element `plot-` + `id`.
 #[derive(Debug, Serialize)]
@@ -23,6 +26,9 @@ pub(super) struct Plot {
     pub(super) y: Axis,
     /// Whether to mark the points themselves.
     pub(super) points: bool,
+    /// Whether each point is the left edge of a bar, which goes to the next point or gap.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) bars: bool,
     pub(super) marks: Vec<Mark>,
     #[serde(flatten)]
     pub(super) shown: Choice,
@@ -111,6 +117,9 @@ pub(super) struct View {
 pub(super) struct Series {
     pub(super) label: String,
     pub(super) points: Vec<(f64, f64)>,
+    /// Where the line is interrupted, and where a bar ends beside which there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) gaps: Vec<f64>,
 }
 
 impl Series {
@@ -120,7 +129,7 @@ impl Series {
         points.retain(|(x, y)| x.is_finite() && y.is_finite());
         points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
         points.dedup_by(|later, earlier| later.0.total_cmp(&earlier.0).is_eq());
-        Self { label, points }
+        Self { label, points, gaps: Vec::new() }
     }
 }
 
@@ -135,17 +144,72 @@ impl Plot {
 
     /// The figure on the page, with whatever markup belongs below it.
     pub(super) fn figure(&self, below: &str) -> String {
+        let said = self.said();
         format!(
             "<figure class=\"plot\">\n<figcaption><h3>{title}</h3><p class=\"hint\">{hint}\
              <span class=\"drag\"> Drag to zoom in, double-click to zoom out.</span></p></figcaption>\n\
              <div class=\"chart\" id=\"plot-{id}\" role=\"group\" aria-label=\"Plot: {title}. The \
-             same figures are in a table on this page.\" aria-describedby=\"{table}\"></div>\n\
+             same figures are in a table on this page.\" aria-describedby=\"plot-{id}-said\" \
+             aria-details=\"{table}\"></div>\n<p class=\"aloud\" id=\"plot-{id}-said\">{said}</p>\n\
              {below}</figure>\n",
             title = text(self.title),
             hint = text(self.hint),
             id = self.id,
             table = self.described_by,
+            said = text(&said),
         )
+    }
+
+    /// What there is to see, for those who hear it: the lines, and how far they go.
+    fn said(&self) -> String {
+        let Some(view) = self.shown.views.get(self.shown.view) else { return String::new() };
+        let lines: Vec<_> = view.series.iter().map(|one| one.label.as_str()).collect();
+        let lines = match lines.len() {
+            1 => format!("One line: {}.", lines[0]),
+            count => format!("{count} lines: {}.", lines.join("; ")),
+        };
+        let points = || view.series.iter().flat_map(|one| &one.points);
+        let reach = |axis: &Axis, of: fn(&(f64, f64)) -> f64| {
+            let lowest = points().map(of).reduce(f64::min)?;
+            let highest = points().map(of).reduce(f64::max)?;
+            Some(format!(" {}: {} to {}.", axis.label, axis.shown(lowest), axis.shown(highest)))
+        };
+        let across = reach(&self.x, |point| point.0).unwrap_or_default();
+        let up = reach(&self.y, |point| point.1).unwrap_or_default();
+        let others: Vec<_> = self.shown.views.iter().map(|view| view.label.as_ref()).collect();
+        let choice = match others.len() {
+            0 | 1 => String::new(),
+            _ => format!(" {}: {} of {}.", self.shown.chooser, view.label, others.join(", ")),
+        };
+        let marks = self.marks.iter().map(|mark| mark.label.as_str()).collect::<Vec<_>>();
+        let marks =
+            if marks.is_empty() { String::new() } else { format!(" Marks: {}.", marks.join("; ")) };
+        format!("{lines}{across}{up}{choice}{marks} The arrow keys go from point to point.")
+    }
+}
+
+impl Axis {
+    /// A value of it in words.
+    fn shown(&self, value: f64) -> String {
+        match self.unit {
+            Unit::Count => Number(value).to_string(),
+            Unit::Rate => human_rate(value),
+            Unit::Share => percent(value),
+            Unit::Ns => mean_ns(value),
+            Unit::Tail => format!("{}%", Number(100.0 - 100.0 / value)),
+            Unit::Signed => signed_mean_ns(value),
+            Unit::Seconds => since_begin(value),
+            Unit::Scientific => format!("{value:.1e}"),
+        }
+    }
+}
+
+/// A number without more digits than there are.
+struct Number(f64);
+
+impl fmt::Display for Number {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}", (self.0 * 1e6).round() / 1e6)
     }
 }
 
@@ -158,6 +222,28 @@ mod tests {
         let points =
             vec![(3.0, 1.0), (1.0, 0.0), (3.0, 2.0), (f64::NAN, 1.0), (2.0, f64::INFINITY)];
         assert_eq!(Series::new(String::new(), points).points, [(1.0, 0.0), (3.0, 2.0)]);
+    }
+
+    #[test]
+    fn a_plot_is_told_in_words() {
+        let axis = |label, unit| Axis { label, short: label, unit, scale: Scale::Linear };
+        let points = vec![(0.0, 1_500.0), (900.0, 2_500.0)];
+        let plot = Plot {
+            id: "p",
+            title: "t",
+            hint: "",
+            described_by: "figures",
+            x: axis("time", Unit::Seconds),
+            y: axis("delay", Unit::Ns),
+            points: false,
+            bars: false,
+            marks: Vec::new(),
+            shown: Choice::one([Series::new("<a>".to_owned(), points)]),
+        };
+        let markup = plot.figure("");
+        let said = "One line: &lt;a&gt;. time: 0.00 s to 15 min. delay: 1.50 µs to 2.50 µs. The \
+                    arrow keys go from point to point.";
+        assert!(markup.contains(&format!("id=\"plot-p-said\">{said}</p>")), "{markup}");
     }
 
     #[test]

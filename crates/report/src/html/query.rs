@@ -3,21 +3,21 @@
 
 use horolog_record::{AllanDeviation, Figures, QueryResult, Sample, ServerResult};
 
+use super::course::Course;
 use super::data::{row, table};
 use super::escape::{each, text};
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::plot::{Axis, Choice, Plot, Scale, Unit};
 use super::sections::{
     columns, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
 use super::stability::{allan_plot, allan_table};
 use super::{Page, top};
+use crate::limits::failed;
 use crate::table::query::{
     difference_line, figure_texts, full_name, leap_name, odd_replies, stamps,
 };
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_ns};
 
-/// Points of a line in a plot: more than a screen can show apart.
-const POINTS_MAX: usize = 2_000;
 /// Samples of a server that are kept in the page's copy of the result.
 const SAMPLES_MAX: usize = 1_000;
 
@@ -40,8 +40,8 @@ pub fn query(result: &QueryResult) -> String {
     let (figures, plots) = drawn_alone(plots);
     let main = [
         top::query(result),
-        section("Findings", &findings(&result.findings)),
         section("Limits", &limits(&result.limits)),
+        section("Findings", &findings(&result.findings)),
         section("Servers", &servers(result)),
         section("Between servers", &differences(result)),
         section("Offset, delay and stability", &figures),
@@ -52,6 +52,7 @@ pub fn query(result: &QueryResult) -> String {
     let names: Vec<_> = result.servers.iter().map(|server| server.name.as_str()).collect();
     Page {
         kind: "query",
+        failed: failed(&result.limits),
         heading: names.join(", "),
         lead: format!(
             "{} exchanges with each, one every {}, started {}",
@@ -116,8 +117,8 @@ fn over_time(result: &QueryResult, quantity: &Quantity, of: fn(&Sample) -> i64) 
         let point = |sample: &Sample| {
             (sample.t1_ns.saturating_sub(start_ns) as f64 / 1e9, of(sample) as f64)
         };
-        let points = thinned(server.samples.iter().map(point).collect());
-        Series::new(server.name.clone(), points)
+        let points = server.samples.iter().map(point).collect();
+        Course::of(result.interval_ns as f64 / 1e9).line(server.name.clone(), points)
     };
     let many = result.servers.iter().any(|server| server.samples.len() > 100);
     Plot {
@@ -128,23 +129,10 @@ fn over_time(result: &QueryResult, quantity: &Quantity, of: fn(&Sample) -> i64) 
         x: Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear },
         y: Axis { label: id, short: id, unit, scale: Scale::Linear },
         points: !many,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(result.servers.iter().map(series)),
     }
-}
-
-/// The lowest and the highest point of each stretch, where there are too many.
-pub(super) fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-    if points.len() <= POINTS_MAX {
-        return points;
-    }
-    let stretch = points.len().div_ceil(POINTS_MAX / 2);
-    let extremes = |points: &[(f64, f64)]| {
-        let lowest = points.iter().min_by(|a, b| a.1.total_cmp(&b.1)).copied();
-        let highest = points.iter().max_by(|a, b| a.1.total_cmp(&b.1)).copied();
-        [lowest, highest]
-    };
-    points.chunks(stretch).flat_map(extremes).flatten().collect()
 }
 
 /// The servers with the Allan deviations of their offsets.
@@ -284,13 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_is_thinned_and_keeps_its_extremes() {
-        let mut points: Vec<_> = (0..100_000).map(|at| (f64::from(at), 0.0)).collect();
-        points[54_321].1 = 9.0;
-        points[12_345].1 = -9.0;
-        let thinned = thinned(points);
-        assert!(thinned.len() <= POINTS_MAX, "{}", thinned.len());
-        assert!(thinned.contains(&(54_321.0, 9.0)) && thinned.contains(&(12_345.0, -9.0)));
+    fn the_page_of_a_long_run_is_small() {
         assert!(query(&fixture::query(10_000)).len() < 1_000_000);
     }
 

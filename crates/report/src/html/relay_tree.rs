@@ -9,6 +9,7 @@ use super::latency::{Place, tail};
 use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
 use super::sections::{Body, drawn_alone, findings, limits, machine, paragraph, section};
 use super::{Page, top};
+use crate::limits::failed;
 use crate::relay_tree::{METHOD, SHAPE_TITLES, heading, method, rows, sentences, shapes, titles};
 
 const TABLE: &str = "nodes";
@@ -30,8 +31,8 @@ pub fn relay_tree(result: &RelayTreeResult) -> String {
     let others =
         shown("shapes", "Trees over the same nodes", ("tree", &SHAPE_TITLES), shapes(result));
     let sections = vec![
-        ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("Findings", findings(&result.findings)),
         ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Delays", plotted),
         ("Nodes", table(TABLE, "Nodes", &titles(result), &nodes)),
@@ -42,6 +43,7 @@ pub fn relay_tree(result: &RelayTreeResult) -> String {
     let run = machine(&result.command, &result.started, &result.host);
     Page {
         kind: "relay tree",
+        failed: failed(&result.limits),
         heading: heading(result),
         lead: format!("started {}", result.started),
         main: top::relay_tree(result) + &body.sections() + &section("Run and machine", &run),
@@ -84,6 +86,7 @@ fn by_delay(result: &RelayTreeResult) -> Plot {
         x: Axis { label: "node", short: "node", unit: Unit::Count, scale: Scale::Linear },
         y: Axis { label: "delay", short: "delay", unit: Unit::Ns, scale: Scale::Zero },
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(all),
     }

@@ -9,6 +9,20 @@ use crate::limits::measured;
 use crate::units::{ABSENT, human_ns};
 use crate::verdict::lower_bound_trial;
 
+/// What a verdict begins with.
+const VERDICT: &str = "<section class=\"verdict\" aria-label=\"Verdict\">\n";
+
+/// The main part of a page whose verdict says first what is not as it should be.
+pub(super) fn with_failure(main: &str, failed: Option<&str>) -> String {
+    failed.map_or_else(
+        || main.to_owned(),
+        |failed| {
+            let said = format!("{VERDICT}<p class=\"failed\">{}</p>\n", text(failed));
+            main.replacen(VERDICT, &said, 1)
+        },
+    )
+}
+
 /// The verdict on top: a name, one large figure, a sentence, and times at that rate.
 /// Names and nanoseconds; where no time is known, there is no trial at that rate to tell of.
 pub(super) fn verdict(
@@ -27,8 +41,7 @@ pub(super) fn verdict(
         format!("<p class=\"there\">At this rate:</p>\n<dl class=\"figures\">{figures}</dl>\n")
     };
     format!(
-        "<section class=\"verdict\" aria-label=\"Verdict\">\n<p class=\"name\">{}</p>\n\
-         <p class=\"figure\">{}</p>\n<p class=\"sentence\">{}</p>\n{figures}</section>\n",
+        "{VERDICT}<p class=\"name\">{}</p>\n<p class=\"figure\">{}</p>\n<p class=\"sentence\">{}</p>\n{figures}</section>\n",
         text(name),
         text(if figure == ABSENT { "not measured" } else { figure }),
         text(sentence),
@@ -257,6 +270,15 @@ mod tests {
     fn a_command_can_be_read_back() {
         let words = ["horolog", "load", "it's here", ""].map(str::to_owned);
         assert_eq!(command_line(&words), r"horolog load 'it'\''s here' ''");
+    }
+
+    #[test]
+    fn a_failure_stands_first_in_the_verdict_alone() {
+        let main = [verdict("n", "1", "s.", &[]), verdict("n", "2", "s.", &[])].concat();
+        let said = with_failure(&main, Some("failed: a<b"));
+        assert_eq!(said.matches("failed").count(), 2, "{said}");
+        assert!(said.contains("<p class=\"failed\">failed: a&lt;b</p>\n<p class=\"name\">"));
+        assert_eq!(with_failure(&main, None), main);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use horolog_record::{Code, Distribution, LoadResult, Percentiles, Point, Trial};
 use horolog_stats::Histogram;
 
+use super::course::Course;
 use super::plot::{Axis, Choice, Mark, Plot, Scale, Series, Unit, View};
 use crate::units::{human_rate, percent};
 use crate::verdict::Highest;
@@ -49,6 +50,7 @@ pub(super) fn loss(runs: &[Named<'_>], described_by: &'static str) -> Plot {
         x: rate_axis(runs),
         y: loss_axis(),
         points: true,
+        bars: false,
         marks: goal_mark(runs).into_iter().chain(rate_mark(runs)).collect(),
         shown: Choice::one(runs.iter().map(series)),
     }
@@ -78,6 +80,7 @@ pub(super) fn latency(runs: &[Named<'_>], described_by: &'static str) -> Plot {
         x: rate_axis(runs),
         y: time_axis(),
         points: true,
+        bars: false,
         marks: rate_mark(runs).into_iter().collect(),
         shown: Choice { chooser: "Percentile", view, views },
     }
@@ -94,13 +97,15 @@ pub(super) fn loss_over_time(result: &LoadResult, described_by: &'static str) ->
         id: "loss-over-time",
         title: "Loss over time",
         hint: "Share of the requests of each interval without a valid reply in time. The scale is \
-               logarithmic above 0.01%.",
+               logarithmic above 0.01%. Of many intervals the lowest and the highest of each \
+               stretch are drawn.",
         described_by,
         x: seconds_axis(),
         y: loss_axis(),
         points: false,
+        bars: false,
         marks: phase_marks(result),
-        shown: Choice::one([Series::new("lost".to_owned(), points)]),
+        shown: Choice::one([course(result).line("lost".to_owned(), points)]),
     }
 }
 
@@ -117,17 +122,18 @@ pub(super) fn latency_over_time(result: &LoadResult, described_by: &'static str)
         let points = points(result).iter();
         let points =
             points.filter_map(|point| Some((point.at_s, plottable_ns(figure(&point.rtt_ns?)))));
-        Series::new(name.to_owned(), points.collect())
+        course(result).line(name.to_owned(), points.collect())
     });
     Plot {
         id: "latency-over-time",
         title: "Round trip over time",
         hint: "Percentiles of each interval, counted from the instants at which requests were \
-               meant to be sent.",
+               meant to be sent. Where nothing was answered, the lines have a gap.",
         described_by,
         x: seconds_axis(),
         y: time_axis(),
         points: false,
+        bars: false,
         marks: phase_marks(result),
         shown: Choice::one(series),
     }
@@ -143,7 +149,7 @@ pub(super) fn rate_over_time(result: &LoadResult, described_by: &'static str) ->
             _ => points(result),
         };
         let points = whole.iter().map(|point| (point.at_s, count(point) as f64 / interval_s));
-        Series::new(label.to_owned(), points.collect())
+        course(result).line(label.to_owned(), points.collect())
     };
     let series = vec![series("sent", |point| point.sent), series("answered", |one| one.received)];
     Plot {
@@ -154,9 +160,18 @@ pub(super) fn rate_over_time(result: &LoadResult, described_by: &'static str) ->
         x: seconds_axis(),
         y: Axis { label: "per second", short: "rate", unit: Unit::Rate, scale: Scale::Zero },
         points: false,
+        bars: false,
         marks: phase_marks(result),
         shown: Choice::one(series),
     }
+}
+
+/// Points of a line, of which a plot may have five over one another.
+const POINTS_MAX: usize = 600;
+
+fn course(result: &LoadResult) -> Course {
+    let interval_s = result.series.as_ref().map(|series| series.interval_s);
+    Course { interval_s, points_max: POINTS_MAX, ..Course::EVEN }
 }
 
 /// Whether the user ended the run before it was through.
@@ -209,6 +224,7 @@ pub(super) fn percentiles(
         },
         y: time_axis(),
         points: false,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(series),
     }
@@ -348,6 +364,13 @@ mod tests {
         assert!(loss_over_time(&result, "t").is_empty());
         result.series = Some(fixture::series());
         result.trials[1].phase = Some("spike".to_owned());
+        let mut silent = result.clone();
+        silent.series.as_mut().unwrap().points[1].rtt_ns = None;
+        silent.series.as_mut().unwrap().points[2].rtt_ns =
+            result.series.as_ref().unwrap().points[0].rtt_ns;
+        let latency = latency_over_time(&silent, "t");
+        let median = &latency.shown.views[0].series[0];
+        assert_eq!((median.points.len(), &*median.gaps), (2, &[0.5][..]), "nothing was answered");
         let loss = loss_over_time(&result, "t");
         assert_eq!(loss.shown.views[0].series[0].points, [(0.0, 0.0), (0.5, 0.5), (1.0, 1.0)]);
         assert_eq!((loss.marks.len(), &*loss.marks[0].label), (1, "spike"));

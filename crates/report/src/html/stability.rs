@@ -29,6 +29,7 @@ pub(super) fn allan_plot(hint: &'static str, clocks: &[(&str, &[AllanDeviation])
             scale: Scale::Log,
         },
         points: true,
+        bars: false,
         marks: Vec::new(),
         shown: Choice::one(clocks.iter().map(series)),
     }

@@ -10,10 +10,13 @@ use crate::verdict::{lower_bound_trial, place_name};
 /// A column of the table of trials: its group, its title, its cells.
 type Column = (&'static str, &'static str, fn(&Trial) -> String);
 
+/// A column of words: its title, its cells.
+type Words = (&'static str, fn(&Trial) -> String);
+
 /// A figure of a distribution: its title, its cell.
 type Figure = (&'static str, fn(&Distribution) -> String);
 
-const COLUMNS: [Column; 33] = [
+const COUNTS: [Column; 20] = [
     ("requests per second", "sent", |t| rate(t.achieved_rate)),
     ("requests per second", "planned", |t| rate(t.offered_rate)),
     ("load", "time", |t| seconds(t.duration_s)),
@@ -34,6 +37,9 @@ const COLUMNS: [Column; 33] = [
     ("other replies", "invalid", |t| full_count(t.invalid_total())),
     ("other replies", "late", |t| full_count(t.late)),
     ("other replies", "duplicate", |t| full_count(t.duplicate)),
+];
+
+const TIMES: [Column; 13] = [
     ("round trip", "min", |t| time(t.rtt_ns.as_ref(), |d| d.min)),
     ("round trip", "p50", |t| time(t.rtt_ns.as_ref(), |d| d.p50)),
     ("round trip", "p90", |t| time(t.rtt_ns.as_ref(), |d| d.p90)),
@@ -49,70 +55,105 @@ const COLUMNS: [Column; 33] = [
     ("sent late by", "max", |t| time(t.lateness_ns.as_ref(), |d| d.max)),
 ];
 
-/// All trials of a run, in the order in which they ran.
+/// All trials of a run, in the order in which they ran: what became of their requests, and how long
+/// it took. Counts of nothing but 0 are left out, so that there is room for the others, on paper too.
 pub(super) fn trials(result: &LoadResult, id: &str) -> String {
     let bound = lower_bound_trial(result);
-    let rows = each(result.trials.iter().enumerate(), |(index, trial)| {
-        let parts = each(&trial.parts, |part| {
-            let label = format!("{} {}", index + 1, part.name);
-            trial_row(&label, &part.trial, false)
-        });
-        format!("{}{parts}", trial_row(&label(index, trial), trial, bound == Some(index)))
-    });
+    let rows: Vec<_> = result
+        .trials
+        .iter()
+        .enumerate()
+        .flat_map(|(index, trial)| {
+            let own = Row { label: label(index, trial), trial, is_bound: bound == Some(index) };
+            let parts = trial.parts.iter().map(move |part| Row {
+                label: format!("{} {}", index + 1, part.name),
+                trial: &part.trial,
+                is_bound: false,
+            });
+            std::iter::once(own).chain(parts)
+        })
+        .collect();
     if rows.is_empty() {
         return format!("<p id=\"{id}\">No trial was run.</p>\n");
     }
-    let (groups, titles) = head();
-    format!(
-        "<div class=\"scroll\" id=\"{id}\" tabindex=\"0\" role=\"region\" aria-label=\"All trials\">\n\
-         <table class=\"data wide\">\n<thead>\n<tr><td></td>{groups}<th class=\"first words\" rowspan=\"2\" \
-         scope=\"col\">lost at</th><th class=\"first words\" rowspan=\"2\" scope=\"col\">invalid for\
-         </th></tr>\n<tr><th scope=\"col\">trial</th>{titles}</tr>\n</thead>\n<tbody>\n{rows}</tbody>\n\
-         </table>\n</div>\n"
-    )
+    let counts = table(&rows, &COUNTS, &WORDS, (id, "All trials"));
+    let times = table(&rows, &TIMES, &[], (&format!("{id}-times"), "Times of all trials"));
+    format!("{counts}{times}")
 }
 
-/// The groups' row and the titles' row.
-fn head() -> (String, String) {
-    let groups = || COLUMNS.chunk_by(|a, b| a.0 == b.0);
-    let names = each(groups(), |columns| {
+/// What a row is of.
+struct Row<'a> {
+    label: String,
+    trial: &'a Trial,
+    is_bound: bool,
+}
+
+/// Columns of words, behind the others.
+const WORDS: [Words; 2] = [
+    ("lost at", |trial| {
+        listed(trial.lost_at.iter().map(|(place, count)| (place_name(*place), *count)))
+    }),
+    ("invalid for", |trial| {
+        listed(trial.invalid.iter().map(|(reason, count)| (reason_name(*reason), *count)))
+    }),
+];
+
+fn listed(all: impl Iterator<Item = (&'static str, u64)>) -> String {
+    let some = all.filter(|(_, count)| *count > 0);
+    some.map(|(name, count)| format!("{name} {}", full_count(count))).collect::<Vec<_>>().join(", ")
+}
+
+/// Columns that are shown whatever stands in them, by their groups and by their titles.
+const ALWAYS: [&str; 5] =
+    ["requests per second", "load", "round trip", "response time", "sent late by"];
+const ALWAYS_TITLES: [&str; 4] = ["sent", "answered", "lost", "share lost"];
+
+fn is_shown((group, title, cell): &Column, rows: &[Row<'_>]) -> bool {
+    let is_something = |row: &Row<'_>| !matches!(cell(row.trial).as_str(), "0" | "" | ABSENT);
+    ALWAYS.contains(group) || ALWAYS_TITLES.contains(title) || rows.iter().any(is_something)
+}
+
+fn table(
+    rows: &[Row<'_>],
+    columns: &[Column],
+    words: &[Words],
+    (id, label): (&str, &str),
+) -> String {
+    let columns: Vec<_> = columns.iter().filter(|column| is_shown(column, rows)).collect();
+    let is_said = |(_, cell): &&Words| rows.iter().any(|row| !cell(row.trial).is_empty());
+    let words: Vec<_> = words.iter().filter(is_said).collect();
+    let groups = columns.chunk_by(|a, b| a.0 == b.0);
+    let names = each(groups.clone(), |columns| {
         let (count, name) = (columns.len(), columns[0].0);
         format!("<th class=\"first\" colspan=\"{count}\" scope=\"colgroup\">{name}</th>")
     });
-    let titles =
-        each(groups().flat_map(|columns| columns.iter().enumerate()), |(place, column)| {
-            format!("<th scope=\"col\"{}>{}</th>", class(place == 0, false), column.1)
-        });
-    (names, titles)
-}
-
-fn trial_row(label: &str, trial: &Trial, is_bound: bool) -> String {
-    let groups = COLUMNS.chunk_by(|a, b| a.0 == b.0);
-    let cells = each(groups.flat_map(|columns| columns.iter().enumerate()), |(place, column)| {
-        let (_, title, cell) = column;
-        let lossy = *title == "share lost" && trial.lost > 0;
-        format!("<td{}>{}</td>", class(place == 0, lossy), text(&cell(trial)))
+    let places: Vec<_> = groups.flat_map(|columns| columns.iter().enumerate()).collect();
+    let titles = each(&places, |(place, column)| {
+        format!("<th scope=\"col\"{}>{}</th>", class(*place == 0, false), column.1)
     });
-    let places: Vec<_> = trial
-        .lost_at
-        .iter()
-        .filter(|(_, count)| **count > 0)
-        .map(|(place, count)| format!("{} {}", place_name(*place), full_count(*count)))
-        .collect();
-    let reasons: Vec<_> = trial
-        .invalid
-        .iter()
-        .filter(|(_, count)| **count > 0)
-        .map(|(reason, count)| format!("{} {}", reason_name(*reason), full_count(*count)))
-        .collect();
-    let (row_class, tag) =
-        if is_bound { (" class=\"bound\"", "<span class=\"tag\">held</span> ") } else { ("", "") };
+    let said = each(&words, |(title, _)| {
+        format!("<th class=\"first words\" rowspan=\"2\" scope=\"col\">{title}</th>")
+    });
+    let rows = each(rows, |row| {
+        let cells = each(&places, |(place, (_, title, cell))| {
+            let lossy = *title == "share lost" && row.trial.lost > 0;
+            format!("<td{}>{}</td>", class(*place == 0, lossy), text(&cell(row.trial)))
+        });
+        let said = each(&words, |(_, cell)| {
+            format!("<td class=\"first words\">{}</td>", text(&cell(row.trial)))
+        });
+        let (row_class, tag) = if row.is_bound {
+            (" class=\"bound\"", "<span class=\"tag\">held</span> ")
+        } else {
+            ("", "")
+        };
+        let label = text(&row.label);
+        format!("<tr{row_class}><th scope=\"row\">{tag}{label}</th>{cells}{said}</tr>\n")
+    });
     format!(
-        "<tr{row_class}><th scope=\"row\">{tag}{}</th>{cells}<td class=\"first words\">{}</td>\
-         <td class=\"first words\">{}</td></tr>\n",
-        text(label),
-        text(&places.join(", ")),
-        text(&reasons.join(", ")),
+        "<div class=\"scroll\" id=\"{id}\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\">\n\
+         <table class=\"data wide\">\n<thead>\n<tr><td></td>{names}{said}</tr>\n<tr><th scope=\"col\">\
+         trial</th>{titles}</tr>\n</thead>\n<tbody>\n{rows}</tbody>\n</table>\n</div>\n"
     )
 }
 
@@ -219,11 +260,31 @@ mod tests {
         let mut result = fixture::load();
         result.trials.extend([fixture::silent_trial(), fixture::extreme_trial()]);
         let markup = trials(&result, "trials");
-        let rows: Vec<_> = markup.lines().filter(|line| line.contains("scope=\"row\"")).collect();
-        assert_eq!(rows.len(), result.trials.len());
-        assert!(rows.iter().all(|row| columns(row) == COLUMNS.len() + 3));
-        assert_eq!(markup.matches("class=\"bound\"").count(), 1);
+        let (counts, times) = markup.split_once("id=\"trials-times\"").unwrap();
+        for (markup, columns_most) in [(counts, COUNTS.len() + 3), (times, TIMES.len() + 1)] {
+            let rows: Vec<_> =
+                markup.lines().filter(|line| line.contains("scope=\"row\"")).collect();
+            assert_eq!(rows.len(), result.trials.len());
+            let count = columns(rows[0]);
+            assert!(count <= columns_most && rows.iter().all(|row| columns(row) == count));
+            assert_eq!(markup.matches("class=\"bound\"").count(), 1);
+        }
         assert!(!markup.contains("NaN") && !markup.contains(">inf"));
+    }
+
+    #[test]
+    fn columns_of_nothing_are_left_out() {
+        let mut result = fixture::load();
+        let has = |result: &LoadResult, title: &str| {
+            trials(result, "trials").contains(&format!(">{title}</th>"))
+        };
+        for (title, expected) in
+            [("interleaved", false), ("granted", false), ("answered", true), ("share lost", true)]
+        {
+            assert_eq!(has(&result, title), expected, "{title}");
+        }
+        result.trials[2].responses.interleaved = 1;
+        assert!(has(&result, "interleaved"));
     }
 
     #[test]

@@ -6,16 +6,17 @@ use super::TableStyle;
 use super::grid::{self, Cell, Column, Group, Tone};
 use super::shapes::{Bar, bars, put};
 use super::summary::finding_lines;
+use crate::findings::of_demo;
 use crate::units::{ABSENT, human_ns};
 use crate::verdict::{Highest, lower_bound_trial};
 
 /// Longest label that is shown in full.
 const LABEL_MAX: usize = 32;
 
-/// The table and the findings about the comparison, without a newline at the end. A rate is marked
-/// `≥` where the search ended before the server's limit was met, and the latencies are those of the
-/// trial at the search's lower bound. A narrow terminal does without the response time. Findings
-/// about one server only are in its own result.
+/// The table and the findings about the comparison and its servers, without a newline at the end. A
+/// rate is marked `≥` where the search ended before the server's limit was met, and the latencies
+/// are those of the trial at the search's lower bound. A narrow terminal does without the response
+/// time.
 #[must_use]
 pub fn demo(result: &DemoResult, style: &TableStyle) -> String {
     let mut groups = groups(result);
@@ -34,7 +35,7 @@ pub fn demo(result: &DemoResult, style: &TableStyle) -> String {
     };
     let all: Vec<_> = result.candidates.iter().map(bar).collect();
     put(&mut lines, bars(bars_title(result), &all, style));
-    lines.extend(finding_lines(&result.findings, style));
+    lines.extend(finding_lines(&of_demo(result), style));
     lines.join("\n").trim_end().to_owned()
 }
 
@@ -118,6 +119,17 @@ mod tests {
         let table = text.lines().skip(1).take_while(|line| !line.is_empty());
         assert!(table.clone().count() == 6 && table.into_iter().all(|line| bars(line) == expected));
         assert!(!text.contains("NaN"));
+    }
+
+    #[test]
+    fn a_doubt_about_one_server_is_told() {
+        let mut result = fixture::demo();
+        let mut doubt = result.candidates[0].load.findings[0].clone();
+        doubt.code = horolog_record::Code::Noisy;
+        doubt.message = "one of its trials lost more".to_owned();
+        result.candidates[1].load.findings = vec![doubt];
+        let text = demo(&result, &TableStyle { colour: false, width: 100 });
+        assert!(text.contains("one of its trials lost more"), "{text}");
     }
 
     #[test]
