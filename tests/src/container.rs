@@ -1,8 +1,8 @@
 //! Scenarios of the container file: podman makes the image from the package and a base that
-//! debootstrap made, and runs it in a private host, by sockets as a user without any right and in XDP
-//! with the rights that the file names. Images, mounts and processes are in a directory and in
-//! namespaces that go with the scenario; of the machine's control groups nothing is seen, so none are
-//! made.
+//! debootstrap made, and runs it in a private host, by sockets as a user without any right and in
+//! XDP with the rights that the file names. Images, mounts and processes are in a directory and in
+//! namespaces that go with the scenario; of the machine's control groups nothing is seen, so none
+//! are made.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

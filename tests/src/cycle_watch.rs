@@ -1,6 +1,6 @@
-//! Scenarios of whoever watches a run of `horolog cycle run` or a test of `horolog cycle test`: tasks,
-//! nodes and faults on a terminal, work that is divided, limits, and a run that is ended before its
-//! time, once and twice.
+//! Scenarios of whoever watches a run of `horolog cycle run` or a test of `horolog cycle test`:
+//! tasks, nodes and faults on a terminal, work that is divided, limits, and a run that is ended
+//! before its time, once and twice.
 
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
@@ -82,8 +82,8 @@ fn tasks_are_seen_on_a_terminal_and_a_key_ends_them() -> Result<()> {
     Ok(())
 }
 
-/// A test with a node that is stopped for a second from the first one on, and one that is slow in the
-/// end.
+/// A test with a node that is stopped for a second from the first one on, and one that is slow in
+/// the end.
 const TESTED: &str = "schema = \"horolog.test/1\"\nname = \"seen\"\ntime = \"4s\"\n\
     period = \"50ms\"\nsilent-after = 3\n\
     [[stage]]\nname = \"meet\"\ncompute = \"1ms\"\nbarrier = true\nwait = \"20ms\"\n\

@@ -1,5 +1,5 @@
-//! Scenarios of `horolog runs compare`, with results that were measured: a server that is further off,
-//! runs that differ of themselves, and figures that were asked for.
+//! Scenarios of `horolog runs compare`, with results that were measured: a server that is further
+//! off, runs that differ of themselves, and figures that were asked for.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

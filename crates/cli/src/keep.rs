@@ -125,8 +125,8 @@ fn rescue(first: Option<&Path>, why: &str, text: &str) {
     output::note(&format!("horolog: the result is not kept as a run: {why}; {told}"));
 }
 
-/// Writes a result to a file of its own: in this directory, else in the current one, else where what
-/// is temporary goes.
+/// Writes a result to a file of its own: in this directory, else in the current one, else where
+/// what is temporary goes.
 fn beside(first: Option<&Path>, key: &str, text: &str) -> Option<PathBuf> {
     let name = format!("horolog-{key}.json");
     let places = [first.map(Path::to_owned), env::current_dir().ok(), Some(env::temp_dir())];

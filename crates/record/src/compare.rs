@@ -83,8 +83,8 @@ pub struct ComparedFigure {
     /// What it is.
     pub later: f64,
     /// The lower bound of the change: a share of what it was; of shares, their difference; of
-    /// offsets, by how many ns it is further from 0. Absent where there is too little for bounds, or
-    /// one reading only.
+    /// offsets, by how many ns it is further from 0. Absent where there is too little for bounds,
+    /// or one reading only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     /// The upper bound.
@@ -97,8 +97,8 @@ pub struct ComparedFigure {
     pub of_measurer: bool,
 }
 
-/// What is compared. Times and shares are worse where they are larger, rates where they are smaller,
-/// offsets where they are further from 0.
+/// What is compared. Times and shares are worse where they are larger, rates where they are
+/// smaller, offsets where they are further from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComparedFigureKind {

@@ -8,8 +8,8 @@
 //! statistics): so each replication costs one draw, however many values there are.
 //!
 //! What it takes for granted: values that do not depend on one another. Neighbours in time often
-//! do, and so do runs of one hour; the interval of one run knows nothing of that. Several runs do not
-//! depend on one another; with fewer than five of each their interval is too narrow.
+//! do, and so do runs of one hour; the interval of one run knows nothing of that. Several runs do
+//! not depend on one another; with fewer than five of each their interval is too narrow.
 
 use horolog_time::SplitMix64;
 
@@ -38,9 +38,10 @@ pub fn is_enough(histogram: &Histogram, quantile: f64) -> bool {
     histogram.count() as f64 * share >= VALUES_MIN
 }
 
-/// The interval of the later runs' quantile divided by the earlier ones', each the mean of its runs';
-/// `None` where any run has too few values for it, or a quantile of 0. Where there are several runs
-/// they are drawn again too, so that what differs from run to run of itself is within the bounds.
+/// The interval of the later runs' quantile divided by the earlier ones', each the mean of its
+/// runs'; `None` where any run has too few values for it, or a quantile of 0. Where there are
+/// several runs they are drawn again too, so that what differs from run to run of itself is within
+/// the bounds.
 #[must_use]
 pub fn ratio_of_quantiles(
     earlier: &[&Histogram],

@@ -328,8 +328,8 @@ fn strange(path: PathBuf) -> StoreError {
     StoreError::Damaged { path, detail }
 }
 
-/// A file's name as SQLite takes it with a parameter (RFC 3986, section 2.1), which says that nobody
-/// writes it.
+/// A file's name as SQLite takes it with a parameter (RFC 3986, section 2.1), which says that
+/// nobody writes it.
 fn uri(path: &Path) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte);
     let escaped = path.as_os_str().as_encoded_bytes().iter().map(|byte| {

@@ -199,7 +199,7 @@ fn offset(kind: &str, fields: &Fields) -> Option<(f64, f64)> {
     if kind == "clocks[]" {
         return Some((of("offset_ns", "p50")?, of("doubt_ns", "p50")?));
     }
-    if kind.ends_with("trials[]") || kind.ends_with(".trial") {
+    if matches!(kind.rsplit('.').next(), Some("trials[]" | "trial")) {
         // A reply that took so long may have been stamped at either end of that.
         return Some((of("tx_offset_ns", "p50")?, of("rtt_ns", "p50")? / 2.0));
     }

@@ -56,7 +56,8 @@ const TIMES: [Column; 13] = [
 ];
 
 /// All trials of a run, in the order in which they ran: what became of their requests, and how long
-/// it took. Counts of nothing but 0 are left out, so that there is room for the others, on paper too.
+/// it took. Counts of nothing but 0 are left out, so that there is room for the others, on paper
+/// too.
 pub(super) fn trials(result: &LoadResult, id: &str) -> String {
     let bound = lower_bound_trial(result);
     let rows: Vec<_> = result

@@ -17,15 +17,15 @@ use crate::{output, values};
 
 /// Compare runs of one kind, figure by figure, with bounds; status 1 where a figure is worse.
 ///
-/// Medians and tails of times, shares that were lost, late, invalid or missed, rates, and offsets of
-/// clocks are compared where the runs have them at the same place. A figure is worse where the whole
-/// of its change is beyond the threshold. Several runs of each, such as 'a,b,c', tell what differs
-/// from run to run of itself. What tells of whoever measured is shown, and decides nothing.
+/// Medians and tails of times, shares that were lost, late, invalid or missed, rates, and offsets
+/// of clocks are compared where the runs have them at the same place. A figure is worse where the
+/// whole of its change is beyond the threshold. Several runs of each, such as 'a,b,c', tell what
+/// differs from run to run of itself. What tells of whoever measured is shown, and decides nothing.
 #[derive(Args, Debug)]
 pub(super) struct CompareArgs {
     /// The run to compare with, then the run that is judged; with --baseline the latter alone, or
-    /// none for the last. A file of a result where it has a '/' or ends with '.json'. Several runs of
-    /// the same with commas between them.
+    /// none for the last. A file of a result where it has a '/' or ends with '.json'. Several runs
+    /// of the same with commas between them.
     #[arg(value_name = "RUN", num_args = 0..=2)]
     runs: Vec<String>,
     /// The run to compare with, or several.
@@ -34,8 +34,8 @@ pub(super) struct CompareArgs {
     /// How much worse a figure may be, as a share of what it was.
     #[arg(long, value_name = "SHARE", value_parser = values::excess, default_value = "10%")]
     threshold: f64,
-    /// Compare figures alone whose names have this in them, such as 'rtt_ns p99' or 'search'; may be
-    /// given more than once.
+    /// Compare figures alone whose names have this in them, such as 'rtt_ns p99' or 'search'; may
+    /// be given more than once.
     #[arg(long, value_name = "TEXT")]
     figure: Vec<String>,
     /// Write the comparison to this file; to standard output with -, instead of the text.

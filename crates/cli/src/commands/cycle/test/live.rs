@@ -1,5 +1,5 @@
-//! What is seen of a test that goes on: how far it is, of each node how much of its deadline the last
-//! period took, as a bar and over time, and what is known of each fault so far.
+//! What is seen of a test that goes on: how far it is, of each node how much of its deadline the
+//! last period took, as a bar and over time, and what is known of each fault so far.
 
 use std::collections::VecDeque;
 use std::time::Duration;
