@@ -66,7 +66,7 @@ fn a_server_that_is_further_off_is_found() -> Result<()> {
     let several = compare(&[&right, &off, "--threshold", "100000%", "--json", "-"])?;
     let result: CompareResult = serde_json::from_slice(&several.stdout)?;
     let repeats = [&result.earlier_repeats, &result.later_repeats].map(Vec::len);
-    ensure!(repeats == [2, 2] && result.threshold == 1_000.0, "{result:?}");
+    ensure!(repeats == [2, 2] && result.threshold > 999.0, "{result:?}");
     let delays = |one: &&horolog_record::ComparedFigure| one.place.ends_with("delay_ns");
     let median = result.figures.iter().find(delays).context("no delays")?;
     ensure!(median.low.is_some() && median.verdict != CompareVerdict::Worse, "{median:?}");

@@ -226,8 +226,8 @@ mod tests {
         runs.iter().collect()
     }
 
-    /// Runs that differ by themselves by a fifth: one of each is told from another, five of each are
-    /// not, unless what they measured differs by more.
+    /// Runs that differ by themselves by a fifth: one of each is told from another, five of each
+    /// are not, unless what they measured differs by more.
     #[test]
     fn several_runs_tell_what_differs_of_itself() {
         let scales = [1.0, 1.2, 0.9, 1.1, 0.95];

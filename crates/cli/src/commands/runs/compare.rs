@@ -1,5 +1,7 @@
 //! `horolog runs compare`: whether one run is worse than another.
 
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
 use clap::Args;
 use horolog_record::{
     COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedRun, Comparison, Host, rfc3339_now,
