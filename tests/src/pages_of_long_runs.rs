@@ -21,7 +21,7 @@ use crate::{pages_of_long_runs, scenarios};
 const TRIALS: u64 = 10;
 const POINTS: u64 = 600;
 /// An hour, of which there is no room for more than a summary, and more than there is room for.
-const HOUR: u64 = 3_600;
+pub(crate) const HOUR: u64 = 3_600;
 const LONGEST: u64 = 10_000;
 /// Elements of a page that a browser shows at once.
 const ELEMENTS_MAX: u64 = 8_000;
@@ -117,7 +117,7 @@ fn opened(browser: &mut Browser, directory: &TempDir, name: &str, result: &Value
 }
 
 /// A load in ten trials at rising rates, with all histograms, and a point for each second.
-fn of_seconds(seconds: u64) -> Result<Value> {
+pub(crate) fn of_seconds(seconds: u64) -> Result<Value> {
     let mut result = of_file("load")?;
     let (trial, point) = (result["trials"][0].take(), result["series"]["points"][0].take());
     let trial = without(&trial, &["phase"]);

@@ -12,6 +12,7 @@ use horolog_stats::Recorder;
 use horolog_time::SplitMix64;
 use serde_json::{Value, json};
 
+use crate::pages_of_long_runs::{HOUR, of_seconds};
 use crate::process::{PATIENCE, binary, run_to_end};
 use crate::runs::golden;
 
@@ -84,6 +85,7 @@ pub(crate) fn variants() -> Result<Vec<(String, Value)>> {
     variants.push(("load-by-ramp".to_owned(), without(&load, &["search", "series"])));
     variants.push(("load-by-course".to_owned(), without(&load, &["search"])));
     variants.push(("establishments".to_owned(), establishments(&load)?));
+    variants.push(("load-of-an-hour".to_owned(), of_seconds(HOUR)?));
     variants.push(("switches-of-twelve".to_owned(), twelve_exchanges(&mut fill)?));
     for (name, mut result) in [("demo", demo(&load)?), ("bench_nts", bench_nts(&load)?)] {
         fill.distributions(&mut result)?;

@@ -175,31 +175,27 @@
     values: (u, splits) => splits.map(unitOf(axis)),
   });
 
-  // The place nearest to this one at which some line has a point.
-  const placeWithPoint = (u, from) => {
-    const isOne = (at) => u.data.some((ys, series) => series > 0 && ys[at] != null);
-    for (let away = 0; away < u.data[0].length; away += 1) {
-      if (isOne(from - away)) return from - away;
-      if (isOne(from + away)) return from + away;
-    }
-    return from;
-  };
-
-  // The point of a series nearest to the pointer, as series need not share their x values.
-  const nearest = (u, series, at, x) => {
-    if (at == null) return at;
-    const hovered = placeWithPoint(u, at);
-    if (series === 0) return hovered;
-    const ys = u.data[series];
-    const xs = u.data[0];
+  // The place nearest to a value of x, as far as it goes, of those at which `isOne` is.
+  const nearestPlace = (u, x, far, isOne) => {
     const left = u.valToPos(x, "x");
     let best = null;
-    let distance = NEAR_PX;
-    for (let i = 0; i < xs.length; i += 1) {
-      const away = Math.abs(u.valToPos(xs[i], "x") - left);
-      if (ys[i] != null && away < distance) [best, distance] = [i, away];
-    }
-    return best ?? hovered;
+    let distance = far;
+    u.data[0].forEach((place, at) => {
+      const away = Math.abs(u.valToPos(place, "x") - left);
+      if (away < distance && isOne(at)) [best, distance] = [at, away];
+    });
+    return best;
+  };
+
+  // The point of a series nearest to the pointer, as series need not share their x values; where it
+  // has none near, what it has in the place where some other line has one.
+  const nearest = (u, series, hovered, x) => {
+    if (hovered == null) return hovered;
+    const own = series > 0
+      ? nearestPlace(u, x, NEAR_PX, (at) => u.data[series][at] != null)
+      : null;
+    const isPoint = (at) => u.data.some((ys, other) => other > 0 && ys[at] != null);
+    return own ?? nearestPlace(u, x, Infinity, isPoint) ?? hovered;
   };
 
   const drawMarks = (marks) => (u) => {
