@@ -51,10 +51,10 @@ fn of_any_kind(mut result: Value) {
             page(&html);
         }
     }
-    let compared = Comparison::of(&result, &result, 0.1);
+    let compared = Comparison::of(&[&result], &[&result], 0.1);
     let changed = compared.figures.iter().find(|figure| figure.verdict == CompareVerdict::Worse);
     assert_eq!(changed, None, "a result is no worse than itself");
-    assert!(csv::figures("1", &result).lines().all(|line| line.starts_with("1,")));
+    assert!(csv::figures(1, "a", "b", &result).lines().all(|line| line.starts_with("1,a,")));
 }
 
 fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(bytes: &[u8]) -> Option<T> {

@@ -180,7 +180,9 @@ fn rate(kind: &str, fields: &Fields) -> Option<Rate> {
     if is_search {
         let bounds = [number(fields, "lower"), number(fields, "upper")];
         let found = number(fields, "rate").or(bounds[0])?;
-        return Some((found, Some(bounds)));
+        // Bounds the wrong way round are none.
+        let is_sound = !matches!(bounds, [Some(lower), Some(upper)] if lower > upper);
+        return Some((found, Some(if is_sound { bounds } else { [None; 2] })));
     }
     let single = match kind {
         "bandwidth[]" => number(fields, "rate"),
