@@ -146,7 +146,10 @@ fn number(fields: &Fields, name: &str) -> Option<f64> {
 fn count(fields: &Fields, name: &str) -> Option<u64> {
     match fields.get(name)? {
         // By their reasons.
-        Value::Object(counts) => Some(counts.values().filter_map(Value::as_u64).sum()),
+        Value::Object(counts) => {
+            let all = counts.values().filter_map(Value::as_u64);
+            Some(all.fold(0, u64::saturating_add))
+        }
         value => value.as_u64(),
     }
 }
