@@ -240,6 +240,11 @@ fn several_runs_that_differ_of_themselves_are_not_told_apart() {
 
 #[test]
 fn anything_can_be_compared() {
+    let most = json!({ "lost": 0, "sent": u64::MAX, "invalid": { "mode": u64::MAX, "origin": 1 } });
+    let found = by_place(&json!({ "trials": [most] }), &json!({ "trials": [most] }));
+    assert!(found.iter().all(|(_, verdict)| *verdict == CompareVerdict::Same), "{found:?}");
+    let search = json!({ "search": { "rate": 2.0, "lower": 3.0, "upper": 1.0 } });
+    assert_eq!(by_place(&search, &search)[0].1, CompareVerdict::NotEnough);
     for strange in
         [json!(null), json!([]), json!({ "trials": 7 }), json!({ "host": [], "command": {} })]
     {
