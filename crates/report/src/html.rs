@@ -92,8 +92,8 @@ const UPLOT_JS: &str = include_str!("../assets/uPlot.iife.min.js");
 const UPLOT_LICENCE: &str = include_str!("../assets/uPlot.LICENSE");
 const UPLOT_CSS: &str = include_str!("../assets/uPlot.min.css");
 
-/// What the template is filled with. Texts are escaped when the page is put together; `main` is
-/// markup.
+/// What the template is filled with. Texts are escaped when the page is put together; `verdict` and
+/// `main` are markup.
 struct Page<'a, R> {
     kind: &'a str,
     /// What of it is not as it should be, in a word and a count; first of all, it stands in the
@@ -101,6 +101,8 @@ struct Page<'a, R> {
     failed: Option<String>,
     heading: String,
     lead: String,
+    /// Made by [`sections::verdict`].
+    verdict: String,
     main: String,
     /// How the figures on the page came about.
     note: &'static str,
@@ -117,6 +119,7 @@ impl<R: Serialize> Page<'_, R> {
     fn render(&self) -> String {
         let failed = self.failed.as_ref().map_or_else(String::new, |failed| format!("{failed} – "));
         let title = format!("{failed}{} – horolog {}", self.heading, self.kind);
+        let top = sections::on_top(self.failed.as_deref(), &self.verdict);
         fill(
             TEMPLATE,
             &[
@@ -124,7 +127,7 @@ impl<R: Serialize> Page<'_, R> {
                 ("kind", &escape::text(self.kind)),
                 ("heading", &escape::text(&self.heading)),
                 ("lead", &escape::text(&self.lead)),
-                ("main", &sections::with_failure(&self.main, self.failed.as_deref())),
+                ("main", &(top + &self.main)),
                 ("note", &escape::text(self.note)),
                 ("schema", &escape::text(self.schema)),
                 ("plots", &escape::json(&to_compact_json(&self.plots))),

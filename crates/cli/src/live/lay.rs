@@ -6,7 +6,8 @@ use horolog_report::units::{ABSENT, full_count, human_ns, human_rate, percent};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
-use super::{bar, sparkline};
+use super::bar;
+use super::marks::sparkline;
 
 /// Before each figure or line of marks.
 const NAME: usize = 12;

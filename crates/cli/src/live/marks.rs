@@ -1,14 +1,41 @@
 //! Figures as marks of text: lines of eight heights, bars of eighths. Pure.
 
+use std::collections::VecDeque;
+
 /// From the lowest to the highest.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Eighths of a column, from one to seven.
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 /// Where there is no figure.
 const GAP: char = ' ';
+/// Figures that are kept of a course; a terminal has no more columns.
+const KEPT_MAX: usize = 500;
+
+/// A figure at each look at it, the last ones only.
+#[derive(Default)]
+pub(crate) struct Course(VecDeque<Option<f64>>);
+
+impl Course {
+    pub(crate) fn push(&mut self, figure: Option<f64>) {
+        if self.0.len() >= KEPT_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(figure);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The [`sparkline`] of as much as fits into so many columns.
+    pub(crate) fn line(&self, columns: usize) -> String {
+        let figures: Vec<_> = self.0.iter().copied().collect();
+        sparkline(&figures, columns)
+    }
+}
 
 /// The last figures, as many as there are columns, as heights from 0 to the highest of them.
-pub(crate) fn sparkline(figures: &[Option<f64>], columns: usize) -> String {
+pub(super) fn sparkline(figures: &[Option<f64>], columns: usize) -> String {
     let shown = &figures[figures.len().saturating_sub(columns)..];
     let is_fit = |figure: &f64| figure.is_finite() && *figure >= 0.0;
     let highest = shown.iter().flatten().copied().filter(is_fit).fold(0.0, f64::max);
@@ -44,6 +71,15 @@ mod tests {
         assert_eq!(sparkline(&[Some(0.0), Some(f64::NAN)], 10), "▁ ");
         assert_eq!(sparkline(&[], 10), "");
         assert_eq!(sparkline(&figures, 0), "");
+    }
+
+    #[test]
+    fn a_course_is_bounded() {
+        let mut course = Course::default();
+        assert!(course.is_empty());
+        (0..=KEPT_MAX).for_each(|figure| course.push(Some(figure as f64)));
+        assert_eq!(course.0.len(), KEPT_MAX);
+        assert_eq!((course.0[0], &*course.line(1)), (Some(1.0), "█"));
     }
 
     #[test]

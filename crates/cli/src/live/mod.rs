@@ -14,7 +14,7 @@ use crate::failure::Failure;
 
 pub(crate) use feed::Feed;
 pub(crate) use lay::lay;
-pub(crate) use marks::{bar, sparkline};
+pub(crate) use marks::{Course, bar};
 pub(crate) use screen::{Asked, Screen};
 pub(crate) use view::{View, Viewed};
 

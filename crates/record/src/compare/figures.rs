@@ -6,9 +6,13 @@ use horolog_stats::Histogram;
 use horolog_stats::bootstrap::{self, Interval};
 use serde_json::Value;
 
-use super::judge::{Change, judge, judge_loss, judge_offset, judge_value};
-use super::measured::{Measured, is_of_measurer, measured};
+use super::judge::{Change, judge, judge_loss, judge_offset};
+use super::measured::{Measured, Single, is_of_measurer, measured};
 use super::{CompareVerdict, ComparedFigure, ComparedFigureKind};
+
+/// Sorts of single figures, and whether a place has one.
+const SINGLE: [(ComparedFigureKind, fn(&Measured) -> Option<Single>); 2] =
+    [(ComparedFigureKind::Rate, Measured::rate), (ComparedFigureKind::Time, Measured::time)];
 
 const QUANTILES: [(ComparedFigureKind, f64); 3] = [
     (ComparedFigureKind::P50, 0.5),
@@ -66,26 +70,18 @@ fn of_place(
         let verdict = judge_loss(figures[0], bounds, threshold);
         return figure(ComparedFigureKind::Loss, figures, bounds, verdict);
     }
-    if let Some([before, after]) = all_of(both, Measured::rate) {
-        let figures = [&before, &after].map(|runs| mean(runs.iter().map(|one| one.0)));
-        let bounds = bounds_of_rates(&before, &after);
-        let verdict = match bounds {
-            // Of one reading without bounds, the figure itself.
-            None if [&before, &after].iter().all(|runs| runs.iter().all(|one| one.1.is_none())) => {
-                judge_value(figures[0] / figures[1] - 1.0, threshold)
-            }
-            bounds => judge(bounds.map(Change::reversed), threshold),
-        };
-        return figure(ComparedFigureKind::Rate, figures, bounds, verdict);
-    }
-    if let Some([before, after]) = all_of(both, Measured::time) {
-        let figures = [&before, &after].map(|runs| mean(runs.iter().copied()));
-        let bounds = bootstrap::ratio_of_means(&before, &after).map(ratio);
-        let verdict = match bounds {
-            None => judge_value(figures[1] / figures[0] - 1.0, threshold),
-            bounds => judge(bounds, threshold),
-        };
-        return figure(ComparedFigureKind::Time, figures, bounds, verdict);
+    for (kind, sort) in SINGLE {
+        let Some([before, after]) = all_of(both, sort) else { continue };
+        let figures = [&before, &after].map(|runs| mean(runs.iter().map(|one| one.figure)));
+        let bounds = bounds_of_single(&before, &after);
+        let is_sure = before.iter().chain(&after).all(|one| one.bounds.is_none());
+        let change = figures[1] / figures[0] - 1.0;
+        // Of one reading without bounds, the figure itself.
+        let alone = (is_sure && change.is_finite()).then_some(Change { low: change, high: change });
+        let change = bounds.or(alone);
+        let is_rate = kind == ComparedFigureKind::Rate;
+        let worse = if is_rate { change.map(Change::reversed) } else { change };
+        return figure(kind, figures, bounds, judge(worse, threshold));
     }
     if let Some([before, after]) = all_of(both, Measured::offset) {
         let figures = [&before, &after].map(|runs| mean(runs.iter().map(|one| one.0)));
@@ -127,19 +123,17 @@ fn ratio(interval: Interval) -> Change {
 }
 
 /// Of one run on either side, from the bounds of its search; of several, from how these differ.
-fn bounds_of_rates(before: &[Rate], after: &[Rate]) -> Option<Change> {
-    if let ([(_, Some(before))], [(_, Some(after))]) = (before, after) {
+fn bounds_of_single(before: &[Single], after: &[Single]) -> Option<Change> {
+    let search = |runs: &[Single]| if let [one] = runs { one.bounds } else { None };
+    if let Some((before, after)) = search(before).zip(search(after)) {
         let change =
             |of: Option<f64>, to: Option<f64>| Some(of? / to.filter(|to| *to > 0.0)? - 1.0);
         let (low, high) = change(after[0], before[1]).zip(change(after[1], before[0]))?;
         return Some(Change { low, high });
     }
-    let found = |runs: &[Rate]| runs.iter().map(|one| one.0).collect::<Vec<_>>();
+    let found = |runs: &[Single]| runs.iter().map(|one| one.figure).collect::<Vec<_>>();
     bootstrap::ratio_of_means(&found(before), &found(after)).map(ratio)
 }
-
-/// A rate and the bounds of its search.
-pub(super) type Rate = (f64, Option<[Option<f64>; 2]>);
 
 fn times(
     place: &str,

@@ -32,11 +32,6 @@ pub(super) fn judge(change: Option<Change>, threshold: f64) -> CompareVerdict {
     }
 }
 
-/// Of a change without bounds: that of one reading each.
-pub(super) fn judge_value(change: f64, threshold: f64) -> CompareVerdict {
-    judge(change.is_finite().then_some(Change { low: change, high: change }), threshold)
-}
-
 /// Of two offsets with the doubt about each, all in ns: how much further one is from 0 than the
 /// other, with bounds. What is within both doubts, or the threshold, is the same.
 pub(super) fn judge_offset(
@@ -82,8 +77,6 @@ mod tests {
         assert_eq!(of([5e6, 5.6e6], [5e3, 5e3]), CompareVerdict::Worse);
         let (bounds, _) = judge_offset([-3e3, 8e3], [5e3, 2e3], 0.1);
         assert_eq!(bounds, Change { low: -2e3, high: 12e3 });
-        assert_eq!(judge_value(0.2, 0.1), CompareVerdict::Worse);
-        assert_eq!(judge_value(f64::NAN, 0.1), CompareVerdict::NotEnough);
     }
 
     #[test]

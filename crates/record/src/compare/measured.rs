@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use horolog_stats::Histogram;
 use serde_json::{Map, Value};
 
-use super::figures::Rate;
 use super::places::{distribution, kind_of, objects};
 
 type Fields = Map<String, Value>;
@@ -50,14 +49,23 @@ const OF_MEASURER: [&str; 6] = [
     "sources[].lateness_ns",
 ];
 
+/// A figure by itself.
+#[derive(Clone, Copy)]
+pub(super) struct Single {
+    pub(super) figure: f64,
+    /// Between which it is, where it is of a search; one of them may not have been found.
+    pub(super) bounds: Option<[Option<f64>; 2]>,
+}
+
 /// What stands at a place.
 pub(super) enum Measured {
     Times(Box<Histogram>),
     /// Events, and of how many.
     Share([u64; 2]),
-    Rate(Rate),
+    /// What is larger is better.
+    Rate(Single),
     /// In ns; what is larger is worse.
-    Time(f64),
+    Time(Single),
     /// In ns, and the doubt about it.
     Offset(f64, f64),
 }
@@ -71,11 +79,11 @@ impl Measured {
         if let Self::Share(share) = self { Some(*share) } else { None }
     }
 
-    pub(super) fn rate(&self) -> Option<Rate> {
+    pub(super) fn rate(&self) -> Option<Single> {
         if let Self::Rate(rate) = self { Some(*rate) } else { None }
     }
 
-    pub(super) fn time(&self) -> Option<f64> {
+    pub(super) fn time(&self) -> Option<Single> {
         if let Self::Time(time) = self { Some(*time) } else { None }
     }
 
@@ -111,8 +119,8 @@ pub(super) fn measured(result: &Value) -> BTreeMap<String, Measured> {
         shares(fields, &mut add);
         for (_, names) in TIMES.iter().filter(|(end, _)| ends_with(&kind, end)) {
             for field in *names {
-                if let Some(time) = number(fields, field).filter(|time| *time > 0.0) {
-                    add(field, Measured::Time(time));
+                if let Some(figure) = number(fields, field).filter(|time| *time > 0.0) {
+                    add(field, Measured::Time(Single { figure, bounds: None }));
                 }
             }
         }
@@ -178,21 +186,21 @@ fn shares(fields: &Fields, add: &mut impl FnMut(&str, Measured)) {
 }
 
 /// A rate that a search found, or with which a transfer went; what is larger is better.
-fn rate(kind: &str, fields: &Fields) -> Option<Rate> {
+fn rate(kind: &str, fields: &Fields) -> Option<Single> {
     let is_search = kind == "search" || kind.ends_with(".search");
     if is_search {
         let bounds = [number(fields, "lower"), number(fields, "upper")];
-        let found = number(fields, "rate").or(bounds[0])?;
+        let figure = number(fields, "rate").or(bounds[0])?;
         // Bounds the wrong way round are none.
         let is_sound = !matches!(bounds, [Some(lower), Some(upper)] if lower > upper);
-        return Some((found, Some(if is_sound { bounds } else { [None; 2] })));
+        return Some(Single { figure, bounds: Some(if is_sound { bounds } else { [None; 2] }) });
     }
     let single = match kind {
         "bandwidth[]" => number(fields, "rate"),
         "overload" => number(fields, "answered_rate"),
         _ => None,
     };
-    single.filter(|rate| *rate > 0.0).map(|rate| (rate, None))
+    single.filter(|rate| *rate > 0.0).map(|figure| Single { figure, bounds: None })
 }
 
 /// How far a clock is from another, and the doubt about that.

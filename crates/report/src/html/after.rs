@@ -21,7 +21,6 @@ pub fn after(result: &AfterResult) -> String {
         AfterEnd::Interrupted => "Ended by a signal after",
     };
     let main = [
-        verdict(name, &time(result.waited_ns), &end(result), &[]),
         section("Findings", &findings(&result.findings)),
         section("What was waited for", &headed("waits", "Waits", ("for", &TITLES), &rows)),
         section("Run and machine", &machine(&result.command, &result.started, &result.host)),
@@ -35,6 +34,7 @@ pub fn after(result: &AfterResult) -> String {
             format!("{} after a wait", result.program.join(" "))
         },
         lead: format!("started {}", result.started),
+        verdict: verdict(name, &time(result.waited_ns), &end(result), &[]),
         main: main.concat(),
         note: "Times are from the beginning of the wait.",
         schema: &result.schema,

@@ -33,7 +33,6 @@ pub fn at(result: &AtResult) -> String {
         headed(TABLE, "Lateness", ("late", &TITLES), &rows)
     };
     let main = [
-        top(result),
         section("Findings", &findings(&result.findings)),
         section("Lateness", &(table + &plotted)),
         section("Programs", &each(&result.programs, |one| paragraph(&program(one)))),
@@ -44,6 +43,7 @@ pub fn at(result: &AtResult) -> String {
         failed: None,
         heading: format!("at {}", result.first),
         lead: format!("started {}", result.started),
+        verdict: top(result),
         main: main.concat(),
         note: "Lateness is counted from the instant on the clock that tells it.",
         schema: &result.schema,

@@ -22,7 +22,6 @@ pub fn bench_cores(result: &BenchCoresResult) -> String {
     let said = each(said, |sentence| paragraph(&sentence));
     let tables = table(&responses(result), "responses") + &table(&capacities(result), "capacities");
     let main = [
-        top(result),
         section("Findings", &findings(&result.findings)),
         section("Responses and cores", &(said + &tables)),
         section("By rate and by run", &figures),
@@ -36,6 +35,7 @@ pub fn bench_cores(result: &BenchCoresResult) -> String {
             1 => format!("one number of cores, started {}", result.started),
             count => format!("{count} numbers of cores, started {}", result.started),
         },
+        verdict: top(result),
         main: main.concat(),
         schema: &result.schema,
         note: "Responses are valid replies in time, per second of sending.",

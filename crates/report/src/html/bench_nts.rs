@@ -19,7 +19,6 @@ const TITLES: [&str; 3] = ["lossless", "to the first", "CPU per reply"];
 pub fn bench_nts(result: &BenchNtsResult) -> String {
     let (plotted, plots) = drawn_alone(vec![held(result), cost(result)]);
     let main = [
-        top(result),
         section("Findings", &findings(&result.findings)),
         section("By share of authenticated requests", &plotted),
         section("Figures", &headed(TABLE, "Capacities", ("server", &TITLES), &rows(result))),
@@ -30,6 +29,7 @@ pub fn bench_nts(result: &BenchNtsResult) -> String {
         failed: None,
         heading: "What authentication costs a server".to_owned(),
         lead: format!("{} searches, started {}", result.capacities.len(), result.started),
+        verdict: top(result),
         main: main.concat(),
         note: "A rate is the highest without loss; ≥ where the search ended before the server's \
                limit was met. Processor time is that of the server's own threads.",

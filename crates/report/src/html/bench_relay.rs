@@ -32,7 +32,6 @@ pub fn bench_relay(result: &BenchRelayResult) -> String {
         }),
     ]);
     let main = [
-        top(result),
         section("Findings", &findings(&result.findings)),
         section("Copies without loss", &of_sizes(result, "totals", totals_of)),
         section("A copy at half of that rate", &of_sizes(result, "costs", costs_of)),
@@ -47,6 +46,7 @@ pub fn bench_relay(result: &BenchRelayResult) -> String {
             1 => format!("one size of packets, started {}", result.started),
             count => format!("{count} sizes of packets, started {}", result.started),
         },
+        verdict: top(result),
         main: main.concat(),
         note: DEFINITION,
         schema: &result.schema,

@@ -29,7 +29,6 @@ pub fn clock(result: &ClockResult) -> String {
     let plots = vec![over_time(result), allan_plot(STABILITY, &stability(result))];
     let (figures, plots) = drawn_alone(plots);
     let main = [
-        top::clock(result),
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
         section("Error", &errors(result)),
@@ -44,6 +43,7 @@ pub fn clock(result: &ClockResult) -> String {
         failed: failed(&result.limits),
         heading: format!("{}, {}", result.oscillator.name, long_time(result.duration_s)),
         lead: format!("Seed {}: {}", result.seed, conditions(result)),
+        verdict: top::clock(result),
         main: main.concat(),
         note: DEFINITION,
         schema: &result.schema,

@@ -29,7 +29,6 @@ pub fn clock_compare(result: &ClockCompareResult) -> String {
     let rows = each(&result.clocks, |clock| row(&clock.name, figures(clock)));
     let titles = ["mean", "deviation", "min", "max", "frequency", "doubt", "readings"];
     let main = [
-        top::clock_compare(result),
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
         section("Clocks", &(table("offsets", "Offsets", &titles, &rows) + &stepped)),
@@ -48,6 +47,7 @@ pub fn clock_compare(result: &ClockCompareResult) -> String {
             human_ns(result.interval_ns),
             result.started
         ),
+        verdict: top::clock_compare(result),
         main: main.concat(),
         note: OFFSETS,
         schema: &result.schema,

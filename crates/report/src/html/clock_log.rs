@@ -28,7 +28,6 @@ pub fn clock_log(result: &ClockLogResult) -> String {
     let rows = each(&result.clocks, |clock| row(&clock_name(clock), figures(clock)));
     let titles = ["lines with an offset", "mean", "deviation", "min", "max", "steps"];
     let main = [
-        top::clock_log(result),
         section("Offset", &table("offsets", "Offsets", &titles, &rows)),
         section("Over time", &plotted),
         section("Pulses", &verdicts(result)),
@@ -39,6 +38,7 @@ pub fn clock_log(result: &ClockLogResult) -> String {
         failed: None,
         heading: result.file.clone(),
         lead: format!("{} lines", full_count(result.lines)),
+        verdict: top::clock_log(result),
         main: main.concat(),
         note: NOTE,
         schema: &result.schema,

@@ -22,7 +22,6 @@ const KNEE_MIN: f64 = 1e-3;
 pub fn compare(result: &CompareResult) -> String {
     let rows = each(by_number(&result.figures), |figure| row(&name(figure), cells(figure)));
     let main = [
-        top(result),
         section("Findings", &findings(&result.findings)),
         section("Changes", &changes(result)),
         section("Figures", &headed("figures", "Figures", ("figure", &TITLES), &rows)),
@@ -35,6 +34,7 @@ pub fn compare(result: &CompareResult) -> String {
         failed: failed(result),
         heading: format!("{} against {}", result.later.reference, result.earlier.reference),
         lead: format!("results {}, compared {}", result.later.schema, result.started),
+        verdict: top(result),
         main: main.concat(),
         note: "Times and losses are worse where they are larger, rates where they are smaller, \
                offsets where they are further from 0.",

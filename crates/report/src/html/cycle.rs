@@ -34,8 +34,8 @@ pub fn cycle(result: &CycleResult) -> String {
         failed: failed(&result.limits),
         heading: format!("periodic tasks every {}", human_ns(period_ns)),
         lead: format!("{missed} of {periods} deadlines missed, started {}", result.started),
-        main: top::cycle(result)
-            + &body.sections()
+        verdict: top::cycle(result),
+        main: body.sections()
             + &section("Run and machine", &machine(&result.command, &result.started, &result.host)),
         note: MEANING,
         schema: &result.schema,

@@ -45,7 +45,6 @@ pub fn demo(result: &DemoResult) -> String {
     let (figures, plots) = drawn(plots);
     let servers = each(result.candidates.iter().enumerate(), server);
     let main = [
-        top(result),
         section("Findings", &findings(&of_demo(result))),
         section(rate_title(result), &candidates(&result.candidates, "requests per second")),
         section("Rate, loss and latency", &figures),
@@ -61,6 +60,7 @@ pub fn demo(result: &DemoResult) -> String {
             result.candidates.len(),
             result.started
         ),
+        verdict: top(result),
         main: main.concat(),
         note: LOAD_NOTE,
         schema: &result.schema,

@@ -48,7 +48,6 @@ pub fn establishment(result: &EstablishmentResult) -> String {
     let rows = result.trials.iter().enumerate();
     let rows = each(rows, |(index, trial)| row(&format!("{}", index + 1), cells(trial)));
     let main = [
-        top(result),
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
         section("Rate, failures and times", &plotted),
@@ -63,6 +62,7 @@ pub fn establishment(result: &EstablishmentResult) -> String {
         failed: failed(&result.limits),
         heading: target.name.as_ref().map_or(socket.clone(), |name| format!("{name} ({socket})")),
         lead: format!("NTS key establishment, started {}", result.started),
+        verdict: top(result),
         main: main.concat(),
         note: "Times are from the beginning of the connection, or from when it was due where a \
                rate was planned, to the keys.",

@@ -22,12 +22,6 @@ pub fn host_all(result: &HostAllResult) -> String {
     let bodies = bodies(result);
     let parts = each(&bodies, |(heading, body)| body.as_part(heading));
     let main = [
-        verdict(
-            "For measuring in microseconds",
-            verdict_name(result.verdict),
-            verdict_sentence(result.verdict),
-            &[],
-        ),
         section("Limits", &limits(&result.limits)),
         section("The worst findings", &worst(&result.worst)),
         section("Parts", &overview(result)),
@@ -40,6 +34,12 @@ pub fn host_all(result: &HostAllResult) -> String {
         failed: failed(&result.limits),
         heading: "what this host is capable of".to_owned(),
         lead: format!("{} parts, started {}", bodies.len(), result.started),
+        verdict: verdict(
+            "For measuring in microseconds",
+            verdict_name(result.verdict),
+            verdict_sentence(result.verdict),
+            &[],
+        ),
         main: main.concat(),
         note: NOTE,
         schema: &result.schema,

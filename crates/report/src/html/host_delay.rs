@@ -28,9 +28,8 @@ pub fn host_delay(result: &HostDelayResult) -> String {
         failed: failed(&result.limits),
         heading: "delays of this host".to_owned(),
         lead: format!("{} settings, started {}", result.settings.len(), result.started),
-        main: top::host_delay(result)
-            + &body.sections()
-            + &section("Run and machine", &machine(result)),
+        verdict: top::host_delay(result),
+        main: body.sections() + &section("Run and machine", &machine(result)),
         note: NOTE,
         schema: &result.schema,
         plots: body.plots,

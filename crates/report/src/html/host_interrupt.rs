@@ -39,9 +39,8 @@ pub fn host_interrupt(result: &HostInterruptResult) -> String {
             full_count(result.expiries),
             result.started
         ),
-        main: top::host_interrupt(result)
-            + &body.sections()
-            + &section("Run and machine", &machine(result)),
+        verdict: top::host_interrupt(result),
+        main: body.sections() + &section("Run and machine", &machine(result)),
         note: METHOD,
         schema: &result.schema,
         plots: body.plots,

@@ -34,9 +34,8 @@ pub fn host_switch(result: &HostSwitchResult) -> String {
             full_count(result.turns),
             result.started
         ),
-        main: top::host_switch(result)
-            + &body.sections()
-            + &section("Run and machine", &machine(result)),
+        verdict: top::host_switch(result),
+        main: body.sections() + &section("Run and machine", &machine(result)),
         note: METHOD,
         schema: &result.schema,
         plots: body.plots,

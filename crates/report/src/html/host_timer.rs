@@ -35,9 +35,8 @@ pub fn host_timer(result: &HostTimerResult) -> String {
             result.cores.len(),
             result.started
         ),
-        main: top::host_timer(result)
-            + &body.sections()
-            + &section("Run and machine", &machine(result)),
+        verdict: top::host_timer(result),
+        main: body.sections() + &section("Run and machine", &machine(result)),
         note: LATENCY,
         schema: &result.schema,
         plots: body.plots,

@@ -54,8 +54,9 @@ pub(super) fn kept(result: &LoadResult) -> Cow<'_, LoadResult> {
     Cow::Owned(kept)
 }
 
-/// All intervals of a course; nothing where the run had none.
-pub(super) fn intervals(result: &LoadResult, id: &str) -> String {
+/// All intervals of a course, of which the page's result may have [`kept`] none; nothing where the
+/// run had none.
+pub(super) fn intervals(result: &LoadResult, kept: &LoadResult, id: &str) -> String {
     let Some(series) = &result.series else { return String::new() };
     let (count, interval_s) = (series.points.len(), series.interval_s);
     if count <= ROWS_MAX {
@@ -66,7 +67,7 @@ pub(super) fn intervals(result: &LoadResult, id: &str) -> String {
     }
     let length_s = longer_s(series);
     let (longer, worst) = (longer(series, length_s), worst(&series.points));
-    let left_out = if matches!(kept(result), Cow::Owned(_)) {
+    let left_out = if kept.series.as_ref().is_some_and(|series| series.points.is_empty()) {
         paragraph("The result that is inside this page is without them: that of --json has them.")
     } else {
         String::new()
@@ -192,9 +193,9 @@ mod tests {
     #[test]
     fn every_interval_has_a_row() {
         let mut result = fixture::load();
-        assert_eq!(intervals(&result, "i"), "");
+        assert_eq!(intervals(&result, &kept(&result), "i"), "");
         result.series = Some(fixture::series());
-        let markup = intervals(&result, "i");
+        let markup = intervals(&result, &kept(&result), "i");
         assert_eq!(markup.matches("scope=\"row\"").count(), 3);
         assert!(markup.contains("<td>50.00%</td>") && markup.contains("<td>-</td>"), "{markup}");
     }
@@ -213,7 +214,7 @@ mod tests {
     #[test]
     fn a_long_course_is_summed_up() {
         let result = long(3_600);
-        let markup = intervals(&result, "i");
+        let markup = intervals(&result, &kept(&result), "i");
         assert_eq!(markup.matches("scope=\"row\"").count(), 120 + WORST);
         assert!(markup.contains("All of them by 30 s") && markup.contains(">30 min<"));
         let longer = longer(result.series.as_ref().unwrap(), 30.0);
@@ -226,9 +227,9 @@ mod tests {
     fn a_page_has_room_for_an_hour_and_says_what_of_more_is_left_out() {
         let left_out = "is without them";
         let hour = long(3_600);
-        assert!(!intervals(&hour, "i").contains(left_out) && *kept(&hour) == hour);
+        assert!(!intervals(&hour, &kept(&hour), "i").contains(left_out) && *kept(&hour) == hour);
         let longest = long(10_000);
-        assert!(intervals(&longest, "i").contains(left_out));
+        assert!(intervals(&longest, &kept(&longest), "i").contains(left_out));
         assert!(kept(&longest).series.as_ref().unwrap().points.is_empty());
         for result in [hour, longest] {
             let bytes = crate::html::load(&result).len();

@@ -51,8 +51,8 @@ pub fn load(result: &LoadResult) -> String {
         plots.splice(OVER_TIME..OVER_TIME, by_rate.map(|plot| (plot, String::new())));
     }
     let (figures, plots) = drawn(plots);
+    let kept = intervals::kept(result);
     let main = [
-        top(result),
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
         section("Rate, loss and latency", &figures),
@@ -60,7 +60,7 @@ pub fn load(result: &LoadResult) -> String {
         section("Single clients", &clients(result)),
         section("Where requests were lost", &losses(result)),
         section("Trials", &trials::trials(result, "trials")),
-        section("Intervals", &intervals::intervals(result, "intervals")),
+        section("Intervals", &intervals::intervals(result, &kept, "intervals")),
         section("Run and machine", &machine(result)),
     ];
     Page {
@@ -77,11 +77,12 @@ pub fn load(result: &LoadResult) -> String {
             result.engine.name(),
             result.started
         ),
+        verdict: top(result),
         main: main.concat(),
         note: LOAD_NOTE,
         schema: &result.schema,
         plots,
-        result: &*intervals::kept(result),
+        result: &*kept,
     }
     .render()
 }

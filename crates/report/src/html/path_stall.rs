@@ -19,7 +19,6 @@ use crate::table::path_tcp::{end, target};
 pub fn path_stall(result: &PathStallResult) -> String {
     let (plotted, plots) = drawn_alone(vec![batches(result)]);
     let main = [
-        top::path_stall(result),
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
         section("Patterns", &cells(result)),
@@ -38,6 +37,7 @@ pub fn path_stall(result: &PathStallResult) -> String {
         failed: failed(&result.limits),
         heading,
         lead: format!("{}; started {}", stall::evidence(result), result.started),
+        verdict: top::path_stall(result),
         main: main.concat(),
         note: stall::DEFINITION,
         schema: &result.schema,

@@ -37,7 +37,6 @@ pub fn path_tcp(result: &PathTcpResult) -> String {
     let plots = vec![latency_plot(result), bandwidth_plot(result)];
     let (plotted, plots) = drawn_alone(plots);
     let main = [
-        top::path_tcp(result),
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
         section("Latency", &latencies(result)),
@@ -50,6 +49,7 @@ pub fn path_tcp(result: &PathTcpResult) -> String {
         failed: failed(&result.limits),
         heading: format!("TCP to {}", target(&result.target)),
         lead: format!("{}, started {}", settings(result), result.started),
+        verdict: top::path_tcp(result),
         main: main.concat(),
         note: DEFINITION,
         schema: &result.schema,

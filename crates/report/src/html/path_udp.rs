@@ -35,7 +35,6 @@ pub fn path_udp(result: &PathUdpResult) -> String {
     let told = numbered.flat_map(|(index, row)| details(result, index, row));
     let told = each(told.chain([cost(result)]), |line| paragraph(&line));
     let main = [
-        top::path_udp(result),
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
         section("Rows", &(table("rows", "Rows", &titles, &rows) + &told)),
@@ -47,6 +46,7 @@ pub fn path_udp(result: &PathUdpResult) -> String {
         failed: failed(&result.limits),
         heading: result.target.name.clone(),
         lead: format!("{}, started {}", title(result), result.started),
+        verdict: top::path_udp(result),
         main: main.concat(),
         note: NOTE,
         schema: &result.schema,

@@ -39,7 +39,6 @@ pub fn query(result: &QueryResult) -> String {
     ];
     let (figures, plots) = drawn_alone(plots);
     let main = [
-        top::query(result),
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
         section("Servers", &servers(result)),
@@ -60,6 +59,7 @@ pub fn query(result: &QueryResult) -> String {
             human_ns(result.interval_ns),
             result.started
         ),
+        verdict: top::query(result),
         main: main.concat(),
         note: NOTE,
         schema: &result.schema,

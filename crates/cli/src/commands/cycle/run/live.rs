@@ -1,7 +1,6 @@
 //! What is seen of a run that goes on: how far it is, and of each task of each node how much of its
 //! period the last execution took, as a bar and over time.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use horolog_cycle::run::{Glance, GlanceTask};
@@ -10,12 +9,10 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use crate::failure::Failure;
-use crate::live::{Viewed, bar, sparkline};
+use crate::live::{Course, Viewed, bar};
 
 /// How often it is looked at.
 const EVERY: Duration = Duration::from_millis(500);
-/// Looks that are kept of each task; a terminal has no more columns.
-const LOOKS_MAX: usize = 500;
 /// Columns of a bar: of the run, and of one period.
 const BAR: usize = 30;
 /// The names of a node and its task.
@@ -53,35 +50,32 @@ struct Seen {
     total: Duration,
     /// Which run of how many.
     run: (usize, usize),
-    tasks: Vec<Course>,
+    tasks: Vec<Task>,
 }
 
 /// A task of a node.
-struct Course {
+struct Task {
     last: GlanceTask,
     /// Execution to period, at each look.
-    ratios: VecDeque<Option<f64>>,
+    ratios: Course,
 }
 
 impl Seen {
     fn look(&mut self, glance: &Glance<'_>) {
-        let is_same = |(course, task): (&Course, &GlanceTask)| {
-            (&course.last.node, &course.last.task) == (&task.node, &task.task)
+        let is_same = |(seen, task): (&Task, &GlanceTask)| {
+            (&seen.last.node, &seen.last.task) == (&task.node, &task.task)
         };
         if self.run != glance.run
             || self.tasks.len() != glance.tasks.len()
             || !self.tasks.iter().zip(glance.tasks).all(is_same)
         {
-            let course = |task: &GlanceTask| Course { last: task.clone(), ratios: VecDeque::new() };
-            self.tasks = glance.tasks.iter().map(course).collect();
+            let new = |task: &GlanceTask| Task { last: task.clone(), ratios: Course::default() };
+            self.tasks = glance.tasks.iter().map(new).collect();
         }
         (self.elapsed, self.total, self.run) = (glance.elapsed, glance.total, glance.run);
-        for (course, task) in self.tasks.iter_mut().zip(glance.tasks) {
-            course.last.clone_from(task);
-            if course.ratios.len() >= LOOKS_MAX {
-                course.ratios.pop_front();
-            }
-            course.ratios.push_back((task.periods > 0).then_some(task.ratio));
+        for (seen, task) in self.tasks.iter_mut().zip(glance.tasks) {
+            seen.last.clone_from(task);
+            seen.ratios.push((task.periods > 0).then_some(task.ratio));
         }
     }
 
@@ -106,14 +100,15 @@ impl Seen {
         lines.push(Line::default());
         let head = format!("{:NAMES$} {:>8} {:>10}  of the period", "task", "missed", "periods");
         lines.push(Line::styled(head, Style::new().add_modifier(Modifier::REVERSED)));
-        lines.extend(self.tasks.iter().map(|course| Line::from(row(&course.last))));
+        lines.extend(self.tasks.iter().map(|task| Line::from(row(&task.last))));
         lines.push(Line::default());
         lines.push(Line::from("execution to period over time"));
         let width = columns.saturating_sub(NAMES + 1).max(1);
-        lines.extend(self.tasks.iter().map(|course| {
-            let ratios: Vec<_> = course.ratios.iter().copied().collect();
-            Line::from(format!("{} {}", names(&course.last), sparkline(&ratios, width)))
-        }));
+        lines.extend(
+            self.tasks.iter().map(|task| {
+                Line::from(format!("{} {}", names(&task.last), task.ratios.line(width)))
+            }),
+        );
         lines
     }
 }
@@ -177,11 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_any_size_can_be_drawn() {
+    fn any_size_can_be_drawn() {
         let mut seen = Seen::default();
         let empty = GlanceTask { periods: 0, ratio: f64::NAN, ..task("node1", 0.0) };
-        (0..LOOKS_MAX + 9).for_each(|_| seen.look(&glance(0, std::slice::from_ref(&empty))));
-        assert_eq!(seen.tasks[0].ratios.len(), LOOKS_MAX);
+        (0..9).for_each(|_| seen.look(&glance(0, std::slice::from_ref(&empty))));
         for columns in [0, 1, 10, 80, 500] {
             drawn(&seen, columns);
         }

@@ -1,7 +1,6 @@
 //! What is seen of a test that goes on: how far it is, of each node how much of its deadline the
 //! last period took, as a bar and over time, and what is known of each fault so far.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use horolog_cycle::application::{Glance, GlanceNode};
@@ -12,10 +11,8 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use crate::failure::Failure;
-use crate::live::{Viewed, bar, sparkline};
+use crate::live::{Course, Viewed, bar};
 
-/// Looks that are kept of each node; a terminal has no more columns.
-const LOOKS_MAX: usize = 500;
 /// Columns of a bar: of the run, and of one deadline.
 const BAR: usize = 30;
 /// Columns of a node's name.
@@ -42,15 +39,15 @@ struct Seen {
     elapsed: Duration,
     total: Duration,
     state: String,
-    nodes: Vec<Course>,
+    nodes: Vec<Node>,
     faults: Vec<CycleTestFault>,
 }
 
 /// A node.
-struct Course {
+struct Node {
     last: GlanceNode,
     /// Response time to the deadline, at each look.
-    ratios: VecDeque<Option<f64>>,
+    ratios: Course,
 }
 
 impl Seen {
@@ -58,19 +55,16 @@ impl Seen {
         if self.what != glance.what {
             // Another run, of a search.
             glance.what.clone_into(&mut self.what);
-            let course = |node: &GlanceNode| Course { last: node.clone(), ratios: VecDeque::new() };
-            self.nodes = glance.nodes.iter().map(course).collect();
+            let new = |node: &GlanceNode| Node { last: node.clone(), ratios: Course::default() };
+            self.nodes = glance.nodes.iter().map(new).collect();
         }
         (self.elapsed, self.total) = (glance.elapsed, glance.total);
         glance.state.clone_into(&mut self.state);
         self.faults = glance.faults.to_vec();
-        for (course, node) in self.nodes.iter_mut().zip(glance.nodes) {
-            if course.ratios.len() >= LOOKS_MAX {
-                course.ratios.pop_front();
-            }
-            let is_new = node.periods > course.last.periods || course.ratios.is_empty();
-            course.ratios.push_back(node.ratio.filter(|_| is_new));
-            course.last = node.clone();
+        for (seen, node) in self.nodes.iter_mut().zip(glance.nodes) {
+            let is_new = node.periods > seen.last.periods || seen.ratios.is_empty();
+            seen.ratios.push(node.ratio.filter(|_| is_new));
+            seen.last = node.clone();
         }
     }
 
@@ -89,13 +83,12 @@ impl Seen {
         )));
         lines.push(Line::default());
         lines.push(head(format!("{:NODE$} {:>8} {:>10}  response", "node", "missed", "periods")));
-        lines.extend(self.nodes.iter().map(|course| Line::from(row(&course.last))));
+        lines.extend(self.nodes.iter().map(|node| Line::from(row(&node.last))));
         lines.push(Line::default());
         lines.push(Line::from("response to deadline over time"));
         let width = columns.saturating_sub(NODE + 1).max(1);
-        lines.extend(self.nodes.iter().map(|course| {
-            let ratios: Vec<_> = course.ratios.iter().copied().collect();
-            Line::from(format!("{:<NODE$.NODE$} {}", course.last.name, sparkline(&ratios, width)))
+        lines.extend(self.nodes.iter().map(|node| {
+            Line::from(format!("{:<NODE$.NODE$} {}", node.last.name, node.ratios.line(width)))
         }));
         if !self.faults.is_empty() {
             lines.push(Line::default());
@@ -203,12 +196,11 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_any_size_can_be_drawn() {
+    fn any_size_can_be_drawn() {
         let mut seen = Seen::default();
-        for _ in 0..LOOKS_MAX + 9 {
+        for _ in 0..9 {
             look(&mut seen, "load 1", &[node("node1", 0, f64::NAN)], &[fault()]);
         }
-        assert_eq!(seen.nodes[0].ratios.len(), LOOKS_MAX);
         for columns in [0, 1, 10, 80, 500] {
             drawn(&seen, columns);
         }

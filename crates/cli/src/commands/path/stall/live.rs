@@ -1,8 +1,6 @@
 //! What is seen of a watch that goes on: how far it is, its connections, those that stall most
 //! first, and stalls over time.
 
-use std::collections::VecDeque;
-
 use horolog_probe::path::stall::{WatchGlance, WatchedNow};
 use horolog_report::units::{ABSENT, full_count, human_ns};
 use horolog_report::{stall_mechanism, stall_not_followed};
@@ -10,10 +8,8 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use crate::failure::Failure;
-use crate::live::{Viewed, bar, sparkline};
+use crate::live::{Course, Viewed, bar};
 
-/// Looks that are kept; a terminal has no more columns.
-const LOOKS_MAX: usize = 500;
 /// Connections that are shown of many.
 const SHOWN_MAX: usize = 200;
 /// Columns of the bar.
@@ -39,21 +35,18 @@ struct Seen {
     last: Option<WatchGlance>,
     stalls: u64,
     /// Stalls since the look before, at each look.
-    fresh: VecDeque<Option<f64>>,
+    fresh: Course,
 }
 
 impl Seen {
-    const fn new(port: u16) -> Self {
-        Self { port, last: None, stalls: 0, fresh: VecDeque::new() }
+    fn new(port: u16) -> Self {
+        Self { port, last: None, stalls: 0, fresh: Course::default() }
     }
 
     fn look(&mut self, mut glance: WatchGlance) {
         let stalls = glance.connections.iter().flat_map(|one| one.stalls);
         let stalls = stalls.fold(0, u64::saturating_add);
-        if self.fresh.len() >= LOOKS_MAX {
-            self.fresh.pop_front();
-        }
-        self.fresh.push_back(Some(stalls.saturating_sub(self.stalls) as f64));
+        self.fresh.push(Some(stalls.saturating_sub(self.stalls) as f64));
         self.stalls = stalls;
         glance.connections.truncate(SHOWN_MAX);
         self.last = Some(glance);
@@ -84,10 +77,9 @@ impl Seen {
         lines.push(Line::styled(head, Style::new().add_modifier(Modifier::REVERSED)));
         lines.extend(last.connections.iter().map(|one| Line::from(row(one, width))));
         lines.push(Line::default());
-        let fresh: Vec<_> = self.fresh.iter().copied().collect();
         let title = format!("stalls over time, {} in all", full_count(self.stalls));
         lines.push(Line::from(title));
-        lines.push(Line::from(sparkline(&fresh, columns.max(1))));
+        lines.push(Line::from(self.fresh.line(columns.max(1))));
         lines
     }
 }
@@ -156,10 +148,9 @@ mod tests {
         }
         // None, 1, 2, none and 4 since the look before.
         let over_time = screen.lines().last().unwrap();
-        assert_eq!(
-            over_time.trim_end(),
-            sparkline(&[0.0, 1.0, 2.0, 0.0, 4.0].map(Some), 100).trim_end()
-        );
+        let mut fresh = Course::default();
+        [0.0, 1.0, 2.0, 0.0, 4.0].into_iter().for_each(|count| fresh.push(Some(count)));
+        assert_eq!(over_time.trim_end(), fresh.line(100).trim_end());
         seen.look(WatchGlance { missed: 3, ..glance(vec![connection([0, 0])]) });
         let screen = drawn(&seen, 100);
         assert!(
@@ -172,8 +163,7 @@ mod tests {
     fn memory_is_bounded_and_any_size_can_be_drawn() {
         let mut seen = Seen::new(1);
         let many = glance(vec![connection([u64::MAX, 1]); SHOWN_MAX + 9]);
-        (0..LOOKS_MAX + 9).for_each(|_| seen.look(many.clone()));
-        assert_eq!(seen.fresh.len(), LOOKS_MAX);
+        (0..9).for_each(|_| seen.look(many.clone()));
         assert_eq!(seen.last.as_ref().unwrap().connections.len(), SHOWN_MAX);
         for columns in [0, 1, 10, 80, 500] {
             drawn(&seen, columns);
