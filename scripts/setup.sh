@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh [--peers]
 #
-# Installs what a build of Horolog needs on Debian 12, Debian 13 or Ubuntu 24.04, and says what and
+# Installs what a build of Horolog needs on Debian 12 or 13, and says what and
 # why. With --peers also what the tests and benchmarks need: real time software to test against.
 # Everything is looked for first, so a second run needs neither network nor root and ends at once.
 #

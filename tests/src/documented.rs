@@ -55,7 +55,7 @@ fn commands_work(name: &str) -> Result<()> {
     if page.commands().next().is_none() {
         return Ok(());
     }
-    let mut stage = Stage::new()?;
+    let mut stage = Stage::new(table::OF_A_USER.contains(&name))?;
     let mut wrong = Vec::new();
     for block in &page.blocks {
         let Block::Commands(commands) = block else { continue };

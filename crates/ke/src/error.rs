@@ -12,7 +12,7 @@ use crate::message::BadResponse;
 #[derive(Debug, thiserror::Error)]
 pub enum KeError {
     /// A file cannot be read.
-    #[error("cannot read {what} {}: {error}", path.display())]
+    #[error("cannot read {what} {}: {error}{}", path.display(), right_to(error))]
     Unreadable {
         /// What the file is for.
         what: &'static str,
@@ -139,6 +139,18 @@ pub enum KeError {
 }
 
 /// More of why this port cannot be had, where that is known.
+/// What somebody has to do who may not read a file.
+fn right_to(error: &io::Error) -> &'static str {
+    match error.kind() {
+        // A server of root has given up the right to read what is others'.
+        io::ErrorKind::PermissionDenied => {
+            "; its permissions and its directory's have to let the user who runs this read it, even \
+             where that is root"
+        }
+        _ => "",
+    }
+}
+
 fn hint(error: &io::Error, port: u16) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => format!(", as ss -tlpn 'sport = :{port}' shows"),

@@ -109,6 +109,7 @@ fn identity(directory: &Path) -> Result<()> {
     write_secret(&etc.join("ssl/private/time.example.key"), &key.serialize_pem())?;
     fs::copy(path("packaging/horolog.toml"), etc.join("horolog/horolog.toml"))?;
     fs::copy(path(LEAP_SECONDS), directory.join("here/leap-seconds.list"))?;
+    write_secret(&etc.join("horolog/ntp.keys"), table::KEYS)?;
     write_secret(&etc.join("horolog/master-secret"), &"5a".repeat(32))
 }
 

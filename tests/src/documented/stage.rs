@@ -19,18 +19,23 @@ use tempfile::TempDir;
 use super::properties::{STORE, connect, furnish};
 use super::table::{self, Far};
 use crate::live_views::Viewed;
-use crate::process::{PATIENCE, is_running, run_to_end, signal_to};
+use crate::process::{PATIENCE, binary, is_running, run_to_end, signal_to};
 
 /// How long what would take longer goes on before it is interrupted, as by Ctrl-C.
 const INTERRUPTED_AFTER: &str = "0.6";
 /// How long what stays has to hold before it counts as started.
 const HELD: Duration = Duration::from_millis(600);
+/// The number of a reader who is no administrator: that of `nobody`.
+const USER: &str = "65534";
+const AS_USER: &[&str] = &["setpriv", "--reuid", USER, "--regid", USER, "--clear-groups"];
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Two hosts, a directory, and a process in whose namespaces commands run.
 pub(crate) struct Stage {
     lab: Lab,
     directory: TempDir,
+    /// Whether the reader is no administrator.
+    of_user: bool,
     holder: Staying,
     /// The process that the holder started there: its number outside.
     inside: u32,
@@ -65,6 +70,18 @@ impl Drop for Staying {
         }
         let _ = self.child.wait();
     }
+}
+
+/// Makes a stage one of another user: the reader's own directories are closed to others, and the
+/// program is where that user can start it.
+fn give_to_user(stage: &Path) -> Result<()> {
+    let script = "chmod 755 \"$1\" && cp --remove-destination \"$2\" \"$1/bin/horolog\" && \
+                  chown -R \"$3\" \"$1/here\" \"$1/home\" && chmod 700 \"$1/here\" \"$1/home\"";
+    let mut command = Command::new("sh");
+    command.args(["-ec", script, "sh"]).arg(stage).arg(binary()?).arg(USER);
+    let output = run_to_end(&mut command, PATIENCE)?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
 }
 
 /// Kills a process that may have ended.
@@ -102,10 +119,13 @@ fn children(pid: u32) -> Vec<u32> {
 }
 
 impl Stage {
-    pub(crate) fn new() -> Result<Self> {
+    pub(crate) fn new(of_user: bool) -> Result<Self> {
         let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
         let directory = TempDir::new()?;
         furnish(directory.path())?;
+        if of_user {
+            give_to_user(directory.path())?;
+        }
         connect(&lab)?;
         let script = "mount --bind \"$1/etc\" /etc && mount --bind \"$1/run\" /run && \
                       mount --bind \"$1/tmp\" /var/tmp && exec sleep infinity";
@@ -114,14 +134,25 @@ impl Stage {
         command.args(["sh", "-c", script, "sh"]).arg(directory.path());
         let holder = start(command, "the stage", &directory.path().join("stage.err"))?;
         let inside = await_inside(&holder)?;
-        Ok(Self { lab, directory, holder, inside, staying: Vec::new(), far: None })
+        Ok(Self { lab, directory, of_user, holder, inside, staying: Vec::new(), far: None })
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join("here").join(name)
     }
 
-    /// A command for a shell on this stage, in one of its hosts.
+    /// What a reader types, by a shell whose last argument that is, in the host that it is for.
+    fn typed(&self, shell: &[&str], text: &str) -> Command {
+        let is_root = text.contains("sudo ") || !self.of_user;
+        let user: &[&str] = if is_root { &[] } else { AS_USER };
+        let mut command = self.command(self.host(text), &[user, shell, &[text]].concat());
+        if !is_root {
+            command.env_remove(STORE_VARIABLE);
+        }
+        command
+    }
+
+    /// A command on this stage, in one of its hosts.
     fn command(&self, host: &Host, shell: &[&str]) -> Command {
         let mut command = host.command("nsenter");
         command.args(["--target", &self.inside.to_string(), "--mount", "--pid"]);
@@ -156,16 +187,15 @@ impl Stage {
             limit,
             "bash",
             "-c",
-            text,
         ];
-        run_to_end(&mut self.command(self.host(text), &shell), PATIENCE * 3)
+        run_to_end(&mut self.typed(&shell, text), PATIENCE * 3)
     }
 
     /// Runs a command on a terminal of its own, and ends it by a key when it has drawn something.
     pub(crate) fn view(&mut self, text: &str) -> Result<(i32, String)> {
         self.provide(table::far(text))?;
-        let shell = ["setsid", "--ctty", "bash", "-c", text];
-        let mut viewed = Viewed::start_alone(self.command(self.host(text), &shell))?;
+        let shell = ["setsid", "--ctty", "bash", "-c"];
+        let mut viewed = Viewed::start_alone(self.typed(&shell, text))?;
         viewed.until(|screen| screen.contains("q ends"))?;
         // What is drawn first may still get ready.
         thread::sleep(HELD);
@@ -189,7 +219,7 @@ impl Stage {
         for other in self.staying.extract_if(.., |one| again(one)) {
             finish(other)?;
         }
-        let command = self.command(self.host(text), &["bash", "-c", text]);
+        let command = self.typed(&["bash", "-c"], text);
         let stderr = self.directory.path().join(format!("stay{}.err", self.staying.len()));
         let mut staying = start(command, text, &stderr)?;
         let begun = Instant::now();

@@ -3,6 +3,10 @@
 //! these lists has to end with status 0, or go on until it is interrupted and then end with status
 //! 0.
 
+/// Pages whose readers are no administrators: what they do not type behind `sudo` is done by
+/// another user, in a directory that is closed to others.
+pub(crate) const OF_A_USER: &[&str] = &["docs/tutorial.md"];
+
 /// Names that stand for the far host.
 pub(crate) const NAMES: &[&str] = &[
     "time.example",
@@ -52,11 +56,14 @@ pub(crate) const PROGRAMS: &[(&str, &str)] = &[
     ("pmc", "exit 0"),
 ];
 
+/// A symmetric key, which the far host has too.
+pub(crate) const KEYS: &str = "7 AES128 HEX:0123456789abcdef0123456789abcdef\n";
+
 /// Files that pages name, each closed to other users.
 pub(crate) const FILES: &[(&str, &str)] = &[
     ("FILE", "a-token-of-more-than-16-bytes\n"),
     ("token", "a-token-of-more-than-16-bytes\n"),
-    ("ntp.keys", "7 AES128 HEX:0123456789abcdef0123456789abcdef\n"),
+    ("ntp.keys", KEYS),
     ("profile.toml", "[[phase]]\nname = \"day\"\nrate = 1000\nduration = \"1s\"\n"),
 ];
 
@@ -110,7 +117,7 @@ pub(crate) enum Far {
 impl Far {
     pub(crate) fn command(self) -> String {
         // What Horolog's own limits would do to a load is shown elsewhere.
-        let serve = "horolog serve --local --listen 192.0.2.1:123 --keys ntp.keys \
+        let serve = "horolog serve --local --listen 192.0.2.1:123 --keys /etc/horolog/ntp.keys \
                      --nts-ke-rate-per-prefix 0 --nts-ke-connections-per-prefix 0 \
                      --nts-cert /etc/ssl/time.example.pem \
                      --nts-key /etc/ssl/private/time.example.key";

@@ -22,8 +22,8 @@ pub(super) const LIMIT_IDLES: RangeInclusive<Duration> =
 /// In how many days a burst must be saved up, for the same reason.
 pub(super) const BURST_DAYS_MAX: f64 = 30.0;
 const DAY_S: f64 = 86_400.0;
-/// The most clients that are remembered: half a gigabyte for limits, one for interleaved mode.
-pub(super) const CLIENTS_MAX: usize = 1 << 26;
+/// The most clients that are remembered: two gigabytes for limits, four for interleaved mode.
+pub(super) const CLIENTS_MAX: usize = 1 << 28;
 
 /// Options for rate limits and lists of prefixes.
 #[derive(Clone, PartialEq, Debug)]

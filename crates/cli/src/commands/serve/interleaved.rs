@@ -7,8 +7,8 @@ use horolog_server::{InterleavedBody, InterleavedConfig};
 
 #[derive(Args, Debug)]
 pub(crate) struct InterleavedArgs {
-    /// Clients remembered for interleaved mode, 16 bytes each, rounded up to a power of two;
-    /// 0 turns it off [default: 1048576].
+    /// Clients remembered for interleaved mode, 16 bytes each, rounded up to a power of two, up to
+    /// 268435456; 0 turns it off [default: 1048576].
     #[arg(long, value_name = "N")]
     interleaved_clients: Option<usize>,
     /// What answers interleaved requests where XDP answers the others: XDP, the sockets, or the

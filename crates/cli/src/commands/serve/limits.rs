@@ -32,7 +32,7 @@ pub(crate) struct LimitsArgs {
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "3600s")]
     limit_idle: Duration,
-    /// Clients that there is room for, 8 bytes each, rounded up to a power of two
+    /// Clients that there is room for, 8 bytes each, rounded up to a power of two, up to 268435456
     /// [default: 1048576].
     #[arg(long, value_name = "N")]
     limit_clients: Option<usize>,

@@ -24,6 +24,7 @@ fn files_that_are_not_there_or_hold_nothing() {
     fs::remove_file(identity.key()).unwrap();
     let said = refusal(&identity).to_string();
     assert!(said.starts_with("cannot read key") && said.contains("key.pem"), "{said}");
+    assert!(!said.contains("permissions"), "{said}");
     fs::create_dir(identity.key()).unwrap();
     assert!(matches!(refusal(&identity), KeError::Unreadable { what: "private key", .. }));
     fs::remove_dir(identity.key()).unwrap();
