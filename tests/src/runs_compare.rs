@@ -1,6 +1,7 @@
 //! Scenarios of `horolog runs compare`, with results that were measured: a server that is further
 //! off, runs that differ of themselves, and figures that were asked for.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -8,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{CompareResult, CompareVerdict, ComparedFigureKind};
 use libtest_mimic::Trial;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};
@@ -19,7 +21,55 @@ const OFFSET_ERROR_MAX: f64 = 1e5;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    Vec::from(scenarios!(ROOT, runs_compare: a_server_that_is_further_off_is_found))
+    let mut all = Vec::from(scenarios!(ROOT, runs_compare: a_server_that_is_further_off_is_found));
+    all.extend(
+        scenarios!(&[], runs_compare: what_is_unsound_or_came_to_nothing_is_not_passed_over),
+    );
+    all
+}
+
+/// Golden results that are changed as damage, or a failure, would.
+fn what_is_unsound_or_came_to_nothing_is_not_passed_over() -> Result<()> {
+    let directory = TempDir::new()?;
+    let written = |name: &str, result: &Value| -> Result<String> {
+        let path = directory.path().join(name);
+        fs::write(&path, result.to_string())?;
+        Ok(path.to_str().context("no text")?.to_owned())
+    };
+    let load = golden("load")?;
+    let sound = written("load.json", &load)?;
+    let mut wrong = load.clone();
+    wrong["trials"][0]["sent"] = "x".into();
+    let mut damaged = load.clone();
+    damaged["trials"][0]["rtt_ns"]["histogram"] = "AAAA".into();
+    for (name, result, said) in
+        [("wrong.json", &wrong, "trials[0].sent"), ("damaged.json", &damaged, "rtt_ns is damaged")]
+    {
+        let output = compare(&[&sound, &written(name, result)?])?;
+        let told = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(3) && told.contains(said), "{told}");
+    }
+    let mut slow = load;
+    (slow["search"]["lower"], slow["search"]["upper"]) = (1e3.into(), 1.1e3.into());
+    slow["search"]["rate"] = 1e3.into();
+    let output = compare(&[&sound, &written("slow.json", &slow)?, "--figure", "search"])?;
+    let told = String::from_utf8(output.stdout)?;
+    ensure!(output.status.code() == Some(1) && told.contains("worse"), "{told}");
+    let test = golden("cycle_test")?;
+    let mut undetected = test.clone();
+    undetected["run"]["faults"][0]["detected"] = Value::Null;
+    let before = written("test.json", &test)?;
+    let output = compare(&[&before, &written("undetected.json", &undetected)?])?;
+    let told = String::from_utf8(output.stdout)?;
+    ensure!(output.status.code() == Some(1) && told.contains("none"), "{told}");
+    Ok(())
+}
+
+/// One of the results of every kind.
+fn golden(name: &str) -> Result<Value> {
+    let named = |path: &PathBuf| path.file_stem().is_some_and(|stem| stem == name);
+    let path = crate::runs::golden()?.into_iter().find(named).context("no such result")?;
+    Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
 fn compare(arguments: &[&str]) -> Result<Output> {
@@ -57,12 +107,12 @@ fn a_server_that_is_further_off_is_found() -> Result<()> {
     let (low, high) = figure.low.zip(figure.high).context("no bounds")?;
     let is_right = figure.verdict == CompareVerdict::Worse
         && figure.figure == ComparedFigureKind::Offset
-        && (figure.later - OFFSET).abs() < OFFSET_ERROR_MAX
+        && figure.later.is_some_and(|later| (later - OFFSET).abs() < OFFSET_ERROR_MAX)
         && low < high
         && low > OFFSET - 2.0 * OFFSET_ERROR_MAX;
     ensure!(is_right, "{figure:?}");
 
-    let [right, off] = [right.join(","), off.join(",")];
+    let (files, [right, off]) = (right.clone(), [right.join(","), off.join(",")]);
     let several = compare(&[&right, &off, "--threshold", "100000%", "--json", "-"])?;
     let result: CompareResult = serde_json::from_slice(&several.stdout)?;
     let repeats = [&result.earlier_repeats, &result.later_repeats].map(Vec::len);
@@ -73,6 +123,10 @@ fn a_server_that_is_further_off_is_found() -> Result<()> {
     let told = compare(&[&right, &off])?;
     let text = String::from_utf8(told.stdout)?;
     ensure!(text.contains(" and 2 more against ") && text.contains("offset_ns"), "{text}");
+
+    let twice = compare(&[&format!("{0},{0}", files[0]), &off])?;
+    let said = String::from_utf8(twice.stderr)?;
+    ensure!(twice.status.code() == Some(2) && said.contains("is the same run as"), "{said}");
 
     let nothing = compare(&[&right, &off, "--figure", "no-such-figure"])?;
     ensure!(nothing.status.code() == Some(2), "{nothing:?}");

@@ -26,6 +26,7 @@ pub(crate) fn all() -> Vec<Trial> {
     all.extend(
         scenarios!(&[Need::Root, Need::Peer("unshare"), Need::Peer("setpriv")], runs_damage:
             a_store_that_cannot_be_written_is_read,
+            a_store_without_room_beside_it_is_read,
             who_has_no_place_for_a_store_is_told,
         ),
     );
@@ -82,6 +83,34 @@ fn a_store_that_cannot_be_written_is_read() -> Result<()> {
     let output = within(&["runs", "delete", "last"])?;
     let told = String::from_utf8(output.stderr)?;
     ensure!(output.status.code() == Some(3) && told.contains("Read-only file system"), "{told}");
+    Ok(())
+}
+
+/// A file system without a free byte, on which SQLite cannot make the files that it wants beside a
+/// store.
+fn a_store_without_room_beside_it_is_read() -> Result<()> {
+    let place = Place::new()?;
+    place.measure(&[])?;
+    let full = place.path("full");
+    fs::create_dir(&full)?;
+    let script = "mount -t tmpfs -o size=1m none \"$1\" && cp \"$2\" \"$1/runs.sqlite\" && \
+                  { head -c 2M /dev/zero > \"$1/all\"; true; } 2> /dev/null; \
+                  store=$1/runs.sqlite; shift 2 && exec \"$@\" --store \"$store\"";
+    let within = |arguments: &[&str]| -> Result<Output> {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh"]).arg(&full).arg(place.store());
+        command.arg(binary()?).args(arguments);
+        run_to_end(&mut command, PATIENCE)
+    };
+    let output = within(&["runs", "list", "--json", "-"])?;
+    ensure!(output.status.success(), "{output:?}");
+    let list: RunList = serde_json::from_slice(&output.stdout)?;
+    ensure!(list.runs.len() == 1, "{list:?}");
+    let output = within(&["runs", "show", "last"])?;
+    ensure!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
+    let output = within(&["runs", "delete", "last"])?;
+    let told = String::from_utf8(output.stderr)?;
+    ensure!(output.status.code() == Some(3) && told.contains("no room"), "{told}");
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{Finding, Host};
 
-pub use places::{distributions, numbers};
+pub use places::{damaged, distributions, numbers};
 
 /// The name and version of this record.
 pub const COMPARE_SCHEMA: &str = "horolog.compare/1";
@@ -78,13 +78,17 @@ pub struct ComparedFigure {
     pub place: String,
     /// Which figure.
     pub figure: ComparedFigureKind,
-    /// What it was: ns, a share, or a rate in a second; of several runs the mean.
-    pub earlier: f64,
+    /// What it was: ns, a share, or a rate in a second; of several runs the mean, of their offsets
+    /// that of how far they are from 0. Absent where a run tried and nothing came of it, such as a
+    /// fault that nobody detected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<f64>,
     /// What it is.
-    pub later: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub later: Option<f64>,
     /// The lower bound of the change: a share of what it was; of shares, their difference; of
-    /// offsets, by how many ns it is further from 0. Absent where there is too little for bounds,
-    /// or one reading only.
+    /// offsets, by how many ns it is further from 0. Absent where there is too little for it: too
+    /// few values, one reading only, or a search that ended before it found that bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     /// The upper bound.

@@ -76,7 +76,7 @@ pub use clock_log::{
 };
 pub use compare::{
     COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedCondition, ComparedFigure,
-    ComparedFigureKind, ComparedRun, Comparison, distributions, numbers,
+    ComparedFigureKind, ComparedRun, Comparison, damaged, distributions, numbers,
 };
 pub use cycle::{
     CYCLE_SCHEMA, CycleClock, CycleCost, CycleNode, CycleOverhead, CycleResult, CycleRun,

@@ -36,6 +36,9 @@ pub struct KeptRun {
     pub errors: u64,
     /// Findings that are warnings.
     pub warnings: u64,
+    /// Limits that it was held against and that were broken.
+    #[serde(default)]
+    pub broken_limits: u64,
     /// Bytes of its result.
     pub bytes: u64,
 }

@@ -54,6 +54,19 @@ pub fn page_of(result: &Value) -> Result<String, AnyError> {
     (kind(result)?.page)(result)
 }
 
+/// Looks whether a result has what its kind has, where that is known here.
+///
+/// # Errors
+///
+/// It is unsound.
+pub fn check_result(result: &Value) -> Result<(), AnyError> {
+    match kind(result) {
+        Ok(kind) => (kind.check)(result),
+        Err(AnyError::Kind(_) | AnyError::Version { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// The schemas of all kinds of results that can be shown.
 pub fn result_kinds() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|kind| kind.schema)
@@ -76,6 +89,12 @@ struct Kind {
     schema: &'static str,
     table: fn(Value, &TableStyle) -> Rendered,
     page: fn(&Value) -> Rendered,
+    check: fn(&Value) -> Result<(), AnyError>,
+}
+
+/// Reads a result as the kind that a page is of.
+fn check_as<T: DeserializeOwned>(_: fn(&T) -> String, result: &Value) -> Result<(), AnyError> {
+    read::<T>(result).map(drop)
 }
 
 /// A kind of which every result is read the same way.
@@ -85,12 +104,13 @@ macro_rules! kind {
             schema: record::$schema,
             table: |result, style| Ok($table(&taken(result)?, style)),
             page: |result| Ok($page(&read(result)?)),
+            check: |result| check_as($page, result),
         }
     };
 }
 
 const KINDS: [Kind; 27] = [
-    Kind { schema: record::LOAD_SCHEMA, table: load_table, page: load_page },
+    Kind { schema: record::LOAD_SCHEMA, table: load_table, page: load_page, check: load_check },
     kind!(AFTER_SCHEMA, table::after, html::after),
     kind!(AT_SCHEMA, table::at, html::at),
     kind!(BENCH_CORES_SCHEMA, table::bench_cores, html::bench_cores),
@@ -175,6 +195,14 @@ fn load_table(result: Value, style: &TableStyle) -> Rendered {
     }
     let result: record::LoadResult = taken(result)?;
     Ok(table::load(&result, style))
+}
+
+fn load_check(result: &Value) -> Result<(), AnyError> {
+    if of_establishments(result) {
+        check_as(html::establishment, result)
+    } else {
+        check_as(html::load, result)
+    }
 }
 
 fn load_page(result: &Value) -> Rendered {

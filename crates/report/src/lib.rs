@@ -43,7 +43,7 @@ mod verdict;
 #[cfg(test)]
 mod fixture;
 
-pub use any::{AnyError, page_of, result_kinds, table_of};
+pub use any::{AnyError, check_result, page_of, result_kinds, table_of};
 pub use checks::{Checks, Ending};
 pub use cycle_test::fault_name as cycle_test_fault_name;
 pub use host_delay::setting_name;

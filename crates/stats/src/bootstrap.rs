@@ -73,15 +73,26 @@ pub fn difference_of_shares(earlier: &[[u64; 2]], later: &[[u64; 2]]) -> Option<
 }
 
 /// The interval of the later runs' mean divided by the earlier ones'; `None` where there is one run
-/// only, or a value that is not positive.
+/// only, an earlier value that is not positive, or a later one below 0.
 #[must_use]
 pub fn ratio_of_means(earlier: &[f64], later: &[f64]) -> Option<Interval> {
-    let is_enough = |values: &[f64]| values.len() > 1 && values.iter().all(|value| *value > 0.0);
-    if !is_enough(earlier) || !is_enough(later) {
+    let is_sound =
+        earlier.iter().all(|value| *value > 0.0) && later.iter().all(|value| *value >= 0.0);
+    if is_sound { of_means(earlier, later, |before, after| after / before) } else { None }
+}
+
+/// The interval of the later runs' mean less the earlier ones'; `None` where there is one run only.
+#[must_use]
+pub fn difference_of_means(earlier: &[f64], later: &[f64]) -> Option<Interval> {
+    of_means(earlier, later, |before, after| after - before)
+}
+
+fn of_means(earlier: &[f64], later: &[f64], change: fn(f64, f64) -> f64) -> Option<Interval> {
+    if earlier.len() < 2 || later.len() < 2 {
         return None;
     }
     let draw = |_: &mut SplitMix64, value: &f64| Some(*value);
-    replicated([earlier, later], draw, |before, after| Some(after / before))
+    replicated([earlier, later], draw, |before, after| Some(change(before, after)))
 }
 
 /// The middle of what `change` makes of the means of both sides' runs, each of which is drawn from.
@@ -247,6 +258,11 @@ mod tests {
         assert!(found.low < 0.5 && found.high > 0.5 && found.high < 0.7, "{found:?}");
         assert_eq!(ratio_of_means(&[1.0], &[2.0]), None);
         assert_eq!(ratio_of_means(&[1.0, 0.0], &[2.0, 2.0]), None);
+        let nothing = ratio_of_means(&[1.0, 2.0], &[0.0, 0.0]).unwrap();
+        assert_eq!(nothing, Interval { low: 0.0, high: 0.0 });
+        let found = difference_of_means(&rates(0.0), &rates(1.0)).unwrap();
+        assert!(found.low > 0.9 && found.high < 1.2, "{found:?}");
+        assert_eq!(difference_of_means(&[1.0], &[2.0]), None);
         assert_eq!(ratio_of_quantiles(&[], &[], 0.5), None);
     }
 

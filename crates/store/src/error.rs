@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 use thiserror::Error;
 
 /// Why a store could not do what it was asked.
@@ -136,11 +136,21 @@ fn unopened(path: &Path) -> String {
     )
 }
 
+/// Whether SQLite could not make the file beside a store in which its readers and its writer find
+/// one another, or not as long as it has to be.
+const fn needs_room(code: i32) -> bool {
+    matches!(code, ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_SHMOPEN | ffi::SQLITE_IOERR_SHMMAP)
+}
+
 impl StoreError {
     /// What SQLite says of the store at `path`, as far as a person can do something about it.
     pub(crate) fn of(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
+        let extended = source.sqlite_error().map(|error| error.extended_code);
         match source.sqlite_error_code() {
+            Some(ErrorCode::SystemIoFailure) if extended.is_some_and(needs_room) => {
+                Self::Full(path)
+            }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(path),
             Some(ErrorCode::DiskFull) => Self::Full(path),
             Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {

@@ -40,6 +40,8 @@ pub struct Facts {
     pub command: String,
     /// How many findings are errors, and how many are warnings.
     pub findings: [u64; 2],
+    /// How many of the limits that it was held against were broken.
+    pub broken: u64,
 }
 
 /// Why a text is no result.
@@ -70,23 +72,23 @@ impl Facts {
     pub fn of(text: &str) -> Result<Self, FactsError> {
         let result: Value = serde_json::from_str(text)?;
         let (schema, started) = schema_and_start(&result)?;
-        let words = result.get("command").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let findings = result.get("findings").and_then(Value::as_array);
+        let list =
+            |name: &str| result.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let of = |severity: &str| {
-            let all = findings.map_or(&[][..], Vec::as_slice);
-            all.iter().filter(|one| one["severity"] == severity).count() as u64
+            list("findings").iter().filter(|one| one["severity"] == severity).count() as u64
         };
         Ok(Self {
             key: key(&one_line(text)),
             schema: schema.to_owned(),
             started: started.to_owned(),
-            command: words
+            command: list("command")
                 .iter()
                 .filter_map(Value::as_str)
                 .map(quoted)
                 .collect::<Vec<_>>()
                 .join(" "),
             findings: [of("error"), of("warning")],
+            broken: list("limits").iter().filter(|one| one["failed"] == true).count() as u64,
         })
     }
 }
@@ -127,14 +129,15 @@ mod tests {
 
     const RESULT: &str = r#"{"schema":"horolog.load/1","started":"2026-01-02T03:04:05Z",
         "command":["horolog","load","it's"],
-        "findings":[{"severity":"error"},{"severity":"note"},{"severity":"error"}]}"#;
+        "findings":[{"severity":"error"},{"severity":"note"},{"severity":"error"}],
+        "limits":[{"failed":false},{"failed":true}]}"#;
 
     #[test]
     fn facts_are_those_of_the_text() {
         let facts = Facts::of(RESULT).unwrap();
         assert_eq!(facts.schema, "horolog.load/1");
         assert_eq!(facts.command, r"horolog load 'it'\''s'");
-        assert_eq!(facts.findings, [2, 0]);
+        assert_eq!((facts.findings, facts.broken), ([2, 0], 1));
         assert_eq!(facts.key.len(), KEY_DIGITS);
         assert_ne!(facts.key, Facts::of(&RESULT.replace("03:04", "03:05")).unwrap().key);
     }

@@ -1,15 +1,31 @@
 //! The tables, and how those of an older version become those of this one: each step brings a store
 //! from one version to the next, in the transaction that found it old.
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior, params};
+
+use crate::facts::Facts;
+use crate::packing;
 
 /// Written into the file, so that other programs' files are told from a store: `HoRL`.
 pub(crate) const APPLICATION: i64 = 0x486f_524c;
 
+/// From one version to the next: what is done to the tables, and then to what is in them.
+struct Step {
+    tables: &'static str,
+    runs: fn(&Connection) -> rusqlite::Result<()>,
+}
+
+impl Step {
+    const fn tables(tables: &'static str) -> Self {
+        Self { tables, runs: |_| Ok(()) }
+    }
+}
+
 /// From no tables to version 1, from 1 to 2, and so on.
-const STEPS: [&str; 1] = [
+const STEPS: [Step; 2] = [
     // Texts are apart from what is listed, so that a list reads none of them.
-    "CREATE TABLE run (
+    Step::tables(
+        "CREATE TABLE run (
          id INTEGER PRIMARY KEY AUTOINCREMENT,
          key TEXT NOT NULL UNIQUE,
          schema TEXT NOT NULL,
@@ -25,7 +41,27 @@ const STEPS: [&str; 1] = [
          run INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
          packed BLOB NOT NULL
      ) STRICT;",
+    ),
+    Step {
+        tables: "ALTER TABLE run ADD COLUMN broken INTEGER NOT NULL DEFAULT 0",
+        runs: count_broken,
+    },
 ];
+
+/// Counts the limits that were broken in each run that there is. Of a damaged one nothing is known.
+fn count_broken(connection: &Connection) -> rusqlite::Result<()> {
+    let mut results = connection.prepare("SELECT run, packed FROM result")?;
+    let mut counted = connection.prepare("UPDATE run SET broken = ?2 WHERE id = ?1")?;
+    let mut rows = results.query([])?;
+    while let Some(row) = rows.next()? {
+        let (run, packed): (i64, Vec<u8>) = (row.get(0)?, row.get(1)?);
+        let facts = packing::unpack(&packed).and_then(|text| Facts::of(&text).ok());
+        if let Some(facts) = facts.filter(|facts| facts.broken > 0) {
+            counted.execute(params![run, facts.broken as i64])?;
+        }
+    }
+    Ok(())
+}
 
 /// The newest version, which new stores have.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;
@@ -59,7 +95,7 @@ pub(crate) fn found(connection: &Connection) -> rusqlite::Result<Found> {
 }
 
 /// Brings a database to the version behind the last of these steps.
-fn migrate_by(connection: &mut Connection, steps: &[&str]) -> rusqlite::Result<Found> {
+fn migrate_by(connection: &mut Connection, steps: &[Step]) -> rusqlite::Result<Found> {
     let newest = steps.len() as i64;
     // All that is looked at is of one instant: another process may be making the store.
     let reading = connection.transaction()?;
@@ -74,7 +110,8 @@ fn migrate_by(connection: &mut Connection, steps: &[&str]) -> rusqlite::Result<F
     }
     let from = pragma(&transaction, "user_version")?;
     for step in steps.iter().skip(from.max(0) as usize) {
-        transaction.execute_batch(step)?;
+        transaction.execute_batch(step.tables)?;
+        (step.runs)(&transaction)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", newest)?;
@@ -101,10 +138,11 @@ fn look(connection: &Connection, newest: i64) -> rusqlite::Result<Option<Found>>
 mod tests {
     use super::*;
 
-    const MORE: &str = "ALTER TABLE run ADD COLUMN host TEXT NOT NULL DEFAULT '-'";
+    const MORE: Step = Step::tables("ALTER TABLE run ADD COLUMN host TEXT NOT NULL DEFAULT '-'");
 
     /// A store as each version's programs left it, in the order of the versions.
-    const LEFT: [&str; VERSION as usize] = [include_str!("testdata/version-1.sql")];
+    const LEFT: [&str; VERSION as usize] =
+        [include_str!("testdata/version-1.sql"), include_str!("testdata/version-2.sql")];
 
     fn left(version: usize) -> Connection {
         let connection = Connection::open_in_memory().unwrap();
@@ -132,20 +170,40 @@ mod tests {
     #[test]
     fn a_step_is_done_once() {
         let mut connection = left(1);
-        let steps = [STEPS[0], MORE];
+        let [first, second] = STEPS;
+        let steps = [first, second, MORE];
         for _ in 0..2 {
             assert_eq!(migrate_by(&mut connection, &steps).unwrap(), Found::Ready);
         }
-        assert_eq!(pragma(&connection, "user_version").unwrap(), 2);
+        assert_eq!(pragma(&connection, "user_version").unwrap(), 3);
         assert_eq!(kept(&connection).0, 7);
         // The older program leaves it alone.
-        assert_eq!(migrate_by(&mut connection, &steps[..1]).unwrap(), Found::Newer(2));
+        assert_eq!(migrate_by(&mut connection, &steps[..2]).unwrap(), Found::Newer(3));
+    }
+
+    #[test]
+    fn limits_that_were_broken_are_counted_in_older_runs() {
+        let mut connection = left(1);
+        let text = r#"{"schema":"horolog.load/1","started":"2026-01-02T03:04:05Z",
+            "limits":[{"failed":true},{"failed":false},{"failed":true}]}"#;
+        let add = |id: i64, packed: Vec<u8>| {
+            let run = "INSERT INTO run VALUES (?1, ?1, 'horolog.load/1', '', '', 0, 0, 1, NULL)";
+            connection.execute(run, [id]).unwrap();
+            connection.execute("INSERT INTO result VALUES (?1, ?2)", params![id, packed]).unwrap();
+        };
+        add(8, packing::pack(text));
+        add(9, vec![1, 2, 3]);
+        assert_eq!(migrate(&mut connection).unwrap(), Found::Ready);
+        let mut all = connection.prepare("SELECT broken FROM run ORDER BY id").unwrap();
+        let broken: Result<Vec<i64>, _> = all.query_map([], |row| row.get(0)).unwrap().collect();
+        assert_eq!(broken.unwrap(), [0, 2, 0]);
     }
 
     #[test]
     fn a_step_that_fails_leaves_the_store_as_it_was() {
         let mut connection = left(1);
-        let steps = [STEPS[0], MORE, "DROP TABLE result; CREATE TABLE run (id)"];
+        let [first, second] = STEPS;
+        let steps = [first, second, Step::tables("DROP TABLE result; CREATE TABLE run (id)")];
         migrate_by(&mut connection, &steps).unwrap_err();
         assert_eq!(pragma(&connection, "user_version").unwrap(), 1);
         assert_eq!(kept(&connection).0, 7);

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How many runs an ambiguous reference names.
 const NAMED_MAX: i64 = 5;
 /// What a list is read from, in the order of [`Run`]'s fields.
-const COLUMNS: &str = "id, key, schema, started, command, errors, warnings, bytes, name";
+const COLUMNS: &str = "id, key, schema, started, command, errors, warnings, bytes, name, broken";
 
 /// A run that is kept, without its result.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,19 +81,20 @@ impl Store {
         }
     }
 
-    /// Opens the store at `path` to read in it, if there is one: a store that cannot be written is
-    /// read as it lies.
+    /// Opens the store at `path` to read in it, if there is one: a store that cannot be written, or
+    /// has no room beside it, is read as it lies.
     ///
     /// # Errors
     ///
     /// Those of [`open_existing`](Self::open_existing), and [`StoreError::Older`].
     pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
         match Self::open_existing(path) {
-            Err(error @ StoreError::Unopened { .. }) if path.is_file() => Self::read_only(path)
-                .map_err(|read| {
+            Err(error @ (StoreError::Unopened { .. } | StoreError::Full(_))) if path.is_file() => {
+                Self::read_only(path).map_err(|read| {
                     // What stands in the way of reading is told, unless it is the same.
                     if matches!(read, StoreError::Unopened { .. }) { error } else { read }
-                }),
+                })
+            }
             opened => opened,
         }
     }
@@ -348,8 +349,8 @@ fn add(transaction: &Transaction<'_>, facts: &Facts, text: &str) -> rusqlite::Re
     }
     let [errors, warnings] = facts.findings.map(|count| count as i64);
     transaction.execute(
-        "INSERT INTO run (key, schema, started, command, errors, warnings, bytes)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO run (key, schema, started, command, errors, warnings, bytes, broken)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         params![
             facts.key,
             facts.schema,
@@ -357,7 +358,8 @@ fn add(transaction: &Transaction<'_>, facts: &Facts, text: &str) -> rusqlite::Re
             facts.command,
             errors,
             warnings,
-            text.len() as i64
+            text.len() as i64,
+            facts.broken as i64
         ],
     )?;
     let id = transaction.last_insert_rowid();
@@ -382,6 +384,7 @@ fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
             started: row.get(3)?,
             command: row.get(4)?,
             findings: [count(5)?, count(6)?],
+            broken: count(9)?,
         },
         bytes: count(7)?,
         name: row.get(8)?,

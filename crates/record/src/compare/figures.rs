@@ -1,5 +1,6 @@
 //! The figures of several runs on either side, and what became of each.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use horolog_stats::Histogram;
@@ -10,9 +11,16 @@ use super::judge::{Change, judge, judge_loss, judge_offset};
 use super::measured::{Measured, Single, is_of_measurer, measured};
 use super::{CompareVerdict, ComparedFigure, ComparedFigureKind};
 
-/// Sorts of single figures, and whether a place has one.
-const SINGLE: [(ComparedFigureKind, fn(&Measured) -> Option<Single>); 2] =
+/// The single figure of a place, where it has one of some sort.
+type Sort = fn(&Measured) -> Option<Single>;
+
+/// Sorts of single figures.
+const SINGLE: [(ComparedFigureKind, Sort); 2] =
     [(ComparedFigureKind::Rate, Measured::rate), (ComparedFigureKind::Time, Measured::time)];
+
+/// How much two rates that are the highest that was tried differ at most: each is what was really
+/// sent.
+const TOP_WIDTH: f64 = 0.01;
 
 const QUANTILES: [(ComparedFigureKind, f64); 3] = [
     (ComparedFigureKind::P50, 0.5),
@@ -59,8 +67,11 @@ fn of_place(
 ) -> Vec<ComparedFigure> {
     let both = [before, after];
     let figure = |kind, figures: [f64; 2], bounds: Option<Change>, verdict| {
-        vec![figure(place, kind, figures, bounds, verdict)]
+        vec![figure(place, kind, figures.map(Some), bounds, verdict)]
     };
+    if both.into_iter().flatten().any(Measured::is_failed) {
+        return failed(place, both).into_iter().collect();
+    }
     if let Some([before, after]) = all_of(both, Measured::times) {
         return times(place, &before, &after, threshold);
     }
@@ -71,25 +82,67 @@ fn of_place(
         return figure(ComparedFigureKind::Loss, figures, bounds, verdict);
     }
     for (kind, sort) in SINGLE {
-        let Some([before, after]) = all_of(both, sort) else { continue };
-        let figures = [&before, &after].map(|runs| mean(runs.iter().map(|one| one.figure)));
-        let bounds = bounds_of_single(&before, &after);
-        let is_sure = before.iter().chain(&after).all(|one| one.bounds.is_none());
-        let change = figures[1] / figures[0] - 1.0;
+        let Some(sides) = all_of(both, sort) else { continue };
+        let figures = sides.each_ref().map(|runs| mean(runs.iter().map(|one| one.figure)));
+        let [before, after] = &sides;
+        let bounds = bounds_of_single(before, after);
+        let is_read = before.iter().chain(after).all(|one| one.bounds.is_none());
         // Of one reading without bounds, the figure itself.
-        let alone = (is_sure && change.is_finite()).then_some(Change { low: change, high: change });
-        let change = bounds.or(alone);
+        let change = bounds.or_else(|| is_read.then(|| Change::of(change(figures))));
         let is_rate = kind == ComparedFigureKind::Rate;
         let worse = if is_rate { change.map(Change::reversed) } else { change };
         return figure(kind, figures, bounds, judge(worse, threshold));
     }
-    if let Some([before, after]) = all_of(both, Measured::offset) {
-        let figures = [&before, &after].map(|runs| mean(runs.iter().map(|one| one.0)));
-        let doubts = [&before, &after].map(|runs| mean(runs.iter().map(|one| one.1)));
-        let (bounds, verdict) = judge_offset(figures, doubts, threshold);
+    if let Some(sides) = all_of(both, Measured::offset) {
+        let (figures, bounds, verdict) = offsets(&sides, threshold);
         return figure(ComparedFigureKind::Offset, figures, Some(bounds), verdict);
     }
     Vec::new()
+}
+
+/// What was tried by all runs and did not come to pass in some: worse where that is more often so
+/// than it was. Nothing where it never did.
+fn failed(place: &str, both: [&[Measured]; 2]) -> Option<ComparedFigure> {
+    let share = |runs: &[Measured]| {
+        runs.iter().filter(|one| one.is_failed()).count() as f64 / runs.len() as f64
+    };
+    let of = |runs: &[Measured]| -> Option<f64> {
+        let all = runs.iter().map(|one| {
+            one.time().map(|time| time.figure).or_else(|| one.offset().map(|(offset, _)| offset))
+        });
+        Some(mean(all.collect::<Option<Vec<_>>>()?.into_iter()))
+    };
+    let [before, after] = both.map(share);
+    let is_offset = both.into_iter().flatten().any(|one| one.offset().is_some());
+    let kind = if is_offset { ComparedFigureKind::Offset } else { ComparedFigureKind::Time };
+    let verdict = match after.total_cmp(&before) {
+        _ if before + after >= 2.0 => return None,
+        Ordering::Greater => CompareVerdict::Worse,
+        Ordering::Less => CompareVerdict::Better,
+        Ordering::Equal => CompareVerdict::Unclear,
+    };
+    Some(figure(place, kind, both.map(of), None, verdict))
+}
+
+/// A change as a share of what it was; of nothing, anything is infinitely more.
+fn change([before, after]: [f64; 2]) -> f64 {
+    if before <= 0.0 && after <= 0.0 { 0.0 } else { after / before - 1.0 }
+}
+
+/// Offsets of one run on either side as they are; of several, how far they are from 0 in the mean,
+/// whichever way.
+fn offsets(sides: &[Vec<(f64, f64)>; 2], threshold: f64) -> ([f64; 2], Change, CompareVerdict) {
+    let sizes = sides.each_ref().map(|runs| runs.iter().map(|one| one.0.abs()).collect::<Vec<_>>());
+    let doubts = sides.each_ref().map(|runs| mean(runs.iter().map(|one| one.1)));
+    let [before, after] = sizes.each_ref().map(|sizes| mean(sizes.iter().copied()));
+    let further = bootstrap::difference_of_means(&sizes[0], &sizes[1])
+        .map_or_else(|| Change::of(after - before), difference);
+    let (bounds, verdict) = judge_offset(further, before, doubts.iter().sum(), threshold);
+    let figures = match sides {
+        [one, other] if one.len() == 1 && other.len() == 1 => [one[0].0, other[0].0],
+        _ => [before, after],
+    };
+    (figures, bounds, verdict)
 }
 
 /// What all runs of both sides are, if they are of one sort.
@@ -125,10 +178,15 @@ fn ratio(interval: Interval) -> Change {
 /// Of one run on either side, from the bounds of its search; of several, from how these differ.
 fn bounds_of_single(before: &[Single], after: &[Single]) -> Option<Change> {
     let search = |runs: &[Single]| if let [one] = runs { one.bounds } else { None };
-    if let Some((before, after)) = search(before).zip(search(after)) {
-        let change =
-            |of: Option<f64>, to: Option<f64>| Some(of? / to.filter(|to| *to > 0.0)? - 1.0);
-        let (low, high) = change(after[0], before[1]).zip(change(after[1], before[0]))?;
+    if let Some((earlier, later)) = search(before).zip(search(after)) {
+        let top = change([before[0].figure, after[0].figure]).abs() <= TOP_WIDTH;
+        // Both held all that was tried.
+        if top && earlier[1].is_infinite() && later[1].is_infinite() {
+            return Some(Change::of(0.0));
+        }
+        // What is not known of either leaves the change open on that side.
+        let low = if earlier[1].is_infinite() { -1.0 } else { change([earlier[1], later[0]]) };
+        let high = if earlier[0] > 0.0 { change([earlier[0], later[1]]) } else { f64::INFINITY };
         return Some(Change { low, high });
     }
     let found = |runs: &[Single]| runs.iter().map(|one| one.figure).collect::<Vec<_>>();
@@ -149,7 +207,7 @@ fn times(
         };
         let figures = [of_side(before)?, of_side(after)?];
         let bounds = bootstrap::ratio_of_quantiles(before, after, quantile).map(ratio);
-        Some(figure(place, kind, figures, bounds, judge(bounds, threshold)))
+        Some(figure(place, kind, figures.map(Some), bounds, judge(bounds, threshold)))
     };
     QUANTILES.into_iter().filter_map(one).collect()
 }
@@ -157,11 +215,13 @@ fn times(
 fn figure(
     place: &str,
     figure: ComparedFigureKind,
-    [earlier, later]: [f64; 2],
+    [earlier, later]: [Option<f64>; 2],
     bounds: Option<Change>,
     verdict: CompareVerdict,
 ) -> ComparedFigure {
+    let known = |bound: f64| Some(bound).filter(|bound| bound.is_finite());
     let (low, high) = (bounds.map(|bounds| bounds.low), bounds.map(|bounds| bounds.high));
+    let (low, high) = (low.and_then(known), high.and_then(known));
     let of_measurer = is_of_measurer(place);
     ComparedFigure {
         place: place.to_owned(),

@@ -14,6 +14,11 @@ pub(super) struct Change {
 }
 
 impl Change {
+    /// One that is known as it is.
+    pub(super) const fn of(change: f64) -> Self {
+        Self { low: change, high: change }
+    }
+
     /// Of what is better where it is larger.
     pub(super) fn reversed(self) -> Self {
         Self { low: -self.high, high: -self.low }
@@ -32,17 +37,17 @@ pub(super) fn judge(change: Option<Change>, threshold: f64) -> CompareVerdict {
     }
 }
 
-/// Of two offsets with the doubt about each, all in ns: how much further one is from 0 than the
-/// other, with bounds. What is within both doubts, or the threshold, is the same.
+/// Of how much further one offset is from 0 than the other, which was `earlier` from it, with the
+/// doubt about both, all in ns: the bounds with that doubt in them. What is within the doubt, or
+/// the threshold, is the same.
 pub(super) fn judge_offset(
-    [earlier, later]: [f64; 2],
-    [before, after]: [f64; 2],
+    further: Change,
+    earlier: f64,
+    doubt: f64,
     threshold: f64,
 ) -> (Change, CompareVerdict) {
-    let (further, doubt) = (later.abs() - earlier.abs(), before + after);
-    let allowed = doubt.max(earlier.abs() * threshold);
-    let bounds = Change { low: further - doubt, high: further + doubt };
-    (bounds, judge(Some(Change { low: further, high: further }), allowed))
+    let bounds = Change { low: further.low - doubt, high: further.high + doubt };
+    (bounds, judge(Some(further), doubt.max(earlier * threshold)))
 }
 
 /// Of the difference of two shares: the threshold is one of what was lost, and [`LOSS_STEP`] at
@@ -68,14 +73,19 @@ mod tests {
 
     #[test]
     fn offsets_are_judged_beyond_their_doubts() {
-        let of = |figures, doubts| judge_offset(figures, doubts, 0.1).1;
+        let judged = |[earlier, later]: [f64; 2], doubts: [f64; 2]| {
+            let further = later.abs() - earlier.abs();
+            let further = Change { low: further, high: further };
+            judge_offset(further, earlier.abs(), doubts.iter().sum(), 0.1)
+        };
+        let of = |figures, doubts| judged(figures, doubts).1;
         assert_eq!(of([-3e3, 5e6], [5e3, 5e3]), CompareVerdict::Worse);
         assert_eq!(of([5e6, -3e3], [5e3, 5e3]), CompareVerdict::Better);
         assert_eq!(of([-3e3, 8e3], [5e3, 5e3]), CompareVerdict::Same);
         // Five milliseconds of which a tenth may be more.
         assert_eq!(of([5e6, 5.4e6], [5e3, 5e3]), CompareVerdict::Same);
         assert_eq!(of([5e6, 5.6e6], [5e3, 5e3]), CompareVerdict::Worse);
-        let (bounds, _) = judge_offset([-3e3, 8e3], [5e3, 2e3], 0.1);
+        let (bounds, _) = judged([-3e3, 8e3], [5e3, 2e3]);
         assert_eq!(bounds, Change { low: -2e3, high: 12e3 });
     }
 

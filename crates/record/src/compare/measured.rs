@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use horolog_stats::Histogram;
 use serde_json::{Map, Value};
 
-use super::places::{distribution, kind_of, objects};
+use super::places::{Place, distribution, is_of_course, kind_of, objects};
 
 type Fields = Map<String, Value>;
 
 /// Single times in ns: the end of the kind of place, and the fields there.
-const TIMES: [(&str, &[&str]); 11] = [
+const TIMES: [(&str, &[&str]); 12] = [
     ("methods[].error_ns", &["rms"]),
     ("clocks[]", &["cost_ns"]),
     ("steps[]", &["per_switch_ns"]),
@@ -23,7 +23,19 @@ const TIMES: [(&str, &[&str]); 11] = [
     ("tasks[].printed", &["response_ns"]),
     ("faults[]", &["recovered_after_ns"]),
     ("faults[].detected", &["after_ns"]),
+    ("rounds[].half", &["cpu_ns_per_copy"]),
     ("", &["system_call_ns"]),
+];
+
+/// What is absent where something was tried and did not come to pass: the end of the kind of place,
+/// the field there, and where in it the figure would be.
+const TRIED: [[&str; 3]; 6] = [
+    ["faults[]", "recovered_after_ns", ""],
+    ["faults[]", "detected", ".after_ns"],
+    ["methods[]", "error_ns", ".rms"],
+    ["servers[]", "best", ".offset_ns"],
+    ["tasks[]", "safe", ".response_ns"],
+    ["tasks[]", "printed", ".response_ns"],
 ];
 
 /// Events of so many trials: the fields of both.
@@ -53,8 +65,21 @@ const OF_MEASURER: [&str; 6] = [
 #[derive(Clone, Copy)]
 pub(super) struct Single {
     pub(super) figure: f64,
-    /// Between which it is, where it is of a search; one of them may not have been found.
-    pub(super) bounds: Option<[Option<f64>; 2]>,
+    /// Between which it is, where it is of a search: 0 and infinity where that did not find them.
+    pub(super) bounds: Option<[f64; 2]>,
+}
+
+impl Single {
+    /// Of a search, whose bounds are none where they are the wrong way round.
+    fn searched(figure: f64, lower: Option<f64>, upper: Option<f64>) -> Self {
+        let bounds = [lower.unwrap_or(0.0), upper.unwrap_or(f64::INFINITY)];
+        let bounds = if bounds[0] <= bounds[1] { bounds } else { [0.0, f64::INFINITY] };
+        Self { figure, bounds: Some(bounds) }
+    }
+
+    const fn read(figure: f64) -> Self {
+        Self { figure, bounds: None }
+    }
 }
 
 /// What stands at a place.
@@ -68,6 +93,8 @@ pub(super) enum Measured {
     Time(Single),
     /// In ns, and the doubt about it.
     Offset(f64, f64),
+    /// Something was tried and did not come to pass.
+    Failed,
 }
 
 impl Measured {
@@ -87,6 +114,10 @@ impl Measured {
         if let Self::Time(time) = self { Some(*time) } else { None }
     }
 
+    pub(super) const fn is_failed(&self) -> bool {
+        matches!(self, Self::Failed)
+    }
+
     pub(super) fn offset(&self) -> Option<(f64, f64)> {
         if let Self::Offset(offset, doubt) = self { Some((*offset, *doubt)) } else { None }
     }
@@ -101,9 +132,16 @@ pub(super) fn is_of_measurer(place: &str) -> bool {
 /// All figures of a result, by their places.
 pub(super) fn measured(result: &Value) -> BTreeMap<String, Measured> {
     let mut all = BTreeMap::new();
-    for place in objects(result) {
+    let places = objects(result);
+    let held = held(&places);
+    let mut beyond: Option<&str> = None;
+    for place in &places {
         let (name, fields, kind) = (&place.name, place.fields, kind_of(&place.name));
-        if is_of_course(&kind) {
+        if is_of_course(&kind) || beyond.is_some_and(|trial| is_within(name, trial)) {
+            continue;
+        }
+        if is_beyond(place, &held) {
+            beyond = Some(name);
             continue;
         }
         let mut add = |field: &str, measured| {
@@ -120,8 +158,13 @@ pub(super) fn measured(result: &Value) -> BTreeMap<String, Measured> {
         for (_, names) in TIMES.iter().filter(|(end, _)| ends_with(&kind, end)) {
             for field in *names {
                 if let Some(figure) = number(fields, field).filter(|time| *time > 0.0) {
-                    add(field, Measured::Time(Single { figure, bounds: None }));
+                    add(field, Measured::Time(Single::read(figure)));
                 }
+            }
+        }
+        for [end, field, rest] in TRIED {
+            if ends_with(&kind, end) && fields.get(field).is_none_or(Value::is_null) {
+                add(&format!("{field}{rest}"), Measured::Failed);
             }
         }
         if let Some(rate) = rate(&kind, fields) {
@@ -137,9 +180,29 @@ pub(super) fn measured(result: &Value) -> BTreeMap<String, Measured> {
     all
 }
 
-/// Whether it is part of the course of something.
-fn is_of_course(kind: &str) -> bool {
-    kind.split('.').any(|part| matches!(part.trim_end_matches("[]"), "series" | "samples"))
+/// What each search found: where its trials stand, and the rate.
+fn held(places: &[Place<'_>]) -> Vec<(String, f64)> {
+    let searches = places.iter().filter_map(|place| {
+        let beside = place.name.strip_suffix("search")?;
+        Some((format!("{beside}trials["), number(place.fields, "lower")?))
+    });
+    searches.collect()
+}
+
+/// Whether it is a trial at a rate above the one that its search found: what became of it there is
+/// chance, and the rate says that it was too much.
+fn is_beyond(place: &Place<'_>, held: &[(String, f64)]) -> bool {
+    let Some(rate) = number(place.fields, "offered_rate") else { return false };
+    let is_of = |trials: &str| {
+        let rest = place.name.strip_prefix(trials);
+        rest.is_some_and(|rest| rest.ends_with(']') && !rest.contains("]."))
+    };
+    held.iter().any(|(trials, found)| is_of(trials) && rate > *found)
+}
+
+/// Whether a place is in another.
+fn is_within(place: &str, other: &str) -> bool {
+    place.strip_prefix(other).is_some_and(|rest| rest.starts_with(['.', '[']))
 }
 
 /// Whether a kind of place ends so; the empty end is the result itself.
@@ -189,18 +252,27 @@ fn shares(fields: &Fields, add: &mut impl FnMut(&str, Measured)) {
 fn rate(kind: &str, fields: &Fields) -> Option<Single> {
     let is_search = kind == "search" || kind.ends_with(".search");
     if is_search {
-        let bounds = [number(fields, "lower"), number(fields, "upper")];
-        let figure = number(fields, "rate").or(bounds[0])?;
-        // Bounds the wrong way round are none.
-        let is_sound = !matches!(bounds, [Some(lower), Some(upper)] if lower > upper);
-        return Some(Single { figure, bounds: Some(if is_sound { bounds } else { [None; 2] }) });
+        let (lower, upper) = (number(fields, "lower"), number(fields, "upper"));
+        // One that held nothing found a rate of 0.
+        let nothing = || fields.contains_key("end").then_some(0.0);
+        let figure = number(fields, "rate").or(lower).or_else(nothing)?;
+        return Some(Single::searched(figure, lower, upper));
+    }
+    if kind == "cells[].rounds[]" {
+        // The bounds are of packets, each of which becomes as many copies.
+        let (copies, lower) = (number(fields, "copies_per_s")?, number(fields, "lower")?);
+        let each = copies / lower;
+        let bound = |rate: f64| Some(rate * each).filter(|rate| rate.is_finite());
+        let upper = number(fields, "upper").and_then(bound);
+        return Some(Single::searched(copies, Some(copies), upper));
     }
     let single = match kind {
         "bandwidth[]" => number(fields, "rate"),
         "overload" => number(fields, "answered_rate"),
+        "columns[].points[].runs[]" => number(fields, "responses_per_s"),
         _ => None,
     };
-    single.filter(|rate| *rate > 0.0).map(|figure| Single { figure, bounds: None })
+    single.filter(|rate| *rate >= 0.0).map(Single::read)
 }
 
 /// How far a clock is from another, and the doubt about that.

@@ -5,11 +5,12 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use crate::Distribution;
+use crate::distribution::MergeError;
 
 /// How deep a record is looked into.
 const DEPTH_MAX: usize = 12;
 /// What tells an item of a list from the others, where it has it.
-const IDENTITIES: [&str; 27] = [
+const IDENTITIES: [&str; 28] = [
     "name",
     "role",
     "job",
@@ -19,6 +20,7 @@ const IDENTITIES: [&str; 27] = [
     "policy",
     "address",
     "core",
+    "cores",
     "label",
     "way",
     "partner",
@@ -144,8 +146,38 @@ pub fn numbers(result: &Value) -> Vec<(String, f64)> {
             Some((format!("{}{dot}{field}", place.name), value.as_f64()?))
         });
         all.extend(numbers);
+        for (field, value) in place.fields {
+            let list = format!("{}{dot}{field}", place.name);
+            if !is_of_course(&kind_of(&list)) {
+                all.extend(listed(&list, value));
+            }
+        }
     }
     all
+}
+
+/// The items of a list of nothing but numbers.
+fn listed(name: &str, value: &Value) -> Vec<(String, f64)> {
+    let items = value.as_array().map_or(&[][..], Vec::as_slice);
+    let number =
+        |(index, item): (usize, &Value)| Some((format!("{name}[{index}]"), item.as_f64()?));
+    items.iter().enumerate().map(number).collect::<Option<_>>().unwrap_or_default()
+}
+
+/// Whether it is part of the course of something.
+pub(super) fn is_of_course(kind: &str) -> bool {
+    kind.split('.').any(|part| matches!(part.trim_end_matches("[]"), "series" | "samples"))
+}
+
+/// The place of the first histogram of a result that is damaged, and what is wrong with it.
+#[must_use]
+pub fn damaged(result: &Value) -> Option<(String, String)> {
+    let mut all = distributions(result).into_iter();
+    all.find_map(|(place, times)| match times.decode() {
+        // One that holds nothing is no figure.
+        Ok(_) | Err(MergeError::Count { held: 0, .. }) => None,
+        Err(error) => Some((place, error.to_string())),
+    })
 }
 
 /// The distributions of a result that have their histograms, with their places.

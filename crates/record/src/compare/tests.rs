@@ -99,7 +99,106 @@ fn rates_are_judged_by_their_bounds() {
     assert_eq!(of(&base, &search(70e3, Some(80e3))), CompareVerdict::Worse);
     assert_eq!(of(&base, &search(120e3, Some(130e3))), CompareVerdict::Better);
     assert_eq!(of(&base, &search(80e3, Some(100e3))), CompareVerdict::Unclear);
-    assert_eq!(of(&base, &search(80e3, None)), CompareVerdict::NotEnough);
+    // One that ended at the top of what it tried, and one that held nothing.
+    let (capped, nothing) = (
+        search(2e6, None),
+        json!({ "search": { "lower": null, "upper": 500.0, "end": "below-min" } }),
+    );
+    assert_eq!(of(&base, &search(80e3, None)), CompareVerdict::Unclear);
+    assert_eq!(of(&capped, &base), CompareVerdict::Worse);
+    assert_eq!(of(&base, &capped), CompareVerdict::Better);
+    assert_eq!(of(&capped, &capped), CompareVerdict::Same);
+    assert_eq!(of(&base, &nothing), CompareVerdict::Worse);
+    assert_eq!(of(&nothing, &base), CompareVerdict::Better);
+    let comparison = Comparison::of(&[&base], &[&capped], THRESHOLD);
+    let [figure] = &comparison.figures[..] else { panic!("{comparison:?}") };
+    assert!(figure.low.is_some_and(|low| low > 18.0) && figure.high.is_none(), "{figure:?}");
+}
+
+#[test]
+fn trials_above_what_a_search_found_decide_nothing() {
+    let of = |seed, scale: f64, found: f64| {
+        let trials =
+            [1e3, 2e3, 3e3].map(|rate| (rate, times(seed, 2_000, scale * rate), [0, 2_000]));
+        let mut result = load(&trials);
+        result["search"] = json!({ "rate": found, "lower": found, "upper": found + 10.0 });
+        result
+    };
+    let comparison = Comparison::of(&[&of(1, 1e3, 1_990.0)], &[&of(2, 1e3, 2_005.0)], THRESHOLD);
+    let has = |rate: &str| {
+        let trial = format!("trials[offered_rate={rate}]");
+        comparison.figures.iter().any(|one| one.place.starts_with(&trial))
+    };
+    assert!(has("1000") && !has("2000"), "{comparison:?}");
+    assert!(!comparison.only_later.iter().any(|place| place.contains("3000")), "{comparison:?}");
+}
+
+#[test]
+fn what_came_to_nothing_is_worse_than_what_did_not() {
+    let fault = |recovered: Option<u64>| json!({ "run": { "faults": [{ "kind": "stop", "detected": null, "recovered_after_ns": recovered }] } });
+    let place = "run.faults[kind=stop].recovered_after_ns".to_owned();
+    let found = by_place(&fault(Some(5)), &fault(None));
+    assert_eq!(found, [(place.clone(), CompareVerdict::Worse)]);
+    assert_eq!(by_place(&fault(None), &fault(Some(5))), [(place, CompareVerdict::Better)]);
+    // What never came to anything is no figure.
+    assert_eq!(by_place(&fault(None), &fault(None)), []);
+    let several = Comparison::of(
+        &[&fault(Some(5)), &fault(None)],
+        &[&fault(None), &fault(Some(7))],
+        THRESHOLD,
+    );
+    assert_eq!(verdicts(&several), [(ComparedFigureKind::Time, CompareVerdict::Unclear)]);
+    let transfer = |rate: f64| json!({ "bandwidth": [{ "size_bytes": 1, "rate": rate }] });
+    assert_eq!(by_place(&transfer(1e6), &transfer(0.0))[0].1, CompareVerdict::Worse);
+    assert_eq!(by_place(&transfer(0.0), &transfer(1e6))[0].1, CompareVerdict::Better);
+    assert_eq!(by_place(&transfer(0.0), &transfer(0.0))[0].1, CompareVerdict::Same);
+}
+
+#[test]
+fn offsets_of_several_runs_are_judged_by_how_far_they_are_from_0() {
+    let of = |offset: i64| json!({ "servers": [{ "name": "a", "best": { "offset_ns": offset, "bound_ns": 1_000 } }] });
+    let side = |offsets: &[i64]| offsets.iter().map(|offset| of(*offset)).collect::<Vec<_>>();
+    let judged = |one: &[i64], other: &[i64]| {
+        let (one, other) = (side(one), side(other));
+        Comparison::of(&refs(&one), &refs(&other), THRESHOLD).figures[0].clone()
+    };
+    let jumps = judged(&[2_000; 4], &[5_000_000, -5_000_000, 5_000_000, -5_000_000]);
+    assert_eq!((jumps.verdict, jumps.later), (CompareVerdict::Worse, Some(5e6)));
+    // What differs from run to run of itself is within the bounds.
+    let (one, other) = ([0, 100_000, 0, 100_000, 0], [100_000, 0, 100_000, 0, 100_000]);
+    assert_eq!(judged(&one, &other).verdict, CompareVerdict::Unclear);
+}
+
+#[test]
+fn copies_of_a_relay_and_responses_of_cores_are_rates() {
+    let relay = |copies: f64| {
+        json!({ "cells": [{ "engine": "xdp", "children": 16, "rounds": [{
+        "copies_per_s": copies, "lower": copies / 16.0, "upper": copies / 15.9, "end": "converged",
+        "half": { "cpu_ns_per_copy": 200.0 } }] }] })
+    };
+    let found = by_place(&relay(6e6), &relay(600.0));
+    assert_eq!(found[0].1, CompareVerdict::Worse);
+    assert_eq!(found[1].1, CompareVerdict::Same);
+    let cores = |rate: f64| {
+        json!({ "columns": [{ "cores": 2, "points": [{ "rate": 45e3,
+        "runs": [{ "responses_per_s": rate }] }] }] })
+    };
+    let found = by_place(&cores(44e3), &cores(30e3));
+    assert_eq!(found, [("columns[cores=2].points[0].runs[0]".to_owned(), CompareVerdict::Worse)]);
+}
+
+#[test]
+fn lists_of_numbers_are_numbers_and_damaged_histograms_are_named() {
+    let result = json!({ "engines": [{ "label": "xdp", "delays_ns": [1, 2.5], "names": ["a"] }],
+        "series": { "points": [1, 2] } });
+    let expected =
+        [("engines[label=xdp].delays_ns[0]", 1.0), ("engines[label=xdp].delays_ns[1]", 2.5)];
+    assert_eq!(numbers(&result), expected.map(|(place, value)| (place.to_owned(), value)));
+    let mut result = load(&[(1e3, times(1, 100, 1e6), [0, 100])]);
+    assert_eq!(damaged(&result), None);
+    result["trials"][0]["rtt_ns"]["histogram"] = json!("AAAA");
+    let (place, _) = damaged(&result).unwrap();
+    assert_eq!(place, "trials[offered_rate=1000].rtt_ns");
 }
 
 #[test]
@@ -244,7 +343,10 @@ fn anything_can_be_compared() {
     let found = by_place(&json!({ "trials": [most] }), &json!({ "trials": [most] }));
     assert!(found.iter().all(|(_, verdict)| *verdict == CompareVerdict::Same), "{found:?}");
     let search = json!({ "search": { "rate": 2.0, "lower": 3.0, "upper": 1.0 } });
-    assert_eq!(by_place(&search, &search)[0].1, CompareVerdict::NotEnough);
+    assert_eq!(
+        by_place(&search, &json!({ "search": { "rate": 1.0, "lower": 3.0, "upper": 1.0 } }))[0].1,
+        CompareVerdict::Unclear
+    );
     for strange in
         [json!(null), json!([]), json!({ "trials": 7 }), json!({ "host": [], "command": {} })]
     {

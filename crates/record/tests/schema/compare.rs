@@ -28,7 +28,16 @@ fn figure() -> impl Strategy<Value = ComparedFigure> {
     let figures = (number(), number(), option::of(number()), option::of(number()));
     let all = (named, figures, any::<bool>());
     all.prop_map(|((place, figure, verdict), (earlier, later, low, high), of_measurer)| {
-        ComparedFigure { place, figure, earlier, later, low, high, verdict, of_measurer }
+        ComparedFigure {
+            place,
+            figure,
+            earlier: Some(earlier),
+            later: Some(later),
+            low,
+            high,
+            verdict,
+            of_measurer,
+        }
     })
 }
 

@@ -136,11 +136,12 @@ pub(crate) fn compared_figure(figure: &ComparedFigure) -> (String, String, Compa
 
 /// In the order of [`COLUMNS`].
 pub(crate) fn cells(figure: &ComparedFigure) -> [String; 4] {
-    let value = |value: f64| match figure.figure {
-        ComparedFigureKind::Loss => percent(value),
-        ComparedFigureKind::Rate => human_rate(value),
-        ComparedFigureKind::Offset => signed_mean_ns(value),
-        _ => mean_ns(value),
+    let value = |value: Option<f64>| match (value, figure.figure) {
+        (None, _) => "none".to_owned(),
+        (Some(value), ComparedFigureKind::Loss) => percent(value),
+        (Some(value), ComparedFigureKind::Rate) => human_rate(value),
+        (Some(value), ComparedFigureKind::Offset) => signed_mean_ns(value),
+        (Some(value), _) => mean_ns(value),
     };
     let verdict = match figure.verdict {
         CompareVerdict::Same => "same",
@@ -153,18 +154,25 @@ pub(crate) fn cells(figure: &ComparedFigure) -> [String; 4] {
     [value(figure.earlier), value(figure.later), change(figure), verdict]
 }
 
-/// `+4.1% to +9.8%`; of shares their difference, of single readings `+4.1%`.
+/// `+4.1% to +9.8%`, or one of them where the other is not known; of shares their difference, of
+/// single readings `+4.1%`.
 fn change(figure: &ComparedFigure) -> String {
-    let Some((low, high)) = figure.low.zip(figure.high) else {
-        let change = figure.later / figure.earlier - 1.0;
-        let is_judged = figure.verdict != CompareVerdict::NotEnough && change.is_finite();
-        return if is_judged { format!("{:+.1}%", change * 100.0) } else { ABSENT.to_owned() };
+    let bound = |bound: f64| match figure.figure {
+        ComparedFigureKind::Offset => signed_mean_ns(bound),
+        ComparedFigureKind::Loss => format!("{:+.3}%", bound * 100.0),
+        _ => format!("{:+.1}%", bound * 100.0),
     };
-    if figure.figure == ComparedFigureKind::Offset {
-        return format!("{} to {}", signed_mean_ns(low), signed_mean_ns(high));
+    match (figure.low, figure.high) {
+        (Some(low), Some(high)) => format!("{} to {}", bound(low), bound(high)),
+        (Some(low), None) => format!("at least {}", bound(low)),
+        (None, Some(high)) => format!("at most {}", bound(high)),
+        (None, None) => {
+            let change = figure.later.zip(figure.earlier).map(|(later, earlier)| later / earlier);
+            let change = change.map(|ratio| ratio - 1.0).filter(|change| change.is_finite());
+            let is_judged = figure.verdict != CompareVerdict::NotEnough;
+            change.filter(|_| is_judged).map_or_else(|| ABSENT.to_owned(), bound)
+        }
     }
-    let decimals = if figure.figure == ComparedFigureKind::Loss { 3 } else { 1 };
-    format!("{:+.decimals$}% to {:+.decimals$}%", low * 100.0, high * 100.0)
 }
 
 #[cfg(test)]

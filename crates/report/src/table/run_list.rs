@@ -44,7 +44,7 @@ pub fn run_list(list: &RunList, style: &TableStyle) -> String {
 }
 
 fn row(run: &KeptRun, command: usize, groups: &[Group], style: &TableStyle) -> String {
-    let tone = match (run.errors, run.warnings) {
+    let tone = match (run.errors.saturating_add(run.broken_limits), run.warnings) {
         (0, 0) => Tone::Plain,
         (0, _) => Tone::Doubt,
         _ => Tone::Bad,
@@ -77,9 +77,12 @@ fn doubts(run: &KeptRun) -> String {
         1 => Some(format!("1 {one}")),
         _ => Some(format!("{} {one}s", full_count(count))),
     };
-    let told: Vec<_> =
-        [told(run.errors, "error"), told(run.warnings, "warning")].into_iter().flatten().collect();
-    told.join(", ")
+    let told = [
+        told(run.broken_limits, "broken limit"),
+        told(run.errors, "error"),
+        told(run.warnings, "warning"),
+    ];
+    told.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// As much of a command as there is room for, its program's path left out.
@@ -107,6 +110,7 @@ mod tests {
             command: command.to_owned(),
             errors,
             warnings,
+            broken_limits: u64::from(id == 11),
             bytes: 1_000,
         };
         let runs = vec![

@@ -4,9 +4,10 @@
 
 use clap::Args;
 use horolog_record::{
-    COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedRun, Comparison, Host, rfc3339_now,
+    COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedRun, Comparison, Host, damaged,
+    rfc3339_now,
 };
-use horolog_report::{html, table, to_json, units};
+use horolog_report::{check_result, html, table, to_json, units};
 use horolog_stats::bootstrap;
 use std::path::PathBuf;
 
@@ -79,10 +80,22 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
             first.reference, first.schema, other.reference, other.schema
         )));
     }
+    earlier.iter().chain(&later).try_for_each(sound)?;
     let mut result = compared(&earlier, &later, args.threshold);
     keep_named(&mut result, &args.figure)?;
     files.write(&result, [to_json, html::compare], table::compare)?;
     judged(&result)
+}
+
+/// Complains of a result of a known kind that has not what it should have, and of one with a
+/// damaged histogram: its figures would be left out.
+fn sound(given: &Given) -> Result<(), Failure> {
+    let refused = |why: String| Failure::environment(format!("{}: {why}", given.reference));
+    check_result(&given.result).map_err(|error| refused(error.to_string()))?;
+    match damaged(&given.result) {
+        Some((place, why)) => Err(refused(format!("the histogram of {place} is damaged: {why}"))),
+        None => Ok(()),
+    }
 }
 
 fn results_of(runs: &[Given]) -> Vec<&serde_json::Value> {

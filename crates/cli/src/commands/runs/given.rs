@@ -49,7 +49,17 @@ impl<'a> Reader<'a> {
         if !names.contains(',') || Path::new(names).is_file() {
             return Ok(vec![self.read(names)?]);
         }
-        names.split(',').map(|name| self.read(name.trim())).collect()
+        let all: Vec<Given> =
+            names.split(',').map(|name| self.read(name.trim())).collect::<Result<_, _>>()?;
+        for (index, one) in all.iter().enumerate() {
+            if let Some(same) = all[..index].iter().find(|same| same.result == one.result) {
+                return Err(Failure::usage(format!(
+                    "'{}' is the same run as '{}'; name each once, since it is no measurement more",
+                    one.reference, same.reference
+                )));
+            }
+        }
+        Ok(all)
     }
 
     fn of_run(&mut self, name: &str) -> Result<String, Failure> {
@@ -63,8 +73,20 @@ impl<'a> Reader<'a> {
 }
 
 pub(super) fn of_file(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path)
-        .map_err(|error| Failure::environment(format!("cannot read {}: {error}", path.display())))
+    let cannot = |why: &dyn fmt::Display| {
+        Failure::environment(format!("cannot read {}: {why}", path.display()))
+    };
+    let bytes = fs::read(path).map_err(|error| cannot(&error))?;
+    String::from_utf8(bytes).or_else(|error| {
+        let sound = error.utf8_error().valid_up_to();
+        if error.utf8_error().error_len().is_some() {
+            return Err(cannot(&format!("from byte {sound} on it is no text in UTF-8")));
+        }
+        // It was cut within a character, and is told as whatever is cut.
+        let mut bytes = error.into_bytes();
+        bytes.truncate(sound);
+        String::from_utf8(bytes).map_err(|error| cannot(&error))
+    })
 }
 
 /// What is wrong with a text that is no result, and what can be read of it all the same.
@@ -105,6 +127,17 @@ fn readable(text: &str) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_that_is_cut_within_a_character_is_read_up_to_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "{\"schema\": \"ü";
+        fs::write(file.path(), &text.as_bytes()[..text.len() - 1]).unwrap();
+        assert_eq!(of_file(file.path()).unwrap_or_default(), "{\"schema\": \"");
+        fs::write(file.path(), b"{\"\xff\"}").unwrap();
+        let said = of_file(file.path()).unwrap_err().to_string();
+        assert!(said.contains("from byte 2 on"), "{said}");
+    }
 
     #[test]
     fn what_can_be_read_of_a_cut_result_is_told() {

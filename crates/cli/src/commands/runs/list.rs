@@ -90,6 +90,7 @@ fn kept(run: Run) -> KeptRun {
         command: facts.command,
         errors,
         warnings,
+        broken_limits: facts.broken,
         bytes,
     }
 }

@@ -149,7 +149,9 @@ mod tests {
         // None, 1, 2, none and 4 since the look before.
         let over_time = screen.lines().last().unwrap();
         let mut fresh = Course::default();
-        [0.0, 1.0, 2.0, 0.0, 4.0].into_iter().for_each(|count| fresh.push(Some(count)));
+        for count in [0.0, 1.0, 2.0, 0.0, 4.0] {
+            fresh.push(Some(count));
+        }
         assert_eq!(over_time.trim_end(), fresh.line(100).trim_end());
         seen.look(WatchGlance { missed: 3, ..glance(vec![connection([0, 0])]) });
         let screen = drawn(&seen, 100);
