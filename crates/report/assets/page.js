@@ -50,6 +50,7 @@
     },
     scientific: (value) => value.toExponential(1),
     share: (value) => (value > 0 && value < 1e-6 ? "<0.0001%" : `${digits(value * 100)}%`),
+    times: (value) => `${digits(value)} ×`,
     seconds: (value) => `${Number(value.toPrecision(6))} s`,
     // Since a beginning: long ones with minutes and hours.
     time: (value) => {

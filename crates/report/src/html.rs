@@ -43,6 +43,7 @@ mod places;
 mod plot;
 mod query;
 mod relay_tree;
+mod relay_tree_gain;
 mod sections;
 mod series;
 mod stability;

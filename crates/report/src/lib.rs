@@ -34,6 +34,7 @@ mod path_udp;
 mod places;
 mod relay;
 mod relay_tree;
+mod relay_tree_gain;
 mod stall;
 mod summary;
 pub mod table;

@@ -6,7 +6,7 @@ use horolog_record::{
     BenchRelayResult, Distribution, FLAT_RATIO_MAX, RelayCell, RelayDirect, RelayEngine, RelayShape,
 };
 
-use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, mean_ns, signed_ns};
+use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, mean_ns, signed_ns, times};
 
 /// Cao, Su and Lu, "A Mechanism Improving the Forwarding Throughput of Application Layer
 /// Multicast", Journal of National University of Defense Technology 30 (2008), 2, 51-55: what is
@@ -59,6 +59,57 @@ fn absent() -> String {
 
 fn signed_percent(percent: f64) -> String {
     if percent.is_finite() { format!("{percent:+.1}%") } else { absent() }
+}
+
+/// How many times as many copies per second an engine gives as something else does.
+pub(crate) struct Gain {
+    /// Which engine, and over what.
+    pub(crate) name: String,
+    /// By children; without those for which one of both was not measured.
+    pub(crate) ratios: Vec<(usize, f64)>,
+}
+
+/// What the engines gain with packets of a size: over the first of them, and over what a source
+/// sends without a relay. Nothing is compared with itself.
+pub(crate) fn gains(result: &BenchRelayResult, size: usize) -> Vec<Gain> {
+    let engines = result.engines();
+    let rate = |children, engine| result.cell(size, children, engine)?.copies_per_s();
+    let gain = |engine: RelayEngine, name: &str, other: &dyn Fn(usize) -> Option<f64>| {
+        let ratio = |children| {
+            let other = other(children).filter(|other| *other > 0.0)?;
+            Some((children, amount(rate(children, engine)? / other)?))
+        };
+        let ratios = result.children(size).into_iter().filter_map(ratio).collect();
+        Gain { name: format!("{} over {name}", engine.name()), ratios }
+    };
+    let mut gains = Vec::new();
+    if let [first, others @ ..] = &engines[..] {
+        let over_first = |children| rate(children, *first);
+        gains.extend(others.iter().map(|engine| gain(*engine, first.name(), &over_first)));
+    }
+    if let Some(direct) = result.direct.iter().find(|direct| direct.size_bytes == size) {
+        let without = |_| Some(direct.rate);
+        gains.extend(engines.iter().map(|engine| gain(*engine, "no relay", &without)));
+    }
+    gains.retain(|gain| !gain.ratios.is_empty());
+    gains
+}
+
+/// The titles of what copies gain, and a row for each number of children.
+pub(crate) fn gain_rows(gains: &[Gain]) -> (Vec<&str>, Vec<(String, Vec<String>)>) {
+    let mut children: Vec<usize> = Vec::new();
+    for (of, _) in gains.iter().flat_map(|gain| &gain.ratios) {
+        if !children.contains(of) {
+            children.push(*of);
+        }
+    }
+    let cell = |gain: &Gain, of: usize| {
+        let ratio = gain.ratios.iter().find(|(children, _)| *children == of);
+        ratio.map_or_else(absent, |(_, ratio)| times(*ratio))
+    };
+    let row = |of: usize| (of.to_string(), gains.iter().map(|gain| cell(gain, of)).collect());
+    let titles = gains.iter().map(|gain| gain.name.as_str()).collect();
+    (titles, children.into_iter().map(row).collect())
 }
 
 /// The titles of what a copy costs behind children and engine, and their widths.
@@ -190,6 +241,28 @@ mod tests {
         assert!(titles(&result).ends_with(&["gain", "ratio"]));
         result.cells.retain(|cell| cell.engine != RelayEngine::Send);
         assert!(!titles(&result).contains(&"gain"));
+    }
+
+    #[test]
+    fn engines_gain_over_the_first_and_over_no_relay() {
+        let mut result = fixture::bench_relay();
+        let names = |result: &BenchRelayResult| {
+            gains(result, 64).into_iter().map(|gain| gain.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&result), ["xdp over send", "send over no relay", "xdp over no relay"]);
+        let (_, most) = *gains(&result, 64)[0].ratios.last().unwrap();
+        assert_eq!(Some(most), result.ratio(64, 16));
+        result.direct.clear();
+        result.cells.iter_mut().filter(|cell| cell.children == 4).for_each(|cell| {
+            cell.rounds.clear();
+        });
+        let left = gains(&result, 64);
+        let children: Vec<_> = left[0].ratios.iter().map(|(children, _)| *children).collect();
+        assert_eq!((left.len(), children), (1, vec![1, 16]));
+        let (titles, rows) = gain_rows(&left);
+        assert_eq!((titles, rows.len()), (vec!["xdp over send"], 2));
+        result.cells.retain(|cell| cell.engine == RelayEngine::Xdp);
+        assert!(names(&result).is_empty(), "nothing is left to compare it with");
     }
 
     #[test]

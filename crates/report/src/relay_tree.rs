@@ -25,7 +25,7 @@ const MEASURING: &str = "Measured delays begin when the root has a packet and en
      and so in its processing.";
 
 /// One kind of figure of a node: its title, and how it is found.
-type Figure = (&'static str, fn(&RelayTreeResult, usize) -> Option<f64>);
+pub(crate) type Figure = (&'static str, fn(&RelayTreeResult, usize) -> Option<f64>);
 
 /// The titles of the figures that a result has of its nodes.
 pub(crate) fn titles(result: &RelayTreeResult) -> Vec<&'static str> {
@@ -35,7 +35,11 @@ pub(crate) fn titles(result: &RelayTreeResult) -> Vec<&'static str> {
 /// A row for each node, or for each level of a tree with many: then it has the largest of each
 /// figure.
 pub(crate) fn rows(result: &RelayTreeResult) -> Vec<(String, Vec<String>)> {
-    let figures = figures(result);
+    rows_of(result, &figures(result))
+}
+
+/// The same with these figures.
+pub(crate) fn rows_of(result: &RelayTreeResult, figures: &[Figure]) -> Vec<(String, Vec<String>)> {
     let cell = |value: Option<f64>| value.map_or_else(|| ABSENT.to_owned(), signless);
     if result.nodes.len() <= NODES_SHOWN {
         let row = |at: usize| {
@@ -91,11 +95,11 @@ fn figures(result: &RelayTreeResult) -> Vec<Figure> {
     figures
 }
 
-fn model(result: &RelayTreeResult, engine: usize, at: usize) -> Option<f64> {
+pub(crate) fn model(result: &RelayTreeResult, engine: usize, at: usize) -> Option<f64> {
     result.engines.get(engine)?.delays_ns.get(at).copied()
 }
 
-fn measured(
+pub(crate) fn measured(
     result: &RelayTreeResult,
     engine: usize,
     at: usize,
@@ -104,7 +108,10 @@ fn measured(
 }
 
 /// What an inner node gains alone; a leaf has nothing to be replaced.
-fn gained(result: &RelayTreeResult, at: usize) -> Option<&horolog_record::RelayTreeNodeGain> {
+pub(crate) fn gained(
+    result: &RelayTreeResult,
+    at: usize,
+) -> Option<&horolog_record::RelayTreeNodeGain> {
     // Nodes stand level by level, so their parents rise.
     let is_inner = result.nodes.binary_search_by(|node| node.parent.cmp(&Some(at))).is_ok();
     result.gain.as_ref()?.nodes.get(at).filter(|_| is_inner)
@@ -306,20 +313,24 @@ pub(crate) const SHAPE_TITLES: [&str; 4] = ["children", "depth", "D", "mean"];
 /// A row for each tree that was compared: the most children, the depth, D and the mean.
 pub(crate) fn shapes(result: &RelayTreeResult) -> Vec<(String, Vec<String>)> {
     let row = |shape: &horolog_record::RelayTreeShape| {
-        let name = match shape.kind {
-            RelayTreeShapeKind::Compact => "compact tree",
-            RelayTreeShapeKind::Star => "star",
-            RelayTreeShapeKind::Chain => "chain",
-        };
         let cells = [
             full_count(shape.degree_max as u64),
             full_count(shape.depth as u64),
             mean_ns(shape.tree_ns),
             mean_ns(shape.mean_ns),
         ];
-        (name.to_owned(), cells.to_vec())
+        (shape_name(shape.kind).to_owned(), cells.to_vec())
     };
     result.shapes.iter().map(row).collect()
+}
+
+/// The name of a kind of trees.
+pub(crate) const fn shape_name(kind: RelayTreeShapeKind) -> &'static str {
+    match kind {
+        RelayTreeShapeKind::Compact => "compact tree",
+        RelayTreeShapeKind::Star => "star",
+        RelayTreeShapeKind::Chain => "chain",
+    }
 }
 
 /// What tree it is.

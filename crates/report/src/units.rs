@@ -128,6 +128,14 @@ pub fn percent(ratio: f64) -> String {
     }
 }
 
+/// A ratio with three significant digits: `0.0357 ×`, `22.1 ×`; [`ABSENT`] where it is none.
+pub(crate) fn times(ratio: f64) -> String {
+    let Some(ratio) = amount(ratio) else { return ABSENT.to_owned() };
+    let above = if ratio > 0.0 { ratio.log10().floor() } else { 2.0 };
+    let decimals = (2.0 - above).clamp(0.0, 9.0) as usize;
+    format!("{ratio:.decimals$} ×")
+}
+
 /// A share of sent requests as a percentage; [`ABSENT`] where nothing was sent.
 pub(crate) fn percent_of(part: u64, whole: u64) -> String {
     if whole == 0 { ABSENT.to_owned() } else { percent(part as f64 / whole as f64) }
@@ -238,6 +246,13 @@ mod tests {
         for (rate, text) in shown {
             assert_eq!(human_rate(rate), text, "{rate}");
         }
+    }
+
+    #[test]
+    fn ratios_have_three_digits() {
+        let shown = [0.035_74, 0.923, 1.0, 22.06, 1_234.5, 0.0, f64::NAN, f64::INFINITY, -1.0];
+        let of = ["0.0357 ×", "0.923 ×", "1.00 ×", "22.1 ×", "1234 ×", "0 ×", "-", "-", "-"];
+        assert_eq!(shown.map(times), of);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::escape::text;
 use crate::clock::since_begin;
-use crate::units::{human_rate, mean_ns, percent, signed_mean_ns};
+use crate::units::{human_rate, mean_ns, percent, signed_mean_ns, times};
 
 /// One plot; `page.js` draws it into the element `plot-` + `id`.
 #[derive(Debug, Serialize)]
@@ -71,6 +71,8 @@ pub(super) enum Unit {
     Rate,
     /// A share from 0 to 1.
     Share,
+    /// How many times as much.
+    Times,
     /// Nanoseconds.
     Ns,
     /// One in this many is beyond.
@@ -195,6 +197,7 @@ impl Axis {
             Unit::Count => Number(value).to_string(),
             Unit::Rate => human_rate(value),
             Unit::Share => percent(value),
+            Unit::Times => times(value),
             Unit::Ns => mean_ns(value),
             Unit::Tail => format!("{}%", Number(100.0 - 100.0 / value)),
             Unit::Signed => signed_mean_ns(value),

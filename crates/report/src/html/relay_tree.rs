@@ -7,16 +7,21 @@ use super::data::{row, shown, table};
 use super::escape::each;
 use super::latency::{Place, tail};
 use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::relay_tree_gain::gain;
 use super::sections::{Body, drawn_alone, findings, limits, machine, paragraph, section};
 use super::{Page, top};
 use crate::limits::failed;
 use crate::relay_tree::{METHOD, SHAPE_TITLES, heading, method, rows, sentences, shapes, titles};
 
-const TABLE: &str = "nodes";
+pub(super) const TABLE: &str = "nodes";
 const TAIL: Place =
     Place { id: "last-leaf-tail", title: "When the last leaf had a packet", described_by: TABLE };
 /// Nodes that have a point of their own; more are shown by every second, third and so on.
 const POINTS_MAX: usize = 2_000;
+
+/// Where nodes stand.
+pub(super) const NODE: Axis =
+    Axis { label: "node", short: "node", unit: Unit::Count, scale: Scale::Linear };
 
 /// The page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
@@ -26,7 +31,9 @@ pub fn relay_tree(result: &RelayTreeResult) -> String {
         .iter()
         .filter_map(|one| Some((one.name.clone(), one.measured.as_ref()?.last_leaf_ns.as_ref()?)))
         .collect();
-    let (plotted, plots) = drawn_alone(vec![by_delay(result), tail(&TAIL, &last)]);
+    let (plotted, mut plots) = drawn_alone(vec![by_delay(result), tail(&TAIL, &last)]);
+    let (gained, of_gain) = gain(result);
+    plots.extend(of_gain);
     let nodes = each(rows(result), |(name, cells)| row(&name, cells));
     let others =
         shown("shapes", "Trees over the same nodes", ("tree", &SHAPE_TITLES), shapes(result));
@@ -35,6 +42,7 @@ pub fn relay_tree(result: &RelayTreeResult) -> String {
         ("Findings", findings(&result.findings)),
         ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Delays", plotted),
+        ("Gain", gained),
         ("Nodes", table(TABLE, "Nodes", &titles(result), &nodes)),
         ("Compared", others),
         ("How it was measured", each(method(result), |line| paragraph(&line))),
@@ -59,17 +67,8 @@ pub fn relay_tree(result: &RelayTreeResult) -> String {
 /// The delay of each node, by the model and as measured, the nodes in the order in which the model
 /// has them reached with the first engine.
 fn by_delay(result: &RelayTreeResult) -> Plot {
-    let mut order: Vec<usize> = (0..result.nodes.len()).collect();
-    if let Some(first) = result.engines.first() {
-        let delay = |at: &usize| first.delays_ns.get(*at).copied().unwrap_or(0.0);
-        order.sort_by(|a, b| delay(a).total_cmp(&delay(b)));
-    }
-    let step = order.len().div_ceil(POINTS_MAX).max(1);
-    let shown: Vec<(usize, usize)> = order.into_iter().enumerate().step_by(step).collect();
-    let series = |label: String, of: &dyn Fn(usize) -> Option<f64>| {
-        let points = shown.iter().filter_map(|(rank, at)| Some((*rank as f64, of(*at)?)));
-        Series::new(label, points.collect())
-    };
+    let shown = ranked(result);
+    let series = |label: String, of: &dyn Fn(usize) -> Option<f64>| line(&shown, label, of);
     let mut all = Vec::new();
     for engine in &result.engines {
         let name = &engine.name;
@@ -84,13 +83,34 @@ fn by_delay(result: &RelayTreeResult) -> Plot {
         title: "Nodes by their delay",
         hint: "Each node from the root on, in the order of the model with the first engine.",
         described_by: TABLE,
-        x: Axis { label: "node", short: "node", unit: Unit::Count, scale: Scale::Linear },
+        x: NODE,
         y: Axis { label: "delay", short: "delay", unit: Unit::Ns, scale: Scale::Zero },
         points: true,
         bars: false,
         marks: Vec::new(),
         shown: Choice::one(all),
     }
+}
+
+/// The nodes that are drawn, each behind its rank in the order of the model with the first engine.
+pub(super) fn ranked(result: &RelayTreeResult) -> Vec<(usize, usize)> {
+    let mut order: Vec<usize> = (0..result.nodes.len()).collect();
+    if let Some(first) = result.engines.first() {
+        let delay = |at: &usize| first.delays_ns.get(*at).copied().unwrap_or(0.0);
+        order.sort_by(|a, b| delay(a).total_cmp(&delay(b)));
+    }
+    let step = order.len().div_ceil(POINTS_MAX).max(1);
+    order.into_iter().enumerate().step_by(step).collect()
+}
+
+/// A figure of these nodes.
+pub(super) fn line(
+    ranked: &[(usize, usize)],
+    label: String,
+    of: &dyn Fn(usize) -> Option<f64>,
+) -> Series {
+    let points = ranked.iter().filter_map(|(rank, at)| Some((*rank as f64, of(*at)?)));
+    Series::new(label, points.collect())
 }
 
 fn measured(engine: &RelayTreeEngine, at: usize) -> Option<&Distribution> {

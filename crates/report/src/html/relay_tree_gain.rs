@@ -1,0 +1,152 @@
+//! What is gained in a tree of relays: bars of whole trees, and plots of nodes.
+
+use horolog_record::RelayTreeResult;
+
+use super::bars;
+use super::data::{row, table};
+use super::escape::each;
+use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::relay_tree::{NODE, TABLE, line, ranked};
+use super::sections::drawn;
+use crate::relay_tree::{gained, rows_of};
+use crate::relay_tree_gain::{exchange, of_nodes, of_trees};
+use crate::units::{ABSENT, percent, signed_mean_ns};
+
+const GAINS: &str = "gains";
+
+/// The markup, and the plots that it has places for.
+pub(super) fn gain(result: &RelayTreeResult) -> (String, Vec<Plot>) {
+    let (plotted, plots) =
+        drawn(vec![(by_node(result), nodes(result)), (alone(result), String::new())]);
+    (trees(result) + &plotted, plots)
+}
+
+/// Bars of how much earlier the last node has a packet.
+fn trees(result: &RelayTreeResult) -> String {
+    let all = of_trees(result);
+    if all.is_empty() {
+        return String::new();
+    }
+    let rows = each(&all, |one| {
+        let share = one.share();
+        let numbers = [signed_mean_ns(one.ns), share.map_or(ABSENT.to_owned(), signed_percent)];
+        let bar = bars::bar(share.filter(|share| *share > 0.0));
+        bars::row(&one.name, numbers.each_ref().map(String::as_str), &bar)
+    });
+    format!(
+        "<p class=\"hint\">By how much earlier the last node has a packet, and as a share of D \
+         before.</p>\n{}",
+        bars::table(["what", "gained", "of D", ""], &rows)
+    )
+}
+
+/// A share that may be below 0, where something is lost.
+fn signed_percent(share: f64) -> String {
+    if share < 0.0 { format!("-{}", percent(-share)) } else { percent(share) }
+}
+
+/// How much earlier each node has a packet, in the order of the nodes by their delay.
+fn by_node(result: &RelayTreeResult) -> Plot {
+    let (shown, name) = (ranked(result), exchange(result).unwrap_or_default());
+    let series = of_nodes(result)
+        .into_iter()
+        .map(|(title, of)| line(&shown, format!("{name}, {title}"), &|at| of(result, at)));
+    Plot {
+        id: "gain-by-node",
+        title: "Gain of each node",
+        hint: "How much earlier it has a packet with the second engine at all nodes; in the order \
+               of the model with the first engine.",
+        described_by: GAINS,
+        ..plot(series.collect())
+    }
+}
+
+/// What the tree gains where one node alone has the second engine.
+fn alone(result: &RelayTreeResult) -> Plot {
+    let shown = ranked(result);
+    let delay = |at: usize| Some(gained(result, at)?.tree_ns);
+    let mean = |at: usize| Some(gained(result, at)?.mean_ns);
+    let all =
+        [line(&shown, "ΔD alone".to_owned(), &delay), line(&shown, "Δmean".to_owned(), &mean)];
+    Plot {
+        id: "gain-alone",
+        title: "Gain by one node alone",
+        hint: "How much earlier the last node has a packet, and all nodes in the mean, where that \
+               node alone has the second engine; in the same order.",
+        described_by: TABLE,
+        ..plot(all.into())
+    }
+}
+
+/// Gains of nodes; what it is called is for whoever asks.
+fn plot(series: Vec<Series>) -> Plot {
+    // They are read by their height, unless some are losses.
+    let is_loss = series.iter().flat_map(|one| &one.points).any(|(_, ns)| *ns < 0.0);
+    let scale = if is_loss { Scale::Linear } else { Scale::Zero };
+    Plot {
+        id: "",
+        title: "",
+        hint: "",
+        described_by: "",
+        x: NODE,
+        y: Axis { label: "gain", short: "gain", unit: Unit::Signed, scale },
+        points: true,
+        bars: false,
+        marks: Vec::new(),
+        shown: Choice::one(series),
+    }
+}
+
+/// The table of [`by_node`].
+fn nodes(result: &RelayTreeResult) -> String {
+    let figures = of_nodes(result);
+    let titles: Vec<_> = figures.iter().map(|(title, _)| *title).collect();
+    let rows = each(rows_of(result, &figures), |(name, cells)| row(&name, cells));
+    table(GAINS, "Gain of each node", &titles, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn is_zero_based(plot: &Plot) -> bool {
+        matches!(plot.y.scale, Scale::Zero)
+    }
+
+    #[test]
+    fn all_gains_are_drawn_with_their_tables() {
+        let mut result = fixture::relay_tree();
+        result.engines[1].name = "<b>".to_owned();
+        let (markup, plots) = gain(&result);
+        let ids: Vec<_> = plots.iter().map(|plot| plot.id).collect();
+        assert_eq!(ids, ["gain-by-node", "gain-alone"]);
+        assert!(markup.contains("id=\"gains\"") && !markup.contains("<b>"), "{markup}");
+        assert!(markup.contains("&lt;b&gt; in place of send, model"), "{markup}");
+        let [by_node, alone] = [&plots[0], &plots[1]];
+        assert_eq!(by_node.shown.views[0].series[0].points.len(), 6, "all but the root");
+        assert_eq!(alone.shown.views[0].series[0].points.len(), 3, "all but the leaves");
+        assert!(is_zero_based(by_node) && is_zero_based(alone));
+    }
+
+    #[test]
+    fn a_loss_has_its_sign_and_no_bar() {
+        let mut result = fixture::relay_tree();
+        result.engines.reverse();
+        let markup = trees(&result);
+        let (_, star) = markup.split_once("in place of star").unwrap();
+        assert!(star.contains("-5.00 µs") && star.contains("-9.43%"), "{star}");
+        assert!(!star.contains("width:"), "{star}");
+        assert!(!is_zero_based(&by_node(&result)));
+    }
+
+    #[test]
+    fn one_engine_gains_nothing() {
+        let mut result = fixture::relay_tree();
+        result.engines.truncate(1);
+        result.gain = None;
+        result.shapes.clear();
+        let (markup, plots) = gain(&result);
+        assert!(markup.is_empty() && plots.is_empty(), "{markup}");
+    }
+}

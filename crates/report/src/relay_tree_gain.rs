@@ -1,0 +1,112 @@
+//! What is gained in a tree of relays, for its page: by the second engine in place of the first, at
+//! all nodes or at one alone, and by the tree over others. What was not worked out is not there.
+
+use horolog_record::{RelayTreeResult, RelayTreeShapeKind};
+
+use crate::relay_tree::{Figure, measured, model, shape_name};
+
+/// How much earlier the last node has a packet.
+pub(crate) struct Gained {
+    /// What stands in place of what.
+    pub(crate) name: String,
+    /// Earlier by this, in ns; below 0 where it is later.
+    pub(crate) ns: f64,
+    /// D before, in ns.
+    before_ns: Option<f64>,
+}
+
+impl Gained {
+    /// As a share of D before.
+    pub(crate) fn share(&self) -> Option<f64> {
+        self.before_ns.filter(|before| *before > 0.0).map(|before| self.ns / before)
+    }
+}
+
+/// What all nodes gain together, by the model and as measured, and the tree that was made over the
+/// others.
+pub(crate) fn of_trees(result: &RelayTreeResult) -> Vec<Gained> {
+    let mut all = Vec::new();
+    if let (Some(gain), Some(name), Some(before)) =
+        (&result.gain, exchange(result), result.engines.first())
+    {
+        let of =
+            |way: &str, ns, before_ns| Gained { name: format!("{name}, {way}"), ns, before_ns };
+        all.push(of("model", gain.tree_ns, Some(before.tree_ns)));
+        let before_ns = before.measured.as_ref().and_then(|measured| measured.tree_ns);
+        all.extend(gain.measured_tree_ns.map(|ns| of("measured", ns, before_ns)));
+    }
+    let is_made = |kind| kind == RelayTreeShapeKind::Compact;
+    if let Some(made) = result.shapes.iter().find(|shape| is_made(shape.kind)) {
+        let others = result.shapes.iter().filter(|shape| !is_made(shape.kind));
+        all.extend(others.map(|other| Gained {
+            name: format!("{} in place of {}", shape_name(made.kind), shape_name(other.kind)),
+            ns: other.tree_ns - made.tree_ns,
+            before_ns: Some(other.tree_ns),
+        }));
+    }
+    all
+}
+
+/// Which engine stands in place of which, where there are two.
+pub(crate) fn exchange(result: &RelayTreeResult) -> Option<String> {
+    let [before, after] = &result.engines[..] else { return None };
+    Some(format!("{} in place of {}", after.name, before.name))
+}
+
+/// How much earlier each node but the root has a packet: kinds of figures that the result has.
+pub(crate) fn of_nodes(result: &RelayTreeResult) -> Vec<Figure> {
+    let figures: [Figure; 2] = [("model", by_model), ("p50", by_median)];
+    let is_there = |(_, of): &Figure| (0..result.nodes.len()).any(|at| of(result, at).is_some());
+    figures.into_iter().filter(is_there).collect()
+}
+
+fn by_model(result: &RelayTreeResult, at: usize) -> Option<f64> {
+    result.nodes.get(at)?.parent?;
+    Some(model(result, 0, at)? - model(result, 1, at)?)
+}
+
+fn by_median(result: &RelayTreeResult, at: usize) -> Option<f64> {
+    result.nodes.get(at)?.parent?;
+    Some(measured(result, 0, at)?.p50 as f64 - measured(result, 1, at)?.p50 as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn trees_gain_by_engine_and_by_shape() {
+        let mut result = fixture::relay_tree();
+        let names = |result: &RelayTreeResult| {
+            of_trees(result).into_iter().map(|one| one.name).collect::<Vec<_>>()
+        };
+        let (engine, shape) = ("xdp in place of send, model", "compact tree in place of star");
+        assert_eq!(names(&result), [engine, shape]);
+        let all = of_trees(&result);
+        let share = result.gain.as_ref().unwrap().tree_ns / result.engines[0].tree_ns;
+        assert_eq!((all[0].share(), all[1].ns), (Some(share), -5_000.0));
+        result.gain.as_mut().unwrap().measured_tree_ns = Some(30_500.0);
+        assert_eq!(of_trees(&result)[1].share(), Some(0.5));
+        result.gain = None;
+        result.shapes.remove(0);
+        assert!(names(&result).is_empty());
+    }
+
+    #[test]
+    fn nodes_gain_where_both_engines_were_measured() {
+        let mut result = fixture::relay_tree();
+        let titles = |result: &RelayTreeResult| {
+            of_nodes(result).into_iter().map(|(title, _)| title).collect::<Vec<_>>()
+        };
+        assert_eq!(titles(&result), ["model"]);
+        assert_eq!(by_model(&result, 0), None, "the root has nothing to gain");
+        assert_eq!(by_model(&result, 2), Some(17_500.0));
+        result.engines[1].measured = result.engines[0].measured.clone();
+        result.engines[1].measured.as_mut().unwrap().nodes[2] = None;
+        assert_eq!(titles(&result), ["model", "p50"]);
+        assert_eq!((by_median(&result, 1), by_median(&result, 2)), (Some(0.0), None));
+        result.engines.truncate(1);
+        assert!(of_nodes(&result).is_empty());
+    }
+}
