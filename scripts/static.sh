@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# static.sh [--check] [MACHINE [OUTPUT]]
+# static.sh [--check | --try] [MACHINE [OUTPUT]]
 #
 # Builds `horolog` for MACHINE (x86_64 or aarch64; by default this one) as a program that needs no
 # library of the system it runs on, and writes it to OUTPUT with what has to be passed on with it: the
 # licences of all that is in it, a bill of materials, and the source of libelf, which is under LGPL-3
 # or GPL-2.
 # OUTPUT is a directory, by default `static/MACHINE` in the cache. --check builds nothing and says
-# what is missing.
+# what is missing. --try builds without optimisation, to see whether it can be built and runs: it writes
+# the program alone, by default to `static/try-MACHINE`.
 #
 # The C compiler and linker for musl is zig's, in a wheel of PyPI, by hash; Rust's library for musl is
 # fetched by rustup. Where that cannot be, a compiler from elsewhere that has it is named in RUSTC.
@@ -23,12 +24,16 @@ die() {
 	exit 3
 }
 usage() {
-	echo "usage: scripts/static.sh [--check] [x86_64|aarch64 [OUTPUT]]" >&2
+	echo "usage: scripts/static.sh [--check | --try] [x86_64|aarch64 [OUTPUT]]" >&2
 	exit 2
 }
 
 check=false
-[ "${1-}" != --check ] || { check=true && shift; }
+try=false
+case ${1-} in
+--check) check=true && shift ;;
+--try) try=true && shift ;;
+esac
 [ $# -le 2 ] || usage
 machine=${1:-$(uname -m)}
 case $machine in
@@ -43,7 +48,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib.sh
 target=$machine-unknown-linux-musl
 here=$horolog_cache/static
-output=${output:-$here/$machine}
+output=${output:-$here/$($try && echo try-)$machine}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$horolog_cache/target}
 
 # --- What is needed ----------------------------------------------------------------------------------
@@ -209,7 +214,11 @@ build() {
 	unset RUSTFLAGS
 	export LIBBPF_SYS_EXTRA_CFLAGS="-I$elf/libelf -I$crate/zlib"
 	export "LIBBPF_SYS_LIBRARY_PATH_${target//-/_}=$libraries"
-	cargo build --locked --release --target "$target" -p horolog-cli
+	if $try; then
+		CARGO_PROFILE_DEV_DEBUG=0 cargo build --locked --target "$target" -p horolog-cli
+	else
+		cargo build --locked --release --target "$target" -p horolog-cli
+	fi
 }
 
 # --- What is passed on with it ------------------------------------------------------------------------
@@ -281,6 +290,10 @@ commit() {
 
 write_output() {
 	mkdir -p "$output"
+	if $try; then
+		install -m 755 "$CARGO_TARGET_DIR/$target/debug/horolog" "$output/horolog"
+		return
+	fi
 	install -m 755 "$CARGO_TARGET_DIR/$target/release/horolog" "$output/horolog"
 	install -m 644 "$elf/COPYING" "$elf/COPYING-LGPLV3" "$elf/COPYING-GPLV2" "$output"
 	list_parts >"$libraries/parts.toml"

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use crate::launch_systemd::Cgroup;
 use crate::process::run_to_end;
+use crate::scenario::cached;
 
 const PATIENCE: Duration = Duration::from_mins(2);
 const IMAGE: &str = "debian-root.tar";
@@ -179,11 +180,5 @@ impl Booted {
 
 /// The archive that systems are unpacked from, where it is there.
 pub(crate) fn image() -> Option<PathBuf> {
-    let directory = |name: &str| env::var_os(name).map(PathBuf::from);
-    let cache = directory("HOROLOG_CACHE").or_else(|| {
-        let caches =
-            directory("XDG_CACHE_HOME").or_else(|| Some(directory("HOME")?.join(".cache")));
-        Some(caches?.join("horolog"))
-    });
-    cache.map(|cache| cache.join(IMAGE)).filter(|image| image.is_file())
+    cached(IMAGE)
 }

@@ -128,6 +128,7 @@ fn operation() -> Vec<Trial> {
     all.extend(campaign_refusals::all());
     all.extend(completions::all());
     all.extend(container::all());
+    all.extend(static_binary::all());
     all.extend(cycle_program::all());
     all.extend(cycle_watch::all());
     all.extend(launch_after::all());

@@ -136,6 +136,7 @@ mod server_sandbox;
 mod server_sources;
 mod slowest;
 mod soak;
+mod static_binary;
 mod supervisor;
 mod tallied;
 mod verdicts;

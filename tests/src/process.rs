@@ -233,6 +233,19 @@ impl Server {
         Self::start_with(host.command(binary()?), "auto", listen, place, &["--local"])
     }
 
+    /// A server that trusts its clock, of another build of the program.
+    pub(crate) fn start_build(
+        host: &Host,
+        program: &Path,
+        engine: Engine,
+        listen: &[SocketAddr],
+    ) -> Result<Self> {
+        let directory = TempDir::new()?;
+        let socket = directory.path().join("status.sock");
+        let place = (directory, socket);
+        Self::start_with(host.command(program), engine.name(), listen, place, &["--local"])
+    }
+
     /// A server that another program runs, which is told so by `command`.
     pub(crate) fn start_by(
         mut command: Command,

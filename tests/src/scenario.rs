@@ -13,7 +13,7 @@ use crate::again::Running;
 use crate::clean_system;
 use crate::launch_systemd::{cgroup_root, systemd};
 use crate::leftovers::Belongings;
-use crate::slowest;
+use crate::{slowest, static_binary};
 
 /// Something without which a scenario cannot run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +29,8 @@ pub(crate) enum Need {
     UnsynchronisedClock,
     /// What debootstrap made of this machine's release, in the cache.
     CleanSystem,
+    /// A static binary, in the cache.
+    StaticBinary,
     /// systemd's programs, and a tree of cgroups for one of its own.
     Systemd,
 }
@@ -51,6 +53,10 @@ impl Need {
             Self::CleanSystem => {
                 return Some(Hindrance::Peer("a clean system in the cache".to_owned()));
             }
+            Self::StaticBinary => (
+                static_binary::program().is_some(),
+                "needs the static binary, whose compiler could not be had".to_owned(),
+            ),
             Self::Ipv6 => (Path::new("/proc/net/if_inet6").exists(), "needs IPv6".to_owned()),
             Self::UnsynchronisedClock => (
                 kernel_clock().is_ok_and(|clock| !clock.synchronised),
@@ -63,6 +69,17 @@ impl Need {
         };
         (!met).then_some(Hindrance::Machine(reason))
     }
+}
+
+/// A file that `make` puts into its cache, where it is there.
+pub(crate) fn cached(name: &str) -> Option<PathBuf> {
+    let directory = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let cache = directory("HOROLOG_CACHE").or_else(|| {
+        let caches =
+            directory("XDG_CACHE_HOME").or_else(|| Some(directory("HOME")?.join(".cache")));
+        Some(caches?.join("horolog"))
+    });
+    cache.map(|cache| cache.join(name)).filter(|file| file.is_file())
 }
 
 fn is_root() -> bool {

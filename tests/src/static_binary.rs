@@ -1,0 +1,50 @@
+//! Scenarios of a binary that needs no library of the system: one that was built without
+//! optimisation, for this machine, serves in a private host, by sockets and in XDP, and asks in the
+//! other.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use horolog_lab::{Lab, LabConfig};
+use libtest_mimic::Trial;
+use serde_json::Value;
+
+use crate::process::{Engine, Server, run_to_end, server_address};
+use crate::scenario::{Need, cached};
+use crate::{scenarios, static_binary};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    const NEEDS: &[Need] = &[Need::Root, Need::StaticBinary, Need::Peer("readelf")];
+    Vec::from(scenarios!(NEEDS, static_binary: it_serves_by_sockets_and_in_xdp_and_asks))
+}
+
+/// Where `scripts/static.sh --try` has put it.
+pub(crate) fn program() -> Option<PathBuf> {
+    cached(&format!("static/try-{}/horolog", std::env::consts::ARCH))
+}
+
+fn it_serves_by_sockets_and_in_xdp_and_asks() -> Result<()> {
+    let program = program().context("no static binary")?;
+    let output = run_to_end(Command::new("readelf").args(["-lW"]).arg(&program), PATIENCE)?;
+    let said = String::from_utf8(output.stdout)?;
+    ensure!(said.contains("LOAD") && !said.contains("INTERP"), "{said}");
+    for engine in [Engine::Socket, Engine::Xdp] {
+        let lab = Lab::new(&LabConfig::default())?;
+        let at = server_address(&lab, false)?;
+        let server = Server::start_build(lab.server(), &program, engine, &[at])?;
+        let mut query = lab.client().command(&program);
+        query.args(["query", &at.to_string(), "-n", "4", "--interval", "10ms", "--json", "-"]);
+        let output = run_to_end(query.env("HOROLOG_STORE", "none"), PATIENCE)?;
+        ensure!(output.status.success(), "{output:?}");
+        let result: Value = serde_json::from_slice(&output.stdout)?;
+        ensure!(result["servers"][0]["counts"]["received"] == 4, "{result}");
+        let ended = server.end("TERM")?;
+        ensure!(ended.status.success(), "{}", ended.stderr);
+    }
+    Ok(())
+}
