@@ -258,6 +258,9 @@ fn a_server_s_page_tells_what_its_status_does() -> Result<()> {
     let replies = metrics.get("horolog_replies_total{engine=\"socket\"}").copied();
     let answered = number(&status, "/counters/answered")?;
     ensure!(replies == Some(answered as f64), "{replies:?} of {answered}");
+    let timed = metrics.get("horolog_response_seconds_count").copied();
+    let made = answered + number(&status, "/counters/refused")?;
+    ensure!(timed == Some(made as f64), "{timed:?} of {made}");
     let (code, _) = ask(lab.server(), at, "/healthz", "Host: localhost\r\n")?;
     ensure!(code == 503, "{code}");
     Ok(())
