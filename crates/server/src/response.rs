@@ -62,6 +62,30 @@ impl ResponseTimes {
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
+
+    /// What has come since an earlier reading of the same counts.
+    pub(crate) fn since(mut self, earlier: &Self) -> Self {
+        for (count, before) in self.counts.iter_mut().zip(earlier.counts) {
+            *count = count.saturating_sub(before);
+        }
+        self.sum_ns = self.sum_ns.saturating_sub(earlier.sum_ns);
+        self
+    }
+
+    /// The time in nanoseconds that this share of all does not exceed, as if those of one bucket
+    /// lay evenly in it; of those above all bounds the last bound. `None` where there are none.
+    pub(crate) fn quantile_ns(&self, share: f64) -> Option<f64> {
+        let wanted = share * self.total() as f64;
+        let (mut below, mut lower) = (0.0, 0.0);
+        for (count, upper) in self.counts.iter().zip(BOUNDS_NS) {
+            let (count, upper) = (*count as f64, upper as f64);
+            if count > 0.0 && below + count >= wanted {
+                return Some(lower + (upper - lower) * (wanted - below) / count);
+            }
+            (below, lower) = (below + count, upper);
+        }
+        (self.total() > 0).then_some(lower)
+    }
 }
 
 impl std::ops::AddAssign for ResponseTimes {
@@ -85,6 +109,8 @@ impl Serialize for ResponseTimes {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn of(times_ns: &[i64]) -> ResponseTimes {
@@ -113,6 +139,26 @@ mod tests {
     }
 
     #[test]
+    fn quantiles_are_of_what_came_in_between() {
+        let earlier = of(&[900_000_000; 1_000]);
+        let mut later = earlier;
+        // 98 between 10 and 20 µs, and 2 between 2 and 5 ms.
+        later += of(&[15_000; 98]);
+        later += of(&[3_000_000; 2]);
+        let between = later.since(&earlier);
+        assert_eq!((between.total(), between.sum_ns), (100, 98 * 15_000 + 2 * 3_000_000));
+        assert_eq!(between.quantile_ns(0.49), Some(15_000.0));
+        assert_eq!(between.quantile_ns(0.98), Some(20_000.0));
+        assert_eq!(between.quantile_ns(0.99), Some(3_500_000.0));
+        assert_eq!(later.since(&later).quantile_ns(0.5), None);
+    }
+
+    #[test]
+    fn above_all_bounds_the_last_one_is_told() {
+        assert_eq!(of(&[2_000_000_000]).quantile_ns(0.5), Some(1e9));
+    }
+
+    #[test]
     fn json_has_the_bounds_and_is_read_again() {
         let times = of(&[1, 3_000, 2_000_000_000]);
         let json = serde_json::to_value(times).unwrap();
@@ -121,5 +167,21 @@ mod tests {
         let status = serde_json::json!({ "counters": { "response_times": json } });
         assert_eq!(ResponseTimes::in_status(&status), Some(times));
         assert_eq!(ResponseTimes::in_status(&Value::Null), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_quantile_lies_in_the_bucket_of_the_time_that_it_is_of(
+            mut times_ns in proptest::collection::vec(0..1_000_000_000_i64, 1..50),
+            share in 0.0..=1.0,
+        ) {
+            let quantile = of(&times_ns).quantile_ns(share).unwrap();
+            times_ns.sort_unstable();
+            let rank = (share * times_ns.len() as f64).ceil().max(1.0) as usize;
+            let time = times_ns[rank - 1].cast_unsigned();
+            let bucket = BOUNDS_NS.partition_point(|bound| *bound < time);
+            let lower = if bucket == 0 { 0 } else { BOUNDS_NS[bucket - 1] };
+            prop_assert!(quantile >= lower as f64 && quantile <= BOUNDS_NS[bucket] as f64);
+        }
     }
 }
