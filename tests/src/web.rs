@@ -253,11 +253,17 @@ fn a_server_s_page_tells_what_its_status_does() -> Result<()> {
     let rates = told["looks"].as_array().context("no looks")?.iter();
     let highest = rates.filter_map(|look| look["reply_rate"].as_f64()).fold(0.0, f64::max);
     ensure!(highest > 0.0, "no rate: {told}");
+    let looks = told["looks"].as_array().context("no looks")?;
+    let responses = looks.iter().filter_map(|look| look["response_ns"]["p99"].as_f64());
+    ensure!(responses.fold(0.0, f64::max) > 0.0, "no response time: {told}");
     ensure!(told["findings"].to_string().contains("not synchronised"), "{told}");
     let metrics = metrics(lab.server(), at)?;
     let replies = metrics.get("horolog_replies_total{engine=\"socket\"}").copied();
     let answered = number(&status, "/counters/answered")?;
     ensure!(replies == Some(answered as f64), "{replies:?} of {answered}");
+    let timed = metrics.get("horolog_response_seconds_count").copied();
+    let made = answered + number(&status, "/counters/refused")?;
+    ensure!(timed == Some(made as f64), "{timed:?} of {made}");
     let (code, _) = ask(lab.server(), at, "/healthz", "Host: localhost\r\n")?;
     ensure!(code == 503, "{code}");
     Ok(())
@@ -422,6 +428,8 @@ fn a_browser_draws_what_is_told() -> Result<()> {
     ensure!(complaints.is_empty(), "{complaints}");
     let sent = number(last, "/counts/sent")?;
     ensure!(shown(&dom, "requests_all")? == sent.to_string(), "not {sent}");
+    ensure!(dom.matches("<canvas").count() == 5, "{} plots", dom.matches("<canvas").count());
+    ensure!(dom.contains("id=\"plot-response\""), "no plot of response times");
     ensure!(dom.contains("counters.received</th>"), "the state is not shown");
     let (dom, _) = drawn(lab.server(), "http://127.0.0.1:9123/?token=wrong", directory.path())?;
     ensure!(dom.contains("token is missing or wrong") && !dom.contains("canvas"), "{dom}");

@@ -63,6 +63,11 @@
     if (min == null || max == null || max <= 0) return plot.log ? [1, 10] : [0, 1];
     return plot.log ? [Math.max(1, min) / 1.3, Math.max(1, max) * 1.3] : [0, max * 1.08];
   };
+  // A line is drawn between two values; one that has none on either side is drawn as a point.
+  const lone = (u, index) => {
+    const values = u.data[index];
+    return values.flatMap((value, at) => (value != null && values[at - 1] == null && values[at + 1] == null ? [at] : []));
+  };
   const options = (plot, width) => ({
     width,
     height: HEIGHT,
@@ -77,7 +82,7 @@
         stroke: colour(`series-${index % 8}`),
         width: 2,
         dash: DASHES[index % DASHES.length],
-        points: { show: false },
+        points: { show: true, filter: lone, size: 5, fill: colour(`series-${index % 8}`) },
         value: (u, value) => shown(value, plot.unit),
       })),
     ],

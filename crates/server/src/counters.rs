@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use crate::Reason;
+use crate::response::{BUCKETS, ResponseTimes};
 
 /// Declares the counters once: the atomic ones that a worker owns, and their plain sums.
 macro_rules! counters {
@@ -19,6 +20,8 @@ macro_rules! counters {
         pub struct Counters {
             $($name: AtomicU64,)*
             ignored: [AtomicU64; Reason::COUNT],
+            response_times: [AtomicU64; BUCKETS],
+            response_times_ns: AtomicU64,
         }
 
         /// Plain numbers: one batch, one worker's counters, or the sum over all workers.
@@ -28,6 +31,9 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
             /// Datagrams that were not answered on purpose, by reason.
             pub ignored: Ignored,
+            /// How long replies took by their own timestamps, those that the kernel refused
+            /// included.
+            pub response_times: ResponseTimes,
         }
 
         impl Counters {
@@ -37,6 +43,11 @@ macro_rules! counters {
                 for (counter, count) in self.ignored.iter().zip(batch.ignored.0) {
                     add(counter, count);
                 }
+                let ResponseTimes { counts, sum_ns } = batch.response_times;
+                for (counter, count) in self.response_times.iter().zip(counts) {
+                    add(counter, count);
+                }
+                add(&self.response_times_ns, sum_ns);
             }
 
             /// The counts so far.
@@ -45,6 +56,10 @@ macro_rules! counters {
                 Totals {
                     $($name: self.$name.load(Ordering::Relaxed),)*
                     ignored: Ignored(self.ignored.each_ref().map(|c| c.load(Ordering::Relaxed))),
+                    response_times: ResponseTimes {
+                        counts: self.response_times.each_ref().map(|c| c.load(Ordering::Relaxed)),
+                        sum_ns: self.response_times_ns.load(Ordering::Relaxed),
+                    },
                 }
             }
         }
@@ -55,6 +70,7 @@ macro_rules! counters {
                 for (sum, count) in self.ignored.0.iter_mut().zip(other.ignored.0) {
                     *sum += count;
                 }
+                self.response_times += other.response_times;
             }
         }
     };
@@ -136,12 +152,15 @@ impl Serialize for Ignored {
 
 #[cfg(test)]
 mod tests {
+    use horolog_time::Span;
+
     use super::*;
 
     #[test]
     fn workers_add_up() {
         let mut batch = Totals { received: 5, answered: 3, expired: 1, ..Totals::default() };
         batch.ignored.count(Reason::Mode);
+        batch.response_times.count(Span::from_ns(1_500));
         let workers = [Counters::default(), Counters::default()];
         workers[0].add(&batch);
         workers[1].add(&batch);
@@ -152,6 +171,8 @@ mod tests {
         }
         assert_eq!((sum.received, sum.answered, sum.expired), (15, 9, 3));
         assert_eq!((sum.ignored.of(Reason::Mode), sum.ignored.total()), (3, 3));
+        let times = sum.response_times;
+        assert_eq!((times.counts[1], times.total(), times.sum_ns), (3, 3, 4_500));
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub mod ptp;
 mod reload;
 mod reloads;
 mod renewal;
+mod response;
 mod secrets;
 mod server;
 mod sources;
@@ -83,6 +84,7 @@ pub use ptp::{
     PtpStartError, PtpStatus, Transport as PtpTransport,
 };
 pub use reload::{ReloadError, ReloadHealth, ReloadReport};
+pub use response::ResponseTimes;
 pub use secrets::SecretsError;
 pub use server::{Clients, Server, Status};
 pub use start_error::StartError;

@@ -293,6 +293,7 @@ impl ReplyWriter<'_> {
                 continue;
             }
             credential.count(self.turn);
+            self.turn.response_times.count(transmit.since(header.receive));
             self.turn.interleaved += u64::from(*kind == ReplyKind::Interleaved);
             if kind.is_remembered() && credential.is_served() {
                 self.surroundings.interleaved.remember(*client, header.receive, transmit);

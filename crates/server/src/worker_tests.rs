@@ -12,6 +12,7 @@ use crate::page::{
     self,
     tests::{both, page},
 };
+use crate::response::BOUNDS_NS;
 use crate::{HashKey, LimitsConfig, as_transmit};
 
 const OFFSET_NS: i64 = 1_700_000_000_000_000_000;
@@ -20,6 +21,8 @@ const OFFSET_NS: i64 = 1_700_000_000_000_000_000;
 #[derive(Default)]
 struct Queue {
     incoming: VecDeque<(Endpoints, Vec<u8>)>,
+    /// When all of it came, by the kernel.
+    received_at: Option<Timestamp<Utc>>,
     outgoing: Vec<(Endpoints, Vec<u8>)>,
     room: usize,
     /// Frames of what was to be timestamped, and the time of their transmission.
@@ -35,7 +38,7 @@ impl Device for Queue {
     fn receive(&mut self, batch: &mut Batch<Endpoints>, _: Duration) -> io::Result<usize> {
         batch.clear();
         while let Some((address, bytes)) = self.incoming.pop_front() {
-            assert!(batch.push(address, &bytes));
+            assert!(batch.push_packet(&packet(address, &bytes, self.received_at)));
         }
         Ok(batch.len())
     }
@@ -55,18 +58,25 @@ impl Device for Queue {
             return Ok(0);
         }
         for frame in self.looped.drain(..) {
-            let looped = Packet {
-                bytes: &frame,
-                address: Endpoints::default(),
-                truncated: false,
-                received_at: self.left_at,
-                received_monotonic: None,
-                hardware: None,
-                stamp: false,
-            };
-            assert!(batch.push_packet(&looped));
+            assert!(batch.push_packet(&packet(Endpoints::default(), &frame, self.left_at)));
         }
         Ok(batch.len())
+    }
+}
+
+fn packet(
+    address: Endpoints,
+    bytes: &[u8],
+    received_at: Option<Timestamp<Utc>>,
+) -> Packet<'_, Endpoints> {
+    Packet {
+        bytes,
+        address,
+        truncated: false,
+        received_at,
+        received_monotonic: None,
+        hardware: None,
+        stamp: false,
     }
 }
 
@@ -130,6 +140,30 @@ fn a_batch_is_answered_and_counted() {
 }
 
 #[test]
+fn response_times_are_of_replies_and_from_the_kernel_s_receive_timestamp_on() {
+    let received_ns = 100_500_000_000;
+    let mut worker = worker(received_ns + 3_000_000, &[request(4), request(7), request(3)]);
+    worker.device.received_at = Some(Timestamp::from_ns(OFFSET_NS + received_ns));
+    let times = worker.turn().unwrap().response_times;
+    // Timestamps are in steps of 2^-32 s.
+    assert!((5_999_998..=6_000_002).contains(&times.sum_ns), "{times:?}");
+    let between_2_and_5_ms = BOUNDS_NS.iter().position(|bound| *bound == 5_000_000).unwrap();
+    assert_eq!((times.counts[between_2_and_5_ms], times.total()), (2, 2));
+}
+
+#[test]
+fn the_response_time_of_an_interleaved_reply_is_its_own() {
+    let mut worker = worker(100_500_000_000, &[]);
+    let (first, _) = ask_again(&mut worker, None);
+    // Asked 10 ms later, it has waited 4 ms by then.
+    worker.device.received_at = Some(Timestamp::from_ns(OFFSET_NS + 100_516_000_000));
+    let (second, turn) = ask_again(&mut worker, Some(first));
+    assert_eq!((turn.interleaved, second.transmit), (1, first.transmit));
+    let times = turn.response_times;
+    assert!(times.total() == 1 && times.sum_ns.abs_diff(4_000_000) <= 1, "{times:?}");
+}
+
+#[test]
 fn nothing_is_answered_from_an_expired_page() {
     let mut worker = worker(101_000_000_000, &[request(4), request(7)]);
     let turn = worker.turn().unwrap();
@@ -157,15 +191,7 @@ fn judge_received(received_at: Option<Timestamp<Utc>>) -> Option<Header> {
 }
 
 fn judge_packet(bytes: &[u8], received_at: Option<Timestamp<Utc>>, cut: bool) -> Judgement {
-    let packet = Packet {
-        bytes,
-        address: client(),
-        truncated: cut,
-        received_at,
-        received_monotonic: None,
-        hardware: None,
-        stamp: false,
-    };
+    let packet = Packet { truncated: cut, ..packet(client(), bytes, received_at) };
     let now = Timestamp::from_ns(100_500_000_000);
     let surroundings = worker(0, &[]).surroundings;
     judge(&packet, &surroundings.in_force(now), now, &surroundings, &mut Totals::default())

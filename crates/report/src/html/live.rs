@@ -141,6 +141,7 @@ const SERVE_FIGURES: &[Figure] = &[
     figure("requests", "Requests", "rate", "request_rate"),
     figure("replies", "Answered", "rate", "reply_rate"),
     figure("unanswered", "Not answered", "rate", "unanswered_rate"),
+    figure("response", "Response time, 99th percentile", "ns", "response_ns.p99"),
     figure("nts", "With NTS", "rate", "nts_rate"),
     figure("error", "Clock's error within", "ns", "error_ns"),
     figure("page", "Clock page, age", "ns", "page_age_ns"),
@@ -161,6 +162,16 @@ const SERVE_PLOTS: &[Plot] = &[
             series("by sockets", "socket_rate"),
             series("by XDP", "xdp_rate"),
         ],
+    },
+    Plot {
+        id: "response",
+        title: "Response time",
+        hint: "From the receive to the transmit timestamp of the sockets' replies in that second, \
+               interpolated within buckets of 1-2-5 steps. Replies by XDP have none: it reads the \
+               clock once.",
+        unit: "ns",
+        log: true,
+        series: &[series("median", "response_ns.p50"), series("99%", "response_ns.p99")],
     },
     Plot {
         id: "errors",

@@ -2,6 +2,7 @@
 //! that only want to know whether to send clients here. It is off unless asked for, and takes no
 //! commands.
 
+mod histogram;
 mod render;
 
 use std::io;

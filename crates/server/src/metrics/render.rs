@@ -1,6 +1,6 @@
 //! A server's state as metrics: pure. Every number of the state becomes a sample; [`KNOWN`] gives
 //! the names, units and kinds of those that are known here, and any other is exported under the
-//! name that it has in the state, so that nothing is left out.
+//! name that it has in the state, so that nothing is left out. Response times alone are a histogram.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +12,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
+
+use super::histogram::ResponseSeconds;
 
 type Labels = Vec<(String, String)>;
 
@@ -96,7 +98,7 @@ const fn labelled(
 const REPLIES: &str = "Replies sent, by the body that made them";
 const KINDS: &str = "Replies that were not plain, by kind";
 
-const KNOWN: [Known; 52] = [
+const KNOWN: [Known; 55] = [
     labelled("replies", "engine", "/counters", &[("answered", "socket")], REPLIES),
     labelled(
         "replies",
@@ -229,6 +231,10 @@ const KNOWN: [Known; 52] = [
     counter("calibration_sentences", "/calibration/sentences", "Sentences, likewise"),
     counter("calibration_steps", "/calibration/steps", "Steps that the calibration has made"),
     gauge("resident_bytes", "/resident_bytes", "Memory resident"),
+    // Of `super::histogram`.
+    left("/counters/response_times/bounds_ns"),
+    left("/counters/response_times/counts"),
+    left("/counters/response_times/sum_ns"),
     left("/pid"),
     // An identifier, not a quantity.
     left("/reference_id"),
@@ -256,6 +262,9 @@ pub(super) fn text(status: &Value) -> String {
     families.walk("", status, &Vec::new());
     let mut registry = Registry::with_prefix("horolog");
     registry.register_collector(Box::new(families));
+    if let Some(histogram) = ResponseSeconds::of(status) {
+        registry.register_collector(Box::new(histogram));
+    }
     let mut text = String::new();
     // Writing to memory does not fail.
     let _ = text::encode(&mut text, &registry);

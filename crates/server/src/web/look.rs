@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::ResponseTimes;
+
 /// What was counted, of both bodies together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 struct Counts {
@@ -52,6 +54,24 @@ pub(super) struct Look {
     /// How far the selected source is from the system clock, without its sign.
     #[serde(skip_serializing_if = "Option::is_none")]
     offset_size_ns: Option<f64>,
+    /// Of what the sockets answered since the look before; absent where that is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_ns: Option<Quantiles>,
+}
+
+/// Response times that half and 99% of the replies did not exceed, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+struct Quantiles {
+    p50: f64,
+    p99: f64,
+}
+
+impl Quantiles {
+    /// Of what was answered between two states.
+    fn between(earlier: &Value, status: &Value) -> Option<Self> {
+        let times = ResponseTimes::in_status(status)?.since(&ResponseTimes::in_status(earlier)?);
+        Some(Self { p50: times.quantile_ns(0.5)?, p99: times.quantile_ns(0.99)? })
+    }
 }
 
 /// What limits and lists turn requests away by.
@@ -87,8 +107,8 @@ impl Counts {
 }
 
 impl Look {
-    /// What a state tells, with rates since the look before.
-    pub(super) fn of(before: Option<&Self>, status: &Value) -> Self {
+    /// What a state tells, with rates since the look before, which was at the `earlier` state.
+    pub(super) fn of(before: Option<&Self>, earlier: &Value, status: &Value) -> Self {
         let number = |pointer: &str| status.pointer(pointer).and_then(Value::as_f64);
         let (now, at_s) = (Counts::of(status), number("/uptime_s").unwrap_or(0.0));
         let then = before.map_or(now, |before| before.counts);
@@ -115,6 +135,7 @@ impl Look {
             error_ns: dispersion.unwrap_or(0.0) + delay.unwrap_or(0.0) / 2.0,
             page_age_ns: number("/page_age_ns").unwrap_or(0.0),
             offset_size_ns: offset_ns(status).map(f64::abs),
+            response_ns: Quantiles::between(earlier, status),
         }
     }
 }
@@ -128,6 +149,7 @@ fn offset_ns(status: &Value) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use horolog_time::Span;
     use serde_json::json;
 
     use super::*;
@@ -154,10 +176,10 @@ mod tests {
 
     #[test]
     fn both_bodies_are_added_up_and_rates_are_of_the_time_between() {
-        let first = Look::of(None, &status(10.0, 1));
+        let first = Look::of(None, &Value::Null, &status(10.0, 1));
         assert_eq!((first.counts.requests, first.counts.replies), (113, 106));
         assert!(first.request_rate.abs() < 1e-9);
-        let second = Look::of(Some(&first), &status(12.0, 3));
+        let second = Look::of(Some(&first), &status(10.0, 1), &status(12.0, 3));
         let rates = [
             (second.request_rate, 113.0),
             (second.reply_rate, 106.0),
@@ -179,8 +201,28 @@ mod tests {
     }
 
     #[test]
+    fn response_times_are_of_the_replies_between_two_looks() {
+        let mut times = ResponseTimes::default();
+        let mut after = |times_ns: &[i64]| {
+            for ns in times_ns {
+                times.count(Span::from_ns(*ns));
+            }
+            json!({ "counters": { "response_times": times } })
+        };
+        let states = [after(&[700_000_000; 9]), after(&[15_000, 15_000]), after(&[])];
+        let told = |earlier, status| serde_json::to_value(Look::of(None, earlier, status)).unwrap();
+        let look = told(&states[0], &states[1]);
+        assert_eq!(look["response_ns"], json!({ "p50": 15_000.0, "p99": 19_900.0 }));
+        // In the first look nothing lies between, and in the last there was no reply.
+        for (earlier, status) in [(&Value::Null, &states[0]), (&states[1], &states[2])] {
+            assert_eq!(told(earlier, status).get("response_ns"), None);
+        }
+    }
+
+    #[test]
     fn a_state_that_tells_nothing_is_all_zeros() {
-        let look = Look::of(None, &json!(null));
+        let look = Look::of(None, &Value::Null, &json!(null));
         assert_eq!((look.counts, look.offset_size_ns), (Counts::default(), None));
+        assert_eq!(look.response_ns, None);
     }
 }

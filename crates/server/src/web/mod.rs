@@ -158,7 +158,7 @@ fn answer(
 
 impl Kept {
     fn take(&mut self, status: Value) {
-        let look = Look::of(self.looks.last(), &status);
+        let look = Look::of(self.looks.last(), &self.status, &status);
         self.looks.push(look);
         self.status = status;
     }
