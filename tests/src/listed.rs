@@ -20,8 +20,8 @@ use crate::{
     replication_load, replication_sockets, requests, runs, runs_compare, runs_damage, scenarios,
     search, server_configuration, server_flood, server_interleaved, server_ke, server_leap,
     server_limits, server_metrics, server_nts, server_ptp, server_ptp_hostile, server_ptp_masters,
-    server_ptp_peers, server_reload, server_sandbox, server_sources, soak, verdicts, web,
-    well_behaved_ptp, wrong_master, wrong_server,
+    server_ptp_peers, server_reload, server_sandbox, server_sources, soak, static_binary, verdicts,
+    web, well_behaved_ptp, wrong_master, wrong_server,
 };
 
 /// All of them, by the lane that they run in.

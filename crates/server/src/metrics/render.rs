@@ -1,6 +1,7 @@
 //! A server's state as metrics: pure. Every number of the state becomes a sample; [`KNOWN`] gives
 //! the names, units and kinds of those that are known here, and any other is exported under the
-//! name that it has in the state, so that nothing is left out. Response times alone are a histogram.
+//! name that it has in the state, so that nothing is left out. Response times alone are a
+//! histogram.
 
 use std::collections::BTreeMap;
 use std::fmt;
