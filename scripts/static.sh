@@ -30,9 +30,10 @@ usage() {
 
 check=false
 try=false
+default=
 case ${1-} in
 --check) check=true && shift ;;
---try) try=true && shift ;;
+--try) try=true && default=try- && shift ;;
 esac
 [ $# -le 2 ] || usage
 machine=${1:-$(uname -m)}
@@ -48,7 +49,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib.sh
 target=$machine-unknown-linux-musl
 here=$horolog_cache/static
-output=${output:-$here/$($try && echo try-)$machine}
+output=${output:-$here/$default$machine}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$horolog_cache/target}
 
 # --- What is needed ----------------------------------------------------------------------------------
