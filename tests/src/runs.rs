@@ -388,7 +388,7 @@ fn a_store_of_a_newer_version_is_left_alone() -> Result<()> {
     let told = String::from_utf8(output.stderr)?;
     ensure!(told.contains("has version 99") && told.lines().count() == 1, "{told}");
     ensure!(result_beside(place.directory.path())?["schema"] == "horolog.clock/1");
-    place.refused(&["runs", "list"], 3, "has version 99, and this program knows 1")?;
+    place.refused(&["runs", "list"], 3, "has version 99, and this program knows 2")?;
     ensure!(fs::read(place.store())? == before, "it was written to");
     Ok(())
 }
