@@ -52,8 +52,6 @@ pub(crate) const PROGRAMS: &[(&str, &str)] = &[
     ("two", "exit 0"),
     ("start-service", "exit 0"),
     ("start-capture", "exit 0"),
-    ("perf", "exit 0"),
-    ("pmc", "exit 0"),
 ];
 
 /// A symmetric key, which the far host has too.

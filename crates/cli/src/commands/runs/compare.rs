@@ -4,8 +4,8 @@
 
 use clap::Args;
 use horolog_record::{
-    COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedRun, Comparison, Host, damaged,
-    rfc3339_now,
+    COMPARE_SCHEMA, Code, CompareResult, CompareVerdict, ComparedFigure, ComparedRun, Comparison,
+    Finding, Host, Severity, damaged, rfc3339_now,
 };
 use horolog_report::{check_result, html, table, to_json, units};
 use horolog_stats::bootstrap;
@@ -140,12 +140,34 @@ fn compared(earlier: &[Given], later: &[Given], threshold: f64) -> CompareResult
         later_repeats: later[1..].iter().map(run).collect(),
         threshold,
         confidence: bootstrap::CONFIDENCE,
+        findings: doubts(&figures),
         figures,
         only_earlier,
         only_later,
         conditions,
-        findings: Vec::new(),
     }
+}
+
+/// Where whoever measured did not do it alike, its own times are in those that it measured.
+fn doubts(figures: &[ComparedFigure]) -> Vec<Finding> {
+    let of_measurer = || figures.iter().filter(|figure| figure.of_measurer);
+    let differs = |figure: &&ComparedFigure| {
+        matches!(figure.verdict, CompareVerdict::Worse | CompareVerdict::Better)
+    };
+    let differing = of_measurer().filter(differs).count();
+    let finding = (differing > 0).then(|| Finding {
+        code: Code::RequestsLate,
+        severity: Severity::Warning,
+        message: format!(
+            "whoever measured was not as late in one run as in the other ({differing} of {} of its \
+             own figures differ), and times of what was measured include that",
+            of_measurer().count()
+        ),
+        advice: "keep other work off the machine that measures, and compare several runs of each"
+            .to_owned(),
+        trial: None,
+    });
+    finding.into_iter().collect()
 }
 
 /// Status 1 where something is worse, 3 where nothing can be told at all.
@@ -172,4 +194,29 @@ fn judged(result: &CompareResult) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_record::ComparedFigureKind;
+
+    use super::*;
+
+    #[test]
+    fn a_generator_that_was_later_is_a_doubt() {
+        let figure = |of_measurer, verdict| ComparedFigure {
+            place: "trials[offered_rate=1000].lateness_ns".to_owned(),
+            figure: ComparedFigureKind::P99,
+            earlier: Some(1e3),
+            later: Some(2e3),
+            low: Some(0.9),
+            high: Some(1.1),
+            verdict,
+            of_measurer,
+        };
+        let (same, worse) = (CompareVerdict::Same, CompareVerdict::Worse);
+        assert_eq!(doubts(&[figure(true, same), figure(false, worse)]), []);
+        let found = doubts(&[figure(true, same), figure(true, worse), figure(false, worse)]);
+        assert!(found.len() == 1 && found[0].message.contains("1 of 2"), "{found:?}");
+    }
 }
