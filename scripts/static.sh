@@ -15,7 +15,7 @@
 # build systems. HOROLOG_ELFUTILS names a directory with another elfutils to link with, such as OUTPUT's
 # unpacked and changed. What setup.sh installs is needed as for each build.
 #
-# Exit status: 0 built, 2 wrong usage, 3 something is missing.
+# Exit status: 0 built, 2 wrong usage, 3 something is missing, 4 a compiler cannot be had from here.
 set -euo pipefail
 
 say() { echo "static: $*"; }
@@ -64,6 +64,12 @@ zig=$here/zig-$zig_version/ziglang
 
 zig_runs() { [ "$("$zig/zig" version 2>/dev/null)" = "$zig_version" ]; }
 
+# What cannot be fetched here is no defect of anything here.
+cannot_be_had() {
+	echo "static: $*" >&2
+	exit 4
+}
+
 fetch_zig() {
 	local work
 	say "fetching zig $zig_version from PyPI into $here: the C compiler for musl (100 MB)"
@@ -74,7 +80,7 @@ fetch_zig() {
 	echo "ziglang==$zig_version ${zig_hashes[*]/#/--hash=sha256:}" >"$work/wanted"
 	python3 -m pip --quiet --disable-pip-version-check download --no-deps --only-binary :all: \
 		--require-hashes --dest "$work" --requirement "$work/wanted" ||
-		die "zig $zig_version cannot be fetched with pip; see its message above"
+		cannot_be_had "zig $zig_version cannot be fetched with pip; see its message above"
 	python3 -m zipfile -e "$work"/*.whl "$work/tree"
 	chmod 755 "$work/tree/ziglang/zig"
 	rm -rf "$here/zig-$zig_version"
@@ -91,11 +97,11 @@ std_is_there() {
 
 fetch_std() {
 	if [ -n "${RUSTC-}" ] || ! command -v rustup >/dev/null; then
-		die "${RUSTC:-rustc} has no library for $target; name a compiler that has it in RUSTC"
+		cannot_be_had "${RUSTC:-rustc} has no library for $target; name a compiler that has it in RUSTC"
 	fi
 	say "installing Rust's library for $target through rustup"
 	rustup target add "$target" ||
-		die "rustup could not install $target; name a compiler that has it in RUSTC"
+		cannot_be_had "rustup could not install $target; name a compiler that has it in RUSTC"
 }
 
 # The source of libelf and zlib, as cargo fetched it.
@@ -324,6 +330,8 @@ if $check; then
 	exit
 fi
 
+# One of an earlier state would be taken for this one.
+! $try || rm -f "$output/horolog"
 zig_runs || fetch_zig
 std_is_there || fetch_std
 find_sources

@@ -55,7 +55,7 @@ impl Need {
             }
             Self::StaticBinary => (
                 static_binary::program().is_some(),
-                "needs the static binary, whose compiler could not be had".to_owned(),
+                "needs the static binary of 'make static-try'".to_owned(),
             ),
             Self::Ipv6 => (Path::new("/proc/net/if_inet6").exists(), "needs IPv6".to_owned()),
             Self::UnsynchronisedClock => (

@@ -138,7 +138,6 @@ pub enum KeError {
     NoAlgorithm,
 }
 
-/// More of why this port cannot be had, where that is known.
 /// What somebody has to do who may not read a file.
 fn right_to(error: &io::Error) -> &'static str {
     match error.kind() {
@@ -151,6 +150,7 @@ fn right_to(error: &io::Error) -> &'static str {
     }
 }
 
+/// More of why this port cannot be had, where that is known.
 fn hint(error: &io::Error, port: u16) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => format!(", as ss -tlpn 'sport = :{port}' shows"),
@@ -167,5 +167,24 @@ fn error_name(code: u16) -> &'static str {
         1 => "bad request",
         2 => "internal server error",
         _ => "not known here",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_read_a_file_is_told_what_to_do() {
+        let of = |kind: io::ErrorKind| {
+            let (path, error) = (PathBuf::from("key.pem"), io::Error::from(kind));
+            KeError::Unreadable { what: "key", path, error }.to_string()
+        };
+        let said = of(io::ErrorKind::PermissionDenied);
+        assert!(
+            said.starts_with("cannot read key key.pem: ") && said.contains("even where"),
+            "{said}"
+        );
+        assert!(!of(io::ErrorKind::NotFound).contains("even where"));
     }
 }

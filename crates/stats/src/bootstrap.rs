@@ -72,13 +72,15 @@ pub fn difference_of_shares(earlier: &[[u64; 2]], later: &[[u64; 2]]) -> Option<
     replicated([earlier, later], draw, |before, after| Some(after - before))
 }
 
-/// The interval of the later runs' mean divided by the earlier ones'; `None` where there is one run
-/// only, an earlier value that is not positive, or a later one below 0.
+/// The interval of the later runs' mean divided by the earlier ones', infinite where only the
+/// earlier one is 0 and 1 where both are; `None` where there is one run only, or a value below 0.
 #[must_use]
 pub fn ratio_of_means(earlier: &[f64], later: &[f64]) -> Option<Interval> {
-    let is_sound =
-        earlier.iter().all(|value| *value > 0.0) && later.iter().all(|value| *value >= 0.0);
-    if is_sound { of_means(earlier, later, |before, after| after / before) } else { None }
+    let is_sound = earlier.iter().chain(later).all(|value| *value >= 0.0);
+    let ratio = |before: f64, after: f64| {
+        if before <= 0.0 && after <= 0.0 { 1.0 } else { after / before }
+    };
+    if is_sound { of_means(earlier, later, ratio) } else { None }
 }
 
 /// The interval of the later runs' mean less the earlier ones'; `None` where there is one run only.
@@ -257,7 +259,11 @@ mod tests {
         let found = ratio_of_means(&rates(1.0), &rates(0.5)).unwrap();
         assert!(found.low < 0.5 && found.high > 0.5 && found.high < 0.7, "{found:?}");
         assert_eq!(ratio_of_means(&[1.0], &[2.0]), None);
-        assert_eq!(ratio_of_means(&[1.0, 0.0], &[2.0, 2.0]), None);
+        assert_eq!(ratio_of_means(&[1.0, -1.0], &[2.0, 2.0]), None);
+        let from_nothing = ratio_of_means(&[0.0, 0.0], &[2.0, 2.0]).unwrap();
+        assert!(from_nothing.low.is_infinite() && from_nothing.high.is_infinite());
+        let still_nothing = ratio_of_means(&[0.0, 0.0], &[0.0, 0.0]).unwrap();
+        assert_eq!(still_nothing, Interval { low: 1.0, high: 1.0 });
         let nothing = ratio_of_means(&[1.0, 2.0], &[0.0, 0.0]).unwrap();
         assert_eq!(nothing, Interval { low: 0.0, high: 0.0 });
         let found = difference_of_means(&rates(0.0), &rates(1.0)).unwrap();

@@ -48,16 +48,19 @@ const STEPS: [Step; 2] = [
     },
 ];
 
-/// Counts the limits that were broken in each run that there is. Of a damaged one nothing is known.
+/// Counts the limits that were broken in each run that there is. Of a damaged one nothing is known,
+/// and the others are counted.
 fn count_broken(connection: &Connection) -> rusqlite::Result<()> {
-    let mut results = connection.prepare("SELECT run, packed FROM result")?;
+    let mut ids = connection.prepare("SELECT id FROM run")?;
+    let ids: Vec<i64> = ids.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let mut result = connection.prepare("SELECT packed FROM result WHERE run = ?1")?;
     let mut counted = connection.prepare("UPDATE run SET broken = ?2 WHERE id = ?1")?;
-    let mut rows = results.query([])?;
-    while let Some(row) = rows.next()? {
-        let (run, packed): (i64, Vec<u8>) = (row.get(0)?, row.get(1)?);
-        let facts = packing::unpack(&packed).and_then(|text| Facts::of(&text).ok());
+    for id in ids {
+        let packed: Option<Vec<u8>> = result.query_row([id], |row| row.get(0)).ok();
+        let text = packed.and_then(|packed| packing::unpack(&packed));
+        let facts = text.and_then(|text| Facts::of(&text).ok());
         if let Some(facts) = facts.filter(|facts| facts.broken > 0) {
-            counted.execute(params![run, facts.broken as i64])?;
+            counted.execute(params![id, facts.broken as i64])?;
         }
     }
     Ok(())

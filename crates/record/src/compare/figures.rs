@@ -175,22 +175,32 @@ fn ratio(interval: Interval) -> Change {
     Change { low: interval.low - 1.0, high: interval.high - 1.0 }
 }
 
-/// Of one run on either side, from the bounds of its search; of several, from how these differ.
+/// Of one run on either side, from the bounds of its search; of several, from how these differ, and
+/// open where the search of one of them ended open.
 fn bounds_of_single(before: &[Single], after: &[Single]) -> Option<Change> {
     let search = |runs: &[Single]| if let [one] = runs { one.bounds } else { None };
     if let Some((earlier, later)) = search(before).zip(search(after)) {
         let top = change([before[0].figure, after[0].figure]).abs() <= TOP_WIDTH;
+        let held = earlier[0] > 0.0 && later[0] > 0.0;
         // Both held all that was tried.
-        if top && earlier[1].is_infinite() && later[1].is_infinite() {
+        if top && held && earlier[1].is_infinite() && later[1].is_infinite() {
             return Some(Change::of(0.0));
         }
         // What is not known of either leaves the change open on that side.
-        let low = if earlier[1].is_infinite() { -1.0 } else { change([earlier[1], later[0]]) };
-        let high = if earlier[0] > 0.0 { change([earlier[0], later[1]]) } else { f64::INFINITY };
-        return Some(Change { low, high });
+        let low = if earlier[1].is_finite() { Some(change([earlier[1], later[0]])) } else { None };
+        let high = (earlier[0] > 0.0).then(|| change([earlier[0], later[1]]));
+        return Some(Change::within(low, high));
     }
     let found = |runs: &[Single]| runs.iter().map(|one| one.figure).collect::<Vec<_>>();
-    bootstrap::ratio_of_means(&found(before), &found(after)).map(ratio)
+    let spread = bootstrap::ratio_of_means(&found(before), &found(after)).map(ratio)?;
+    let is_open = |runs: &[Single], is: fn([f64; 2]) -> bool| {
+        runs.iter().filter_map(|one| one.bounds).any(is)
+    };
+    let no_lower = |runs: &[Single]| is_open(runs, |bounds| bounds[0] <= 0.0);
+    let no_upper = |runs: &[Single]| is_open(runs, |bounds| bounds[1].is_infinite());
+    let low = (!no_upper(before) && !no_lower(after)).then_some(spread.low);
+    let high = (!no_lower(before) && !no_upper(after)).then_some(spread.high);
+    Some(Change::within(low, high))
 }
 
 fn times(

@@ -19,6 +19,11 @@ impl Change {
         Self { low: change, high: change }
     }
 
+    /// One of which a bound may not be known.
+    pub(super) fn within(low: Option<f64>, high: Option<f64>) -> Self {
+        Self { low: low.unwrap_or(f64::NEG_INFINITY), high: high.unwrap_or(f64::INFINITY) }
+    }
+
     /// Of what is better where it is larger.
     pub(super) fn reversed(self) -> Self {
         Self { low: -self.high, high: -self.low }

@@ -27,15 +27,15 @@ const TIMES: [(&str, &[&str]); 12] = [
     ("", &["system_call_ns"]),
 ];
 
-/// What is absent where something was tried and did not come to pass: the end of the kind of place,
-/// the field there, and where in it the figure would be.
+/// What is absent where something was tried and did not come to pass: the kind of place, the field
+/// there, and the name of the figure that there would be.
 const TRIED: [[&str; 3]; 6] = [
-    ["faults[]", "recovered_after_ns", ""],
-    ["faults[]", "detected", ".after_ns"],
-    ["methods[]", "error_ns", ".rms"],
-    ["servers[]", "best", ".offset_ns"],
-    ["tasks[]", "safe", ".response_ns"],
-    ["tasks[]", "printed", ".response_ns"],
+    ["run.faults[]", "recovered_after_ns", "recovered_after_ns"],
+    ["run.faults[]", "detected", "detected.after_ns"],
+    ["methods[]", "error_ns", "error_ns.rms"],
+    ["servers[]", "best", "offset_ns"],
+    ["tasks[]", "safe", "safe.response_ns"],
+    ["tasks[]", "printed", "printed.response_ns"],
 ];
 
 /// Events of so many trials: the fields of both.
@@ -162,12 +162,14 @@ pub(super) fn measured(result: &Value) -> BTreeMap<String, Measured> {
                 }
             }
         }
-        for [end, field, rest] in TRIED {
-            if ends_with(&kind, end) && fields.get(field).is_none_or(Value::is_null) {
-                add(&format!("{field}{rest}"), Measured::Failed);
+        // A fault that nobody put there was no try.
+        let is_tried = count(fields, "injected") != Some(0);
+        for [_, field, figure] in TRIED.iter().filter(|[of, ..]| is_tried && *of == kind) {
+            if fields.get(*field).is_none_or(Value::is_null) {
+                add(figure, Measured::Failed);
             }
         }
-        if let Some(rate) = rate(&kind, fields) {
+        if let Some(rate) = rate(name, &kind, fields) {
             add("", Measured::Rate(rate));
         }
         if let Some((offset, doubt)) = offset(&kind, fields) {
@@ -248,8 +250,14 @@ fn shares(fields: &Fields, add: &mut impl FnMut(&str, Measured)) {
     }
 }
 
+/// The number by which a place tells one of its items from the others.
+fn identity_of(place: &str, what: &str) -> Option<f64> {
+    let (_, rest) = place.split_once(&format!("{what}="))?;
+    rest.split([',', ']']).next()?.parse().ok()
+}
+
 /// A rate that a search found, or with which a transfer went; what is larger is better.
-fn rate(kind: &str, fields: &Fields) -> Option<Single> {
+fn rate(name: &str, kind: &str, fields: &Fields) -> Option<Single> {
     let is_search = kind == "search" || kind.ends_with(".search");
     if is_search {
         let (lower, upper) = (number(fields, "lower"), number(fields, "upper"));
@@ -259,12 +267,14 @@ fn rate(kind: &str, fields: &Fields) -> Option<Single> {
         return Some(Single::searched(figure, lower, upper));
     }
     if kind == "cells[].rounds[]" {
-        // The bounds are of packets, each of which becomes as many copies.
-        let (copies, lower) = (number(fields, "copies_per_s")?, number(fields, "lower")?);
-        let each = copies / lower;
-        let bound = |rate: f64| Some(rate * each).filter(|rate| rate.is_finite());
-        let upper = number(fields, "upper").and_then(bound);
-        return Some(Single::searched(copies, Some(copies), upper));
+        // The bounds are of packets, each of which becomes a copy for each child.
+        let children = identity_of(name, "children")?;
+        let bound = |bound: &str| Some(number(fields, bound)? * children);
+        return Some(Single::searched(
+            number(fields, "copies_per_s")?,
+            bound("lower"),
+            bound("upper"),
+        ));
     }
     let single = match kind {
         "bandwidth[]" => number(fields, "rate"),

@@ -5,7 +5,6 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use crate::Distribution;
-use crate::distribution::MergeError;
 
 /// How deep a record is looked into.
 const DEPTH_MAX: usize = 12;
@@ -173,11 +172,7 @@ pub(super) fn is_of_course(kind: &str) -> bool {
 #[must_use]
 pub fn damaged(result: &Value) -> Option<(String, String)> {
     let mut all = distributions(result).into_iter();
-    all.find_map(|(place, times)| match times.decode() {
-        // One that holds nothing is no figure.
-        Ok(_) | Err(MergeError::Count { held: 0, .. }) => None,
-        Err(error) => Some((place, error.to_string())),
-    })
+    all.find_map(|(place, times)| Some((place, times.decode().err()?.to_string())))
 }
 
 /// The distributions of a result that have their histograms, with their places.

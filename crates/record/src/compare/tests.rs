@@ -115,6 +115,20 @@ fn rates_are_judged_by_their_bounds() {
     assert!(figure.low.is_some_and(|low| low > 18.0) && figure.high.is_none(), "{figure:?}");
 }
 
+/// As single runs are, though the figures alone would tell them apart.
+#[test]
+fn several_searches_that_ended_open_are_not_told_apart_on_that_side() {
+    let of = |rate: f64, upper: Option<f64>| json!({ "search": { "rate": rate, "lower": rate, "upper": upper } });
+    let (capped, slower) = (vec![of(2e6, None); 3], vec![of(1e6, None); 3]);
+    let verdict = |one: &[Value], other: &[Value]| {
+        Comparison::of(&refs(one), &refs(other), THRESHOLD).figures[0].verdict
+    };
+    assert_eq!(verdict(&capped, &slower), CompareVerdict::Unclear);
+    let found = vec![of(1e6, Some(1.01e6)); 3];
+    assert_eq!(verdict(&capped, &found), CompareVerdict::Worse);
+    assert_eq!(verdict(&found, &capped), CompareVerdict::Better);
+}
+
 #[test]
 fn trials_above_what_a_search_found_decide_nothing() {
     let of = |seed, scale: f64, found: f64| {
@@ -140,6 +154,13 @@ fn what_came_to_nothing_is_worse_than_what_did_not() {
     let found = by_place(&fault(Some(5)), &fault(None));
     assert_eq!(found, [(place.clone(), CompareVerdict::Worse)]);
     assert_eq!(by_place(&fault(None), &fault(Some(5))), [(place, CompareVerdict::Better)]);
+    let server = |best: Value| json!({ "servers": [{ "name": "a", "best": best }] });
+    let answered = server(json!({ "offset_ns": 2_000, "bound_ns": 1_000 }));
+    let expected = [("servers[name=a].offset_ns".to_owned(), CompareVerdict::Worse)];
+    assert_eq!(by_place(&answered, &server(Value::Null)), expected);
+    let mut not_injected = fault(None);
+    not_injected["run"]["faults"][0]["injected"] = json!(0);
+    assert_eq!(by_place(&fault(Some(5)), &not_injected), []);
     // What never came to anything is no figure.
     assert_eq!(by_place(&fault(None), &fault(None)), []);
     let several = Comparison::of(
@@ -179,6 +200,9 @@ fn copies_of_a_relay_and_responses_of_cores_are_rates() {
     let found = by_place(&relay(6e6), &relay(600.0));
     assert_eq!(found[0].1, CompareVerdict::Worse);
     assert_eq!(found[1].1, CompareVerdict::Same);
+    let nothing = json!({ "cells": [{ "engine": "xdp", "children": 16, "rounds": [{
+        "copies_per_s": 0.0, "lower": null, "upper": 10.0, "end": "below-min" }] }] });
+    assert_eq!(by_place(&relay(6e6), &nothing)[0].1, CompareVerdict::Worse);
     let cores = |rate: f64| {
         json!({ "columns": [{ "cores": 2, "points": [{ "rate": 45e3,
         "runs": [{ "responses_per_s": rate }] }] }] })
@@ -343,10 +367,10 @@ fn anything_can_be_compared() {
     let found = by_place(&json!({ "trials": [most] }), &json!({ "trials": [most] }));
     assert!(found.iter().all(|(_, verdict)| *verdict == CompareVerdict::Same), "{found:?}");
     let search = json!({ "search": { "rate": 2.0, "lower": 3.0, "upper": 1.0 } });
-    assert_eq!(
-        by_place(&search, &json!({ "search": { "rate": 1.0, "lower": 3.0, "upper": 1.0 } }))[0].1,
-        CompareVerdict::Unclear
-    );
+    let nothing = json!({ "search": { "lower": null, "upper": null, "end": "budget-spent" } });
+    for unknown in [search, nothing] {
+        assert_eq!(by_place(&unknown, &unknown)[0].1, CompareVerdict::Unclear);
+    }
     for strange in
         [json!(null), json!([]), json!({ "trials": 7 }), json!({ "host": [], "command": {} })]
     {

@@ -14,17 +14,26 @@ pub(crate) struct Column {
     pub(crate) left: bool,
 }
 
+/// The widest that a column is made: text is padded to 65,535 columns at most, and a line has
+/// several.
+const WIDTH_MAX: usize = 4_000;
+
+const fn bounded(width: usize) -> usize {
+    if width < WIDTH_MAX { width } else { WIDTH_MAX }
+}
+
 impl Column {
     /// A column of numbers, flush right.
     pub(crate) const fn right(title: &'static str, width: usize) -> Self {
-        Self { title, width, left: false }
+        Self { title, width: bounded(width), left: false }
     }
 
     /// A column of words, flush left.
     pub(crate) const fn left(title: &'static str, width: usize) -> Self {
-        Self { title, width, left: true }
+        Self { title, width: bounded(width), left: true }
     }
 
+    /// Flush within the column; what is longer is not cut.
     fn pad(&self, text: &str) -> String {
         let width = self.width;
         if self.left { format!("{text:<width$}") } else { format!("{text:>width$}") }

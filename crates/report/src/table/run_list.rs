@@ -141,6 +141,14 @@ mod tests {
     }
 
     #[test]
+    fn a_command_of_any_length_is_shown() {
+        let mut list = list();
+        list.runs[0].command = format!("horolog {}", "x".repeat(100_000));
+        let text = run_list(&list, &TableStyle { colour: false, width: usize::MAX });
+        assert!(text.lines().any(|line| line.ends_with(&"x".repeat(100_000))));
+    }
+
+    #[test]
     fn no_run_is_a_sentence() {
         let text = run_list(&RunList { runs: Vec::new(), ..list() }, &TableStyle::default());
         assert!(text.contains("No run is kept in runs.sqlite"));
