@@ -195,6 +195,12 @@ pub(crate) fn usr1_prints_the_counters() -> Result<()> {
     let at = server_address(&lab, false)?;
     let server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
     client::ask_from(lab.client(), at)?;
+    // A reply is counted when it has left.
+    let begun = Instant::now();
+    while server.status()?["counters"]["answered"] != 1 {
+        ensure!(begun.elapsed() < PATIENCE, "the reply is not counted");
+        thread::sleep(Duration::from_millis(5));
+    }
     server.signal("USR1")?;
     client::ask_from(lab.client(), at)?;
     // Until it has been printed: the server looks for signals twice in a second at the latest.
