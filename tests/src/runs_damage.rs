@@ -74,16 +74,7 @@ fn a_store_that_cannot_be_written_is_read() -> Result<()> {
         command.arg(binary()?).args(arguments).arg("--store").arg(place.store());
         run_to_end(&mut command, PATIENCE)
     };
-    let output = within(&["runs", "list", "--json", "-"])?;
-    ensure!(output.status.success(), "{output:?}");
-    let list: RunList = serde_json::from_slice(&output.stdout)?;
-    ensure!(list.runs.len() == 1, "{list:?}");
-    let output = within(&["runs", "show", "last"])?;
-    ensure!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
-    let output = within(&["runs", "delete", "last"])?;
-    let told = String::from_utf8(output.stderr)?;
-    ensure!(output.status.code() == Some(3) && told.contains("Read-only file system"), "{told}");
-    Ok(())
+    is_read_alone(within, "Read-only file system")
 }
 
 /// A file system without a free byte, on which SQLite cannot make the files that it wants beside a
@@ -102,6 +93,11 @@ fn a_store_without_room_beside_it_is_read() -> Result<()> {
         command.arg(binary()?).args(arguments);
         run_to_end(&mut command, PATIENCE)
     };
+    is_read_alone(within, "no room")
+}
+
+/// Whether the one run of a store is listed and shown, and cannot be deleted, with the reason.
+fn is_read_alone(within: impl Fn(&[&str]) -> Result<Output>, reason: &str) -> Result<()> {
     let output = within(&["runs", "list", "--json", "-"])?;
     ensure!(output.status.success(), "{output:?}");
     let list: RunList = serde_json::from_slice(&output.stdout)?;
@@ -110,7 +106,7 @@ fn a_store_without_room_beside_it_is_read() -> Result<()> {
     ensure!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
     let output = within(&["runs", "delete", "last"])?;
     let told = String::from_utf8(output.stderr)?;
-    ensure!(output.status.code() == Some(3) && told.contains("no room"), "{told}");
+    ensure!(output.status.code() == Some(3) && told.contains(reason), "{told}");
     Ok(())
 }
 

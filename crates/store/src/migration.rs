@@ -1,7 +1,7 @@
 //! The tables, and how those of an older version become those of this one: each step brings a store
 //! from one version to the next, in the transaction that found it old.
 
-use rusqlite::{Connection, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, TransactionBehavior, params};
 
 use crate::facts::Facts;
 use crate::packing;
@@ -56,7 +56,10 @@ fn count_broken(connection: &Connection) -> rusqlite::Result<()> {
     let mut result = connection.prepare("SELECT packed FROM result WHERE run = ?1")?;
     let mut counted = connection.prepare("UPDATE run SET broken = ?2 WHERE id = ?1")?;
     for id in ids {
-        let packed: Option<Vec<u8>> = result.query_row([id], |row| row.get(0)).ok();
+        let packed: Option<Vec<u8>> = match result.query_row([id], |row| row.get(0)).optional() {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => None,
+            read => read?,
+        };
         let text = packed.and_then(|packed| packing::unpack(&packed));
         let facts = text.and_then(|text| Facts::of(&text).ok());
         if let Some(facts) = facts.filter(|facts| facts.broken > 0) {
