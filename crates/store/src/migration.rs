@@ -9,15 +9,21 @@ use crate::packing;
 /// Written into the file, so that other programs' files are told from a store: `HoRL`.
 pub(crate) const APPLICATION: i64 = 0x486f_524c;
 
-/// From one version to the next: what is done to the tables, and then to what is in them.
+/// A run and what it gets in a new column.
+type Value = (i64, i64);
+
+/// From one version to the next: what is done to the tables, and then to the runs that were there.
 struct Step {
     tables: &'static str,
-    runs: fn(&Connection) -> rusqlite::Result<()>,
+    /// Read of the store as it was, before anything is written: SQLite gives up a transaction that
+    /// writes as soon as it has met damage.
+    values: fn(&Connection) -> rusqlite::Result<Vec<Value>>,
+    update: &'static str,
 }
 
 impl Step {
     const fn tables(tables: &'static str) -> Self {
-        Self { tables, runs: |_| Ok(()) }
+        Self { tables, values: |_| Ok(Vec::new()), update: "" }
     }
 }
 
@@ -44,17 +50,17 @@ const STEPS: [Step; 2] = [
     ),
     Step {
         tables: "ALTER TABLE run ADD COLUMN broken INTEGER NOT NULL DEFAULT 0",
-        runs: count_broken,
+        values: broken_limits,
+        update: "UPDATE run SET broken = ?2 WHERE id = ?1",
     },
 ];
 
-/// Counts the limits that were broken in each run that there is. Of a damaged one nothing is known,
-/// and the others are counted.
-fn count_broken(connection: &Connection) -> rusqlite::Result<()> {
+/// How many limits were broken in each run in which some were. Of a damaged one nothing is known.
+fn broken_limits(connection: &Connection) -> rusqlite::Result<Vec<Value>> {
     let mut ids = connection.prepare("SELECT id FROM run")?;
     let ids: Vec<i64> = ids.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     let mut result = connection.prepare("SELECT packed FROM result WHERE run = ?1")?;
-    let mut counted = connection.prepare("UPDATE run SET broken = ?2 WHERE id = ?1")?;
+    let mut all = Vec::new();
     for id in ids {
         let packed: Option<Vec<u8>> = match result.query_row([id], |row| row.get(0)).optional() {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => None,
@@ -62,11 +68,9 @@ fn count_broken(connection: &Connection) -> rusqlite::Result<()> {
         };
         let text = packed.and_then(|packed| packing::unpack(&packed));
         let facts = text.and_then(|text| Facts::of(&text).ok());
-        if let Some(facts) = facts.filter(|facts| facts.broken > 0) {
-            counted.execute(params![id, facts.broken as i64])?;
-        }
+        all.extend(facts.filter(|facts| facts.broken > 0).map(|facts| (id, facts.broken as i64)));
     }
-    Ok(())
+    Ok(all)
 }
 
 /// The newest version, which new stores have.
@@ -109,15 +113,24 @@ fn migrate_by(connection: &mut Connection, steps: &[Step]) -> rusqlite::Result<F
         return Ok(found);
     }
     drop(reading);
+    let first = pragma(connection, "user_version")?.max(0) as usize;
+    let mut values = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        // Where there are no tables yet, there is nothing to read.
+        let is_due = first > 0 && index >= first;
+        values.push(if is_due { (step.values)(connection)? } else { Vec::new() });
+    }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have done it meanwhile.
     if let Some(found) = look(&transaction, newest)? {
         return Ok(found);
     }
     let from = pragma(&transaction, "user_version")?;
-    for step in steps.iter().skip(from.max(0) as usize) {
+    for (step, values) in steps.iter().zip(values).skip(from.max(0) as usize) {
         transaction.execute_batch(step.tables)?;
-        (step.runs)(&transaction)?;
+        for (run, value) in values {
+            transaction.execute(step.update, params![run, value])?;
+        }
     }
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", newest)?;
@@ -203,6 +216,31 @@ mod tests {
         let mut all = connection.prepare("SELECT broken FROM run ORDER BY id").unwrap();
         let broken: Result<Vec<i64>, _> = all.query_map([], |row| row.get(0)).unwrap().collect();
         assert_eq!(broken.unwrap(), [0, 2, 0]);
+    }
+
+    /// The first page beyond those of the tables' own rows is told to go on where there is no page.
+    #[test]
+    fn a_damaged_page_keeps_no_store_from_becoming_a_newer_one() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let connection = Connection::open(file.path()).unwrap();
+        connection.execute_batch(LEFT[0]).unwrap();
+        let pages = || pragma(&connection, "page_count").unwrap() as usize;
+        let (before, size) = (pages(), pragma(&connection, "page_size").unwrap() as usize);
+        let run = "INSERT INTO run VALUES (8, '8', 'horolog.load/1', '', '', 0, 0, 1, NULL)";
+        connection.execute(run, []).unwrap();
+        let result = "INSERT INTO result VALUES (8, zeroblob(60000))";
+        connection.execute(result, []).unwrap();
+        assert!(pages() > before + 10);
+        let at = (before + 4) * size;
+        drop(connection);
+        let mut bytes = std::fs::read(file.path()).unwrap();
+        bytes[at..at + 4].copy_from_slice(&1_000_000_u32.to_be_bytes());
+        std::fs::write(file.path(), bytes).unwrap();
+        let mut connection = Connection::open(file.path()).unwrap();
+        let packed = "SELECT packed FROM result WHERE run = 8";
+        connection.query_row(packed, [], |row| row.get::<_, Vec<u8>>(0)).unwrap_err();
+        assert_eq!(migrate(&mut connection).unwrap(), Found::Ready);
+        assert_eq!(pragma(&connection, "user_version").unwrap(), VERSION);
     }
 
     #[test]
