@@ -17,6 +17,15 @@ CARGO_HOME_BIN := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 PEERS := $(HOROLOG_CACHE)/peers/usr
 export PATH := $(CARGO_HOME_BIN):$(PEERS)/sbin:$(PEERS)/bin:$(PATH):/usr/sbin:/sbin
 
+# The date that the binary holds for that of its build: the day of the last commit, so that the same
+# source gives the same binary, and commits of one day share what is built.
+ifeq ($(SOURCE_DATE_EPOCH),)
+COMMITTED := $(shell git -c safe.directory='*' log -1 --format=%ct 2>/dev/null)
+ifneq ($(COMMITTED),)
+export SOURCE_DATE_EPOCH := $(shell echo $$(($(COMMITTED) - $(COMMITTED) % 86400)))
+endif
+endif
+
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 8
 # Minutes of the long test.
@@ -35,7 +44,7 @@ heading = @printf '\n==> %s\n' '$(1)'
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: build ## the main job on this machine, nothing to configure (DEMO_FLAGS="--seconds 5")
+demo: build ## the main job on this machine, nothing to configure (DEMO_FLAGS="--time 5")
 	$(call heading,horolog demo)
 	@$(AS_ROOT) -o result.json -o report.html $(BIN)/horolog demo $(DEMO_FLAGS)
 

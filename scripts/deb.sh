@@ -4,7 +4,7 @@
 # Builds OUTPUT/horolog_VERSION-1_ARCHITECTURE.deb around the built BINARY. PAPERS is a directory with
 # NOTICES and horolog.cdx.json, which `cargo xtask` prints; `make deb` does all of it. The same binary,
 # papers and source give the same package, byte for byte: all its times are SOURCE_DATE_EPOCH, by
-# default that of the last commit.
+# default the day of the last commit.
 #
 # HOROLOG_RUNNABLE names a binary of the same source that this machine can run, where BINARY is for
 # another one: it writes the manual, the completions and the example of a policy. Needs Debian's
@@ -31,9 +31,8 @@ output=$(realpath -e "$3")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 runnable=${HOROLOG_RUNNABLE:-$binary}
-SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -c safe.directory="$PWD" log -1 --format=%ct 2>/dev/null ||
-	stat -c %Y CHANGELOG.md)}
-export SOURCE_DATE_EPOCH
+committed=$(git -c safe.directory="$PWD" log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
+export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$((committed - committed % 86400))}"
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)-1
 maintainer="${DEBFULLNAME:-The Horolog authors} <${DEBEMAIL:-maintainers@horolog.example}>"
 

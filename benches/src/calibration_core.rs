@@ -16,15 +16,16 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use horolog_stats::Spread;
+use horolog_stats::ExactSummary;
 
-use crate::calibrated::{Busy, CalibratedServer, Place};
+use crate::calibrated_server::{Busy, CalibratedServer, CalibrationCore};
 use crate::capacity;
 use crate::figure::Figure;
 
-const PLACES: [Place; 3] = [Place::Nowhere, Place::SameCore, Place::OtherCore];
+const CALIBRATION_CORES: [CalibrationCore; 3] =
+    [CalibrationCore::Nowhere, CalibrationCore::SameCore, CalibrationCore::OtherCore];
 /// The two of them that calibrate.
-const CALIBRATING: [Place; 2] = [Place::SameCore, Place::OtherCore];
+const CALIBRATING: [CalibrationCore; 2] = [CalibrationCore::SameCore, CalibrationCore::OtherCore];
 
 /// The share of what the server takes without a calibration at which it is looked at.
 const SHARE: f64 = 0.9;
@@ -38,16 +39,16 @@ const PARTS: [Part; 3] = [
     ("sentences late, max", "us", |busy| microseconds(&busy.delays, |delays| delays.max)),
 ];
 
-fn microseconds(delays: &Spread, of: fn(&Spread) -> i64) -> f64 {
+fn microseconds(delays: &ExactSummary, of: fn(&ExactSummary) -> i64) -> f64 {
     of(delays) as f64 / 1e3
 }
 
 /// Measures all places `rounds` times and compares them.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
-    let mut rates = PLACES.map(|_| Vec::new());
+    let mut rates = CALIBRATION_CORES.map(|_| Vec::new());
     let mut busy: [Vec<Busy>; 2] = Default::default();
     for round in 1..=rounds {
-        for (place, rates) in PLACES.into_iter().zip(&mut rates) {
+        for (place, rates) in CALIBRATION_CORES.into_iter().zip(&mut rates) {
             let server = CalibratedServer::start(place, binary)?;
             let search = server.load(capacity::search()?)?.search;
             let rate = search.context("the search did not end")?.rate;
@@ -67,7 +68,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
             runs.push(run);
         }
     }
-    let rates = PLACES.into_iter().zip(rates).map(|(place, runs)| {
+    let rates = CALIBRATION_CORES.into_iter().zip(rates).map(|(place, runs)| {
         Figure::new(format!("requests taken, calibration {}", place.name()), "/s", runs)
     });
     let mut figures: Vec<Figure> = rates.collect();

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig, Running};
+use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -24,12 +24,12 @@ const START_GOAL_S: f64 = 5.0;
 /// From the instant to the start of all but one in a hundred.
 const LATE_GOAL_MS: f64 = 5.0;
 /// For agents to be there.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 fn plan() -> String {
     format!(
         r#"
-schema = "horolog.plan/1"
+schema = "horolog.plan/2"
 name = "bench"
 duration-max = "30s"
 max-offset = "100ms"
@@ -45,11 +45,11 @@ target = "127.0.0.1"
 }
 
 /// A program of the private host that runs as long as this value.
-fn running(host: &Host, program: &Path, arguments: &[&str]) -> Result<Running> {
-    Ok(Running::start(host.command(program).args(arguments))?)
+fn running(host: &LabHost, program: &Path, arguments: &[&str]) -> Result<RunningProgram> {
+    Ok(RunningProgram::start(host.command(program).args(arguments))?)
 }
 
-fn agents(host: &Host, binary: &Path, directory: &Path) -> Result<Vec<Running>> {
+fn agents(host: &LabHost, binary: &Path, directory: &Path) -> Result<Vec<RunningProgram>> {
     let agent = |number: usize| {
         let state = directory.join(format!("state{number}")).display().to_string();
         let name = format!("n{number}");
@@ -66,7 +66,7 @@ fn agents(host: &Host, binary: &Path, directory: &Path) -> Result<Vec<Running>> 
         if list["agents"].as_array().is_some_and(|there| there.len() == AGENTS) {
             return Ok(agents);
         }
-        ensure!(started.elapsed() < PATIENCE, "not all agents are there");
+        ensure!(started.elapsed() < TIMEOUT, "not all agents are there");
         thread::sleep(Duration::from_millis(500));
     }
 }
@@ -81,7 +81,7 @@ struct Starts {
     begun_ms: Vec<f64>,
 }
 
-fn run(host: &Host, binary: &Path, directory: &Path) -> Result<Starts> {
+fn run(host: &LabHost, binary: &Path, directory: &Path) -> Result<Starts> {
     let (plan, result) = (directory.join("plan.toml"), directory.join("result.json"));
     let mut command: Command = host.command(binary);
     command.args(["campaign", "run", "--json"]).arg(&result).arg(&plan);
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_so_long_after_the_instant() {
+    fn the_delay_of_a_record_counts_from_the_start_time() {
         let instant_ns = 1_795_468_859_990_000_000;
         assert_eq!(after_ms(instant_ns, "2026-11-24T00:01:00.012Z"), Some(22));
         assert_eq!(after_ms(instant_ns, "2026-11-24T00:00:59.989Z"), Some(-1));

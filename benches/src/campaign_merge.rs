@@ -10,31 +10,33 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use horolog_campaign::CampaignId;
 use horolog_campaign::controller::Ledger;
-use horolog_campaign::merge::{Gathered, merge};
-use horolog_campaign::message::{Assembly, Content, PART_BYTES_MAX, Part, Report, cut};
-use horolog_campaign::order::{Ending, Order, Outcome, PROTOCOL};
-use horolog_campaign::place::{Candidate, Placement, place};
+use horolog_campaign::merge::{MergeInput, merge};
+use horolog_campaign::order::{JobEnd, JobOutcome, Order, PROTOCOL};
+use horolog_campaign::placement::{AgentCandidate, Placement, assign_roles};
 use horolog_campaign::plan::Plan;
+use horolog_campaign::report::{
+    AgentReport, FRAGMENT_BYTES_MAX, Fragment, Reassembly, ReportContent, fragment,
+};
 use horolog_campaign::role::RoleKind;
 use horolog_record::{CampaignFigures, Host, LoadResult, rfc3339_now};
 use horolog_report::{html, table, to_json};
 use tempfile::TempDir;
 
 use crate::figure::{Figure, Goal};
-use crate::ten_minutes::{RATE, TRIAL_S, TRIALS, record};
+use crate::synthetic_soak::{RATE, TRIAL_S, TRIALS, record};
 
 const AGENTS: usize = 50;
 const GOAL_S: f64 = 2.0;
 const INSTANT_NS: i64 = 1_795_468_800_000_000_000;
 
 /// What lies at a broker of one agent.
-fn told(order: &Order, record: &LoadResult) -> Result<Vec<Message>> {
+fn stored_messages(order: &Order, record: &LoadResult) -> Result<Vec<Message>> {
     let job = order.jobs.first().context("no job")?.id.clone();
-    let outcome = Outcome {
+    let outcome = JobOutcome {
         campaign: order.campaign.clone(),
         agent: order.agent.clone(),
         job,
-        ending: Ending::Done { status: 0 },
+        ending: JobEnd::Done { status: 0 },
         intended_ns: Some(INSTANT_NS),
         started_ns: Some(INSTANT_NS + 50_000),
         ended_ns: Some(INSTANT_NS + 600_000_000_000),
@@ -42,23 +44,23 @@ fn told(order: &Order, record: &LoadResult) -> Result<Vec<Message>> {
         result: Some(serde_json::to_value(record)?),
         stderr_tail: String::new(),
     };
-    let report = Report {
+    let report = AgentReport {
         protocol: PROTOCOL,
         campaign: order.campaign.clone(),
         agent: order.agent.clone(),
         incarnation: 1,
         number: 1,
-        content: Content::Outcome(Box::new(outcome)),
+        content: ReportContent::Outcome(Box::new(outcome)),
     };
     let (id, packed) = (report.id(), report.pack()?);
     let message =
-        |part: Part<'_>| Message { agent: order.agent.to_string(), bytes: part.to_bytes() };
-    Ok(cut(&id, &packed, PART_BYTES_MAX).map(message).collect())
+        |part: Fragment<'_>| Message { agent: order.agent.to_string(), bytes: part.to_bytes() };
+    Ok(fragment(&id, &packed, FRAGMENT_BYTES_MAX).map(message).collect())
 }
 
 fn plan() -> Result<Plan> {
     let text = format!(
-        "schema = \"horolog.plan/1\"\nname = \"bench\"\n[[role]]\nname = \"load\"\n\
+        "schema = \"horolog.plan/2\"\nname = \"bench\"\n[[role]]\nname = \"load\"\n\
          kind = \"load-ntp\"\ncount = {AGENTS}\n[role.options]\ntarget = \"192.0.2.1\"\n\
          rate = \"{RATE}\"\n"
     );
@@ -67,14 +69,14 @@ fn plan() -> Result<Plan> {
 
 fn placed(plan: &Plan) -> Result<Placement> {
     let agent = |number: usize| {
-        Ok(Candidate {
+        Ok(AgentCandidate {
             name: format!("n{number}").parse()?,
             labels: BTreeMap::new(),
             addresses: vec![Ipv4Addr::LOCALHOST.into()],
             kinds: RoleKind::ALL.to_vec(),
         })
     };
-    Ok(place(plan, &(0..AGENTS).map(agent).collect::<Result<Vec<_>>>()?)?)
+    Ok(assign_roles(plan, &(0..AGENTS).map(agent).collect::<Result<Vec<_>>>()?)?)
 }
 
 /// A message as it lies at a broker.
@@ -102,7 +104,7 @@ impl Ground {
         let orders = placement.orders(&campaign, "0", &plan);
         let mut messages = Vec::new();
         for (agent, order) in orders.iter().enumerate() {
-            messages.extend(told(order, &record(agent as u64, &host))?);
+            messages.extend(stored_messages(order, &record(agent as u64, &host))?);
         }
         Ok(Self { plan, placement, campaign, orders, host, messages })
     }
@@ -111,14 +113,14 @@ impl Ground {
     pub(crate) fn merged(&self, directory: &Path) -> Result<f64> {
         let began = Instant::now();
         let mut ledger = Ledger::new(self.campaign.clone(), &self.orders);
-        let mut assembly = Assembly::default();
+        let mut assembly = Reassembly::default();
         for message in &self.messages {
             let Message { agent, bytes } = message;
-            if let Some(packed) = assembly.take(agent, &Part::parse(bytes)?)? {
-                ledger.take(agent, Report::unpack(&packed)?);
+            if let Some(packed) = assembly.take(agent, &Fragment::parse(bytes)?)? {
+                ledger.ingest(agent, AgentReport::unpack(&packed)?);
             }
         }
-        let result = merge(Gathered {
+        let result = merge(MergeInput {
             plan: &self.plan,
             placement: &self.placement,
             campaign: &self.campaign,

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::ptp::{PtpKind, PtpPlan, Transport};
+use horolog_load::ptp::{PtpKind, PtpLoadTransport, PtpPlan};
 use horolog_load::ramp::Ramp;
-use horolog_load::{Job, Load, LoadOptions, Observer};
-use horolog_record::{Engine, LoadResult, SearchEnd, SearchKind, Trial};
+use horolog_load::{LoadJob, LoadOptions, LoadRun, Observer};
+use horolog_record::{LoadEngineKind, LoadResult, SearchEnd, SearchKind, Trial};
 use horolog_stats::{LossGoal, SearchConfig};
 
 use crate::figure::{Figure, Goal};
@@ -23,7 +23,7 @@ pub(crate) const PTP_DELAY: PtpPlan = PtpPlan {
     domain: 0,
     minor_version: 0,
     multicast: false,
-    transport: Transport::Udp,
+    transport: PtpLoadTransport::Udp,
 };
 
 /// Requests of NetSync Monitor.
@@ -35,10 +35,10 @@ pub(crate) const LOSS: f64 = 1e-4;
 const SERVERS: [Server; 4] = [Server::Chronyd, Server::Sockets, Server::Xdp, Server::Reflector];
 
 /// Nobody who follows a run.
-pub(crate) struct Silent;
+pub(crate) struct NullObserver;
 
-impl Observer for Silent {
-    fn ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
+impl Observer for NullObserver {
+    fn trial_ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
@@ -88,11 +88,11 @@ pub(crate) fn flood(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
 }
 
 /// The search that every server is put to.
-pub(crate) fn search() -> Result<Job> {
+pub(crate) fn search() -> Result<LoadJob> {
     let mut config = SearchConfig::new(LossGoal::new(LOSS)?, 1e3, 20e6);
     config.final_duration = Duration::from_millis(500);
     config.duration_sum = Duration::from_millis(1500);
-    Ok(Job::Search { kind: SearchKind::Ndr, config })
+    Ok(LoadJob::Search { kind: SearchKind::Ndr, config })
 }
 
 fn capacity(server: Server, binary: &Path) -> Result<f64> {
@@ -122,7 +122,7 @@ pub(crate) fn flooded_by(
     // More than any processor sends, so that the generator never waits.
     let min = 20e6;
     let ramp = Ramp { min, max: min, multiplier: 2.0, duration };
-    let result = load(server, binary, Job::Ramp(ramp), |options| {
+    let result = load(server, binary, LoadJob::Ramp(ramp), |options| {
         options.clients = clients.or(options.clients);
     })?;
     let trial = result.trials.first().context("there was no trial")?;
@@ -134,7 +134,7 @@ pub(crate) fn flooded_by(
 pub(crate) fn load(
     server: Server,
     binary: &Path,
-    job: Job,
+    job: LoadJob,
     change: impl FnOnce(&mut LoadOptions),
 ) -> Result<LoadResult> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
@@ -142,7 +142,7 @@ pub(crate) fn load(
     let reader = started.metrics.map(|at| MetricsReader::start(lab.server(), at)).transpose()?;
     let target = lab.server().port().ipv4.to_string().parse()?;
     let mut options = LoadOptions::new(target, job);
-    options.engine = Some(Engine::Xdp);
+    options.engine = Some(LoadEngineKind::Xdp);
     options.echo = server == Server::Reflector;
     options.ptp = match server {
         Server::PtpReflector => Some(PTP_DELAY),
@@ -151,7 +151,7 @@ pub(crate) fn load(
     };
     options.namespaces = vec![lab.server().netns.clone()];
     change(&mut options);
-    let result = lab.client().run(|| Load::prepare(options)?.run(&mut Silent))??;
+    let result = lab.client().run(|| LoadRun::prepare(options)?.run(&mut NullObserver))??;
     reader.map_or(Ok(()), MetricsReader::finish)?;
     Ok(result)
 }

@@ -57,7 +57,7 @@ fn horolog(binary: &Path) -> Result<(f64, f64)> {
     let (mut p99, mut cost_ns) = (0.0_f64, 0.0_f64);
     for task in nodes.iter().map(|node| &node["tasks"][0]) {
         ensure!(task["scheduling"]["policy"] == "fifo", "real-time scheduling was refused");
-        p99 = p99.max(task["lateness_ns"]["p99"].as_f64().context("no lateness")?);
+        p99 = p99.max(task["start_latency_ns"]["p99"].as_f64().context("no lateness")?);
         cost_ns = cost_ns.max(task["cost"]["period_ns"].as_f64().context("no cost")?);
     }
     Ok((p99 / 1e3, cost_ns))

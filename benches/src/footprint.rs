@@ -6,22 +6,22 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Lab, LabConfig, Running, RunningError};
+use horolog_lab::{Lab, LabConfig, RunningError, RunningProgram};
 use horolog_load::clients::CLIENTS_MAX;
-use horolog_record::{Engine, LoadResult};
+use horolog_record::{LoadEngineKind, LoadResult};
 
 use crate::figure::{Figure, Goal};
 use crate::servers::{self, Server};
 
 /// Longer than a load takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What loads are given besides the target: those that keep something of every client.
-const LOADS: [(&str, Engine, &[&str]); 4] = [
-    ("packet engine, interleaved", Engine::Packet, &["ntp", "--interleaved"]),
-    ("packet engine, PTP NetSync Monitor", Engine::Packet, &["ptp", "nsm"]),
-    ("xdp engine, interleaved", Engine::Xdp, &["ntp", "--interleaved"]),
-    ("xdp engine, PTP NetSync Monitor", Engine::Xdp, &["ptp", "nsm"]),
+const LOADS: [(&str, LoadEngineKind, &[&str]); 4] = [
+    ("packet engine, interleaved", LoadEngineKind::Packet, &["ntp", "--interleaved"]),
+    ("packet engine, PTP NetSync Monitor", LoadEngineKind::Packet, &["ptp", "nsm"]),
+    ("xdp engine, interleaved", LoadEngineKind::Xdp, &["ntp", "--interleaved"]),
+    ("xdp engine, PTP NetSync Monitor", LoadEngineKind::Xdp, &["ptp", "nsm"]),
 ];
 
 /// Starts servers and loads `rounds` times.
@@ -56,7 +56,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
 
 /// The most memory that a load by [`CLIENTS_MAX`] clients takes, of the process and of the maps
 /// that it has in the kernel, in MB. Maps that the process sees in its own memory count twice.
-fn memory_of_load(binary: &Path, engine: Engine, arguments: &[&str]) -> Result<f64> {
+fn memory_of_load(binary: &Path, engine: LoadEngineKind, arguments: &[&str]) -> Result<f64> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let _server = servers::start(Server::Xdp, lab.server(), binary)?;
     let directory = tempfile::tempdir()?;
@@ -65,10 +65,10 @@ fn memory_of_load(binary: &Path, engine: Engine, arguments: &[&str]) -> Result<f
     command.arg("load").args(arguments).arg(lab.server().port().ipv4.to_string());
     command.args(["-r", "500k", "-t", "3", "--engine", engine.name(), "--clients"]);
     command.arg(CLIENTS_MAX.to_string()).arg("--json").arg(&file);
-    let mut load = Running::start(&mut command)?;
+    let mut load = RunningProgram::start(&mut command)?;
     let pid = load.pid();
     let (mut resident, mut in_maps) = (0, 0);
-    let ended = load.await_ready(PATIENCE, || {
+    let ended = load.await_ready(TIMEOUT, || {
         // A process that is ending has neither.
         resident = resident.max(servers::memory_kib(pid, "VmHWM:").unwrap_or(0));
         in_maps = in_maps.max(map_bytes(pid).unwrap_or(0));

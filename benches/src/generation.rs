@@ -7,20 +7,20 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
 use horolog_load::ramp::Ramp;
-use horolog_load::{Job, Load, LoadOptions};
-use horolog_record::Engine;
+use horolog_load::{LoadJob, LoadOptions, LoadRun};
+use horolog_record::LoadEngineKind;
 use horolog_wire::ntp;
 use horolog_wire::ptp::EVENT_PORT;
 use horolog_xdp::{Interface, Sink};
 
-use crate::capacity::{PTP_DELAY, PTP_MONITOR, Silent};
+use crate::capacity::{NullObserver, PTP_DELAY, PTP_MONITOR};
 use crate::figure::{Figure, Goal};
 
 /// More than any processor sends, so that the generator never waits.
 const RATE: f64 = 20e6;
 const DURATION: Duration = Duration::from_millis(500);
 /// How long a reply is waited for, of which there are none.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_millis(100);
 /// What the in-kernel engine is to send, compared with the packet engine on one core.
 const GAIN: f64 = 10.0;
 
@@ -42,12 +42,12 @@ pub(crate) fn measure(rounds: usize) -> Result<Vec<Figure>> {
     for round in 1..=rounds {
         let (_, port, _) = MODES[0];
         packet.push(sent(&lab, port, |options| {
-            options.engine = Some(Engine::Packet);
+            options.engine = Some(LoadEngineKind::Packet);
             options.threads = Some(1);
         })?);
         for ((name, port, mode), runs) in MODES.iter().zip(&mut runs) {
             let rate = sent(&lab, *port, |options| {
-                options.engine = Some(Engine::Xdp);
+                options.engine = Some(LoadEngineKind::Xdp);
                 mode(options);
             })?;
             eprintln!("round {round} of {rounds}: {name}: {rate:.0}/s");
@@ -73,10 +73,10 @@ fn sent(lab: &Lab, port: u16, change: impl FnOnce(&mut LoadOptions) + Send) -> R
     let sink = lab.server().run(|| Sink::attach(&interface, port))??;
     let target = server.ipv4.to_string().parse()?;
     let ramp = Ramp { min: RATE, max: RATE, multiplier: 2.0, duration: DURATION };
-    let mut options = LoadOptions::new(target, Job::Ramp(ramp));
-    options.reply_timeout = PATIENCE;
+    let mut options = LoadOptions::new(target, LoadJob::Ramp(ramp));
+    options.reply_timeout = TIMEOUT;
     change(&mut options);
-    let result = lab.client().run(|| Load::prepare(options)?.run(&mut Silent))??;
+    let result = lab.client().run(|| LoadRun::prepare(options)?.run(&mut NullObserver))??;
     let trial = result.trials.first().context("there was no trial")?;
     Ok(trial.achieved_rate * sink.frames() as f64 / trial.sent.max(1) as f64)
 }

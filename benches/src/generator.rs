@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_load::ptp::{PtpKind, PtpPlan};
-use horolog_load::{Job, Load, LoadOptions, Observer, ramp::Ramp};
-use horolog_record::{Engine, LoadResult, Trial};
+use horolog_load::{LoadJob, LoadOptions, LoadRun, Observer, ramp::Ramp};
+use horolog_record::{LoadEngineKind, LoadResult, Trial};
 use horolog_wire::ethernet::MacAddress;
 
 use crate::capacity::{PTP_DELAY, PTP_MONITOR};
@@ -24,7 +24,7 @@ const SINK: &str = "sink";
 const SINK_HOST: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 
 /// A MAC address that no host of the lab has.
-const NOBODY: MacAddress = MacAddress([0x02, 0, 0, 0, 0, 0x99]);
+const UNUSED_MAC: MacAddress = MacAddress([0x02, 0, 0, 0, 0, 0x99]);
 
 /// Measures `rounds` times.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
@@ -70,11 +70,11 @@ fn packet_engine(rounds: usize) -> Result<Vec<Figure>> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     make_sink(&lab)?;
     let flood = |interface: &'static str, target| Plan {
-        mac: Some(NOBODY),
+        mac: Some(UNUSED_MAC),
         threads: Some(1),
         interface: Some(interface),
         target: Some(target),
-        ..Plan::new(Engine::Packet, 3e6)
+        ..Plan::new(LoadEngineKind::Packet, 3e6)
     };
     let link = lab.server().port().ipv4;
     let (mut sink_rates, mut link_rates) = (Vec::new(), Vec::new());
@@ -110,7 +110,7 @@ fn make_sink(lab: &Lab) -> Result<()> {
 /// Time that a run takes besides sending, per trial, of NTP or of PTP.
 fn set_up(lab: &Lab, rounds: usize, ptp: Option<PtpPlan>) -> Result<Figure> {
     const DURATION: Duration = Duration::from_millis(50);
-    let plan = Plan { duration: DURATION, trials: 10, ptp, ..Plan::new(Engine::Xdp, 10e3) };
+    let plan = Plan { duration: DURATION, trials: 10, ptp, ..Plan::new(LoadEngineKind::Xdp, 10e3) };
     let mut runs = Vec::new();
     for _ in 0..rounds {
         let (result, took) = plan.run(lab)?;
@@ -129,7 +129,7 @@ fn set_up(lab: &Lab, rounds: usize, ptp: Option<PtpPlan>) -> Result<Figure> {
 fn trials(lab: &Lab, rate: f64, rounds: usize) -> Result<Vec<Trial>> {
     let mut trials = Vec::new();
     for _ in 0..rounds {
-        trials.extend(Plan::new(Engine::Xdp, rate).run(lab)?.0.trials);
+        trials.extend(Plan::new(LoadEngineKind::Xdp, rate).run(lab)?.0.trials);
     }
     Ok(trials)
 }
@@ -137,7 +137,7 @@ fn trials(lab: &Lab, rate: f64, rounds: usize) -> Result<Vec<Trial>> {
 /// A run of trials at one rate.
 #[derive(Clone, Copy)]
 struct Plan {
-    engine: Engine,
+    engine: LoadEngineKind,
     rate: f64,
     duration: Duration,
     trials: usize,
@@ -151,7 +151,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(engine: Engine, rate: f64) -> Self {
+    fn new(engine: LoadEngineKind, rate: f64) -> Self {
         let duration = Duration::from_secs(1);
         Self {
             engine,
@@ -172,7 +172,7 @@ impl Plan {
         // Rising so slowly that all of its trials are at the rate.
         let ramp = Ramp { min, max: min * 1.001, multiplier: 1.0001, duration };
         let target = self.target.unwrap_or(lab.server().port().ipv4);
-        let mut options = LoadOptions::new(target.to_string().parse()?, Job::Ramp(ramp));
+        let mut options = LoadOptions::new(target.to_string().parse()?, LoadJob::Ramp(ramp));
         options.ptp = self.ptp;
         options.engine = Some(self.engine);
         options.threads = self.threads;
@@ -180,7 +180,7 @@ impl Plan {
         options.hints.interface = self.interface.map(str::to_owned);
         let mut count = Count(self.trials);
         lab.client().run(|| {
-            let load = Load::prepare(options)?;
+            let load = LoadRun::prepare(options)?;
             let begun = Instant::now();
             let result = load.run(&mut count)?;
             Ok((result, begun.elapsed()))
@@ -192,7 +192,7 @@ impl Plan {
 struct Count(usize);
 
 impl Observer for Count {
-    fn ended(&mut self, index: usize, _: &Trial) -> ControlFlow<()> {
+    fn trial_ended(&mut self, index: usize, _: &Trial) -> ControlFlow<()> {
         if index + 1 < self.0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }

@@ -54,12 +54,12 @@ fn perf(core: &str) -> Result<f64> {
 fn horolog(binary: &Path, core: &str) -> Result<f64> {
     let turns = TURNS.to_string();
     let arguments = ["host", "switch", "-p", PRIORITY, "-c", core, "-n", &turns, "-r", "1"];
-    let arguments = [&arguments[..], &["--leave-idle-states", "--json", "-"]].concat();
+    let arguments = [&arguments[..], &["--allow-idle-states", "--json", "-"]].concat();
     let output = Command::new(binary).args(arguments).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let result: Value = serde_json::from_slice(&output.stdout)?;
     let exchanges = result["exchanges"].as_array().context("no exchanges")?;
-    let pipe = exchanges.iter().find(|one| one["way"] == "pipe" && one["partner"] == "process");
+    let pipe = exchanges.iter().find(|one| one["mechanism"] == "pipe" && one["peer"] == "process");
     let turn = pipe.and_then(|one| one["turn_mean_ns"].as_f64()).context("no turn")?;
     Ok(turn / 1e3)
 }

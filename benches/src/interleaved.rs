@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use horolog_record::{Code, LoadResult, Trial};
+use horolog_record::{FindingCode, LoadResult, Trial};
 
 use crate::capacity;
 use crate::figure::{Figure, Goal};
@@ -67,7 +67,8 @@ fn search(server: Server, binary: &Path) -> Result<Run> {
     })?;
     let search = result.search.as_ref().context("the search did not end")?;
     let interleaved = share(&result, search.rate);
-    let doubted = result.findings.iter().any(|finding| finding.code == Code::BasicReplies);
+    let doubted =
+        result.findings.iter().any(|finding| finding.code == FindingCode::InterleavedNotUsed);
     // A rate of basic replies is no rate of this benchmark, nor one to be compared with.
     ensure!(
         !doubted && interleaved >= SHARE_MIN,

@@ -2,12 +2,12 @@
 //! alternating, with medians of several runs. It says what was reached and what was missed, and
 //! fails only when it could not measure: a figure depends on the machine, so no test asserts it.
 //!
-//! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generation] [generator] [footprint]
-//! [flood] [limits] [interleaved] [nts] [key-establishment] [ptp] [ptp-jitter]
+//! Usage: `horolog-bench [--repetitions N] [--json FILE] [capacity] [generation] [generator]
+//! [footprint] [flood] [limits] [interleaved] [nts] [nts-ke] [ptp] [ptp-jitter]
 //! [calibration-core] [host-timer] [host-switch] [path-udp] [path-tcp] [relay] [campaign]
 //! [campaign-merge] [cycle] [report] [store]`.
 
-mod calibrated;
+mod calibrated_server;
 mod calibration_core;
 mod campaign;
 mod campaign_merge;
@@ -20,20 +20,20 @@ mod generator;
 mod host_switch;
 mod host_timer;
 mod interleaved;
-mod key_establishment;
 mod limits;
-mod masters;
 mod metrics;
 mod nts;
+mod nts_ke;
 mod path_tcp;
 mod path_udp;
 mod ptp;
 mod ptp_jitter;
+mod ptp_masters;
 mod relay;
 mod report;
 mod servers;
 mod store;
-mod ten_minutes;
+mod synthetic_soak;
 
 use std::path::PathBuf;
 
@@ -67,7 +67,7 @@ const PARTS: [&str; 22] = [
     "capacity",
     "interleaved",
     "nts",
-    "key-establishment",
+    "nts-ke",
     "ptp",
     "ptp-jitter",
     "calibration-core",
@@ -88,9 +88,9 @@ impl Options {
         let mut options = Self { rounds: 3, json: None, parts: Vec::new() };
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
-                "--rounds" => {
-                    let rounds = arguments.next().context("--rounds takes a number")?;
-                    options.rounds = rounds.parse().context("--rounds takes a number")?;
+                "--repetitions" => {
+                    let rounds = arguments.next().context("--repetitions takes a number")?;
+                    options.rounds = rounds.parse().context("--repetitions takes a number")?;
                 }
                 "--json" => {
                     options.json = Some(arguments.next().context("--json takes a file")?.into());
@@ -126,7 +126,7 @@ fn main() -> Result<()> {
             "generator" => generator::measure(&binary, options.rounds)?,
             "interleaved" => interleaved::measure(&binary, options.rounds)?,
             "nts" => nts::measure(&binary, options.rounds)?,
-            "key-establishment" => key_establishment::measure(&binary, options.rounds)?,
+            "nts-ke" => nts_ke::measure(&binary, options.rounds)?,
             "ptp" => ptp::measure(&binary, options.rounds)?,
             "ptp-jitter" => ptp_jitter::measure(&binary, options.rounds)?,
             "calibration-core" => calibration_core::measure(&binary, options.rounds)?,

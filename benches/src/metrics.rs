@@ -7,12 +7,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::Host;
+use horolog_lab::LabHost;
 
 /// How often: Prometheus asks every 15 s or so.
 const EVERY: Duration = Duration::from_secs(1);
 /// A flood leaves little time to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A thread that reads them once a second.
 pub(crate) struct MetricsReader {
@@ -23,7 +23,7 @@ pub(crate) struct MetricsReader {
 
 impl MetricsReader {
     /// Reads them at this address in `host`, from now on.
-    pub(crate) fn start(host: &Host, at: SocketAddr) -> Result<Self> {
+    pub(crate) fn start(host: &LabHost, at: SocketAddr) -> Result<Self> {
         let (goes_on, ended) = mpsc::channel();
         let read = move || {
             loop {
@@ -45,8 +45,8 @@ impl MetricsReader {
 }
 
 fn read_once(at: SocketAddr) -> Result<()> {
-    let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&at, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
     let mut reply = String::new();
     stream.read_to_string(&mut reply)?;

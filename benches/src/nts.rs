@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::nts::{Algorithm, KE_PORT, NtsOptions, SESSIONS, SessionCount, Trust};
+use horolog_load::nts::{Algorithm, KE_PORT, NtsOptions, SESSIONS, SessionCount, TrustAnchors};
 use horolog_load::ramp::Ramp;
-use horolog_load::{Job, Load, LoadOptions};
-use horolog_record::{Engine, LoadResult};
+use horolog_load::{LoadJob, LoadOptions, LoadRun};
+use horolog_record::{LoadEngineKind, LoadResult};
 
-use crate::capacity::{self, Silent};
+use crate::capacity::{self, NullObserver};
 use crate::figure::{Figure, Goal};
 use crate::servers::{self, NAME, Server};
 
@@ -85,7 +85,7 @@ fn compared(what: &str, unit: &'static str, runs: [Vec<f64>; 3], goal: Goal) -> 
 /// interrupts is no process'; `horolog bench nts` compares that as well.
 fn cost_us(server: Server, binary: &Path, rate: f64, threads: usize) -> Result<f64> {
     let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration: DURATION };
-    let (result, processor_s) = load(server, binary, Job::Ramp(ramp), threads)?;
+    let (result, processor_s) = load(server, binary, LoadJob::Ramp(ramp), threads)?;
     let trial = result.trials.first().context("there was no trial")?;
     let replies = trial.responses.nts;
     ensure!(replies * 10 > trial.sent * 9, "{} lost a tenth at {rate:.0}/s", server.name());
@@ -93,26 +93,26 @@ fn cost_us(server: Server, binary: &Path, rate: f64, threads: usize) -> Result<f
 }
 
 /// Loads a server in a lab of its own, and tells how much processor time it took meanwhile.
-fn load(server: Server, binary: &Path, job: Job, threads: usize) -> Result<(LoadResult, f64)> {
+fn load(server: Server, binary: &Path, job: LoadJob, threads: usize) -> Result<(LoadResult, f64)> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let started = servers::start(server, lab.server(), binary)?;
     let host = lab.server().port().ipv4;
     let mut options = LoadOptions::new(format!("{host}:123").parse()?, job);
-    options.engine = Some(Engine::Packet);
+    options.engine = Some(LoadEngineKind::Packet);
     options.threads = Some(threads);
     options.namespaces = vec![lab.server().netns.clone()];
     options.nts = Some(NtsOptions {
-        establishment: options.target.with_port(KE_PORT),
+        ke_server: options.target.with_port(KE_PORT),
         name: Some(NAME.to_owned()),
-        trust: Trust::from_pem_file(Some(&started.certificate))?,
+        trust: TrustAnchors::from_pem_file(Some(&started.certificate))?,
         algorithms: vec![Algorithm::AesSivCmac256],
         sessions: SessionCount::Shared(SESSIONS),
         share: 100,
     });
     lab.client().run(|| {
-        let load = Load::prepare(options)?;
+        let load = LoadRun::prepare(options)?;
         let before = started.processor_s()?;
-        let result = load.run(&mut Silent)?;
+        let result = load.run(&mut NullObserver)?;
         Ok((result, started.processor_s()? - before))
     })?
 }

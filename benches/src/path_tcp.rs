@@ -10,14 +10,14 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use horolog_lab::{Lab, LabConfig, Running};
+use horolog_lab::{Lab, LabConfig, RunningProgram};
 use horolog_record::PathTcpResult;
 use horolog_sys::namespace::die_with_parent;
 use serde_json::Value;
 
 use crate::figure::{Figure, Goal};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Whole seconds, which is all that the peers take.
 const SECONDS: u32 = 2;
 /// Messages whose latency is measured, and those that are transferred.
@@ -27,14 +27,14 @@ const BANDWIDTH_SIZES: [u32; 2] = [1_024, 65_536];
 const GOALS: [f64; 2] = [1.05, 0.95];
 const PORT: u16 = 8_625;
 /// More than any machine carries in a run: the peers have no bounds either.
-const UNBOUNDED: [&str; 4] = ["--tcp-bytes", "1T", "--tcp-bytes-hour", "1000T"];
+const UNBOUNDED: [&str; 4] = ["--tcp-bytes", "1T", "--tcp-bytes-per-hour", "1000T"];
 const IPERF_PORT: u16 = 5_201;
 const QPERF_PORT: u16 = 19_765;
 
 /// The far ends, all of which run the whole time and do nothing while they are not asked.
 struct FarEnds {
     lab: Lab,
-    _running: [Running; 3],
+    _running: [RunningProgram; 3],
 }
 
 /// Measures `rounds` times and compares.
@@ -46,7 +46,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
         for round in 1..=rounds {
             ours.push(ends.horolog(binary, size, true)?);
             theirs.push(ends.qperf(size, true)?);
-            tell("latency", size, round, rounds, &[ours.last(), theirs.last()]);
+            print_runs("latency", size, round, rounds, &[ours.last(), theirs.last()]);
         }
         let [ours, theirs] = [("horolog", ours), ("qperf", theirs)]
             .map(|(who, runs)| Figure::new(format!("TCP latency, {size} B: {who}"), "us", runs));
@@ -60,7 +60,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
             runs[0].push(ends.horolog(binary, size, false)?);
             runs[1].push(ends.qperf(size, false)?);
             runs[2].push(ends.iperf(size)?);
-            tell("bandwidth", size, round, rounds, &runs.each_ref().map(|runs| runs.last()));
+            print_runs("bandwidth", size, round, rounds, &runs.each_ref().map(|runs| runs.last()));
         }
         let [ours, qperf, iperf] = runs;
         let [ours, qperf, iperf] =
@@ -80,7 +80,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-fn tell(what: &str, size: u32, round: usize, rounds: usize, runs: &[Option<&f64>]) {
+fn print_runs(what: &str, size: u32, round: usize, rounds: usize, runs: &[Option<&f64>]) {
     let runs: Vec<_> = runs.iter().flatten().map(|run| format!("{run:.2}")).collect();
     eprintln!("round {round} of {rounds}: {what} of {size} B: {}", runs.join(", "));
 }
@@ -89,11 +89,11 @@ impl FarEnds {
     fn start(binary: &Path) -> Result<Self> {
         let lab = Lab::new(&LabConfig::default())?;
         let at = |port| SocketAddr::from((lab.server().port().ipv4, port));
-        let start = |program: &Path, arguments: &[&str], port: u16| -> Result<Running> {
+        let start = |program: &Path, arguments: &[&str], port: u16| -> Result<RunningProgram> {
             let mut command = lab.server().command(program);
             command.args(arguments);
-            let mut running = Running::start(&mut command)?;
-            running.await_ready(PATIENCE, || listens(&lab, port))?;
+            let mut running = RunningProgram::start(&mut command)?;
+            running.await_ready(TIMEOUT, || listens(&lab, port))?;
             Ok(running)
         };
         let ours = at(PORT).to_string();
@@ -107,7 +107,7 @@ impl FarEnds {
         Ok(Self { lab, _running: running })
     }
 
-    fn said(&self, program: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
+    fn stdout_of(&self, program: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
         let mut command = self.lab.client().command(program);
         command.args(arguments).stdin(Stdio::null());
         let output = run(&mut command)?;
@@ -125,7 +125,7 @@ impl FarEnds {
         let (target, size) = (self.target(), size.to_string());
         let time = format!("{SECONDS}s");
         let arguments = ["path", "tcp", &target, "-s", &size, "-t", &time, what, "--json", "-"];
-        let result: PathTcpResult = serde_json::from_slice(&self.said(binary, &arguments)?)?;
+        let result: PathTcpResult = serde_json::from_slice(&self.stdout_of(binary, &arguments)?)?;
         if is_latency {
             let times = result.latency.first().and_then(|row| row.rtt_ns.as_ref());
             return Ok(times.context("no latency")?.mean / 2e3);
@@ -137,15 +137,16 @@ impl FarEnds {
         let test = if is_latency { "tcp_lat" } else { "tcp_bw" };
         let (target, size, time) = (self.target(), size.to_string(), SECONDS.to_string());
         let arguments = [&target, "-t", &time, "-m", &size, "-uu", test];
-        let said = self.said(Path::new("qperf"), &arguments)?;
-        qperf_figure(&String::from_utf8(said)?)
+        let stdout_of = self.stdout_of(Path::new("qperf"), &arguments)?;
+        qperf_figure(&String::from_utf8(stdout_of)?)
     }
 
     fn iperf(&self, size: u32) -> Result<f64> {
         let (target, size, time) = (self.target(), size.to_string(), SECONDS.to_string());
         let arguments = ["-c", &target, "-t", &time, "-l", &size, "-J"];
-        let said: Value = serde_json::from_slice(&self.said(Path::new("iperf3"), &arguments)?)?;
-        let bits = said["end"]["sum_received"]["bits_per_second"].as_f64();
+        let stdout_of: Value =
+            serde_json::from_slice(&self.stdout_of(Path::new("iperf3"), &arguments)?)?;
+        let bits = stdout_of["end"]["sum_received"]["bits_per_second"].as_f64();
         Ok(bits.context("iperf3 tells no rate")? / 8e6)
     }
 }
@@ -173,8 +174,8 @@ fn listens(lab: &Lab, port: u16) -> bool {
 }
 
 /// The figure of `latency = 9.3 us` or `bw = 2.1e+09 bytes/sec`: µs, or MB/s.
-fn qperf_figure(said: &str) -> Result<f64> {
-    for line in said.lines() {
+fn qperf_figure(stdout_of: &str) -> Result<f64> {
+    for line in stdout_of.lines() {
         let Some((name, value)) = line.split_once('=') else { continue };
         let mut words = value.split_whitespace();
         let number: f64 = words.next().unwrap_or_default().replace(',', "").parse()?;
@@ -189,7 +190,7 @@ fn qperf_figure(said: &str) -> Result<f64> {
         };
         return Ok(number * factor);
     }
-    bail!("qperf tells nothing: {said}")
+    bail!("qperf tells nothing: {stdout_of}")
 }
 
 #[cfg(test)]
@@ -198,9 +199,9 @@ mod tests {
 
     #[test]
     fn qperf_is_understood() {
-        let close = |said: &str, expected: f64| {
-            let figure = qperf_figure(said).unwrap();
-            assert!((figure - expected).abs() < 1e-9, "{said}: {figure}");
+        let close = |stdout_of: &str, expected: f64| {
+            let figure = qperf_figure(stdout_of).unwrap();
+            assert!((figure - expected).abs() < 1e-9, "{stdout_of}: {figure}");
         };
         close("tcp_lat:\n    latency  =  9,300 ns\n", 9.3);
         close("tcp_lat:\n    latency  =  9.3 us\n", 9.3);

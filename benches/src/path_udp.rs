@@ -8,14 +8,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig, Running};
+use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_record::PathUdpResult;
 
 use crate::figure::{Figure, Goal};
 
 /// Alternating runs, at least.
 const ROUNDS_MIN: usize = 7;
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const OURS_PORT: u16 = 8_625;
 const THEIRS_PORT: u16 = 11_111;
 /// No higher, but for what two runs of the same differ by in their last digit.
@@ -69,11 +69,11 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
 }
 
 /// A server that runs while its client measures: two that look all the time would share a core.
-fn served(command: &mut Command, host: &Host, port: u16) -> Result<Running> {
-    let mut running = Running::start(command)?;
+fn served(command: &mut Command, host: &LabHost, port: u16) -> Result<RunningProgram> {
+    let mut running = RunningProgram::start(command)?;
     let listed = || fs::read_to_string("/proc/thread-self/net/udp").unwrap_or_default();
     let listens = |sockets: String| sockets.contains(&format!(":{port:04X} "));
-    running.await_ready(PATIENCE, || host.run(listed).is_ok_and(listens))?;
+    running.await_ready(TIMEOUT, || host.run(listed).is_ok_and(listens))?;
     Ok(running)
 }
 

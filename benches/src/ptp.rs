@@ -6,14 +6,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_load::Job;
+use horolog_load::LoadJob;
 use horolog_load::ptp::PtpPlan;
 use horolog_record::{SearchEnd, SearchKind};
 use horolog_stats::{LossGoal, SearchConfig};
 
 use crate::capacity::{LOSS, PTP_DELAY, PTP_MONITOR};
 use crate::figure::{Figure, Goal};
-use crate::masters::{MASTERS, Master, Started};
+use crate::ptp_masters::{MASTERS, Master, Started};
 
 /// Syncs once a second: what a master does beside.
 const LOG_SYNC_INTERVAL: i8 = 0;
@@ -44,11 +44,11 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
 }
 
 /// The search of `capacity`, from a rate on that a master in user space takes on a busy machine.
-fn search() -> Result<Job> {
+fn search() -> Result<LoadJob> {
     let mut config = SearchConfig::new(LossGoal::new(LOSS)?, 100.0, 20e6);
     config.final_duration = Duration::from_millis(500);
     config.duration_sum = Duration::from_millis(1500);
-    Ok(Job::Search { kind: SearchKind::Ndr, config })
+    Ok(LoadJob::Search { kind: SearchKind::Ndr, config })
 }
 
 fn capacity(master: Master, binary: &Path, plan: PtpPlan) -> Result<f64> {

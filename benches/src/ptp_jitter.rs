@@ -11,15 +11,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_load::Job;
+use horolog_load::LoadJob;
 use horolog_load::ramp::Ramp;
-use horolog_stats::Spread;
+use horolog_stats::ExactSummary;
 use horolog_time::{NS_PER_S, Timestamp, Utc};
 use horolog_wire::ptp::MessageType;
 
 use crate::capacity::PTP_DELAY;
 use crate::figure::{Figure, Goal};
-use crate::masters::{Listener, MASTERS, Master, Started};
+use crate::ptp_masters::{Listener, MASTERS, Master, Started};
 
 /// Sixteen Syncs a second, as PTP profiles for telecommunication have them.
 const LOG_SYNC_INTERVAL: i8 = -4;
@@ -31,13 +31,13 @@ const DURATION: Duration = Duration::from_secs(20);
 /// What one run came to.
 struct Run {
     /// How far the intervals are from the nominal one, in ns.
-    jitter: Spread,
+    jitter: ExactSummary,
     /// Share of the requests that were answered.
     answered: f64,
 }
 
 /// A figure of the jitter: its name, and which it is.
-type Part = (&'static str, fn(&Spread) -> i64);
+type Part = (&'static str, fn(&ExactSummary) -> i64);
 
 const PARTS: [Part; 3] =
     [("p50", |jitter| jitter.p50), ("p99", |jitter| jitter.p99), ("max", |jitter| jitter.max)];
@@ -89,14 +89,14 @@ fn listen(master: Master, binary: &Path) -> Result<Run> {
             thread::sleep(DURATION / 20);
             arrivals(listener, Instant::now() + DURATION * 9 / 10)
         });
-        let result = started.load(PTP_DELAY, Job::Ramp(ramp));
+        let result = started.load(PTP_DELAY, LoadJob::Ramp(ramp));
         (result, arrivals.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let (result, arrivals) = (result?, arrivals?);
     let trial = result.trials.first().context("there was no trial")?;
     let expected = DURATION.as_nanos() as i64 / NOMINAL_NS * 9 / 10;
     ensure!(arrivals.len() as i64 * 2 > expected, "only {} Syncs came", arrivals.len());
-    let jitter = Spread::of(deviations(&arrivals)).context("no two Syncs in a row")?;
+    let jitter = ExactSummary::of(deviations(&arrivals)).context("no two Syncs in a row")?;
     Ok(Run { jitter, answered: trial.received as f64 / trial.sent.max(1) as f64 })
 }
 

@@ -24,7 +24,7 @@ const FIRST_COPY_NS: Goal = Goal::Below(20_000.0);
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let mut command = Command::new(binary);
     command.args(["bench", "relay", "--sizes", SIZES, "--children", CHILDREN]);
-    command.args(["--engines", "send,xdp", "--rounds", &rounds.to_string(), "--json", "-"]);
+    command.args(["--engines", "send,xdp", "--repetitions", &rounds.to_string(), "--json", "-"]);
     let output = command.stderr(std::process::Stdio::inherit()).output()?;
     ensure!(output.status.success(), "horolog bench relay: {}", output.status);
     let result: BenchRelayResult = serde_json::from_slice(&output.stdout)?;
@@ -42,7 +42,7 @@ fn of_cell(result: &BenchRelayResult, size: usize, children: usize) -> Result<Ve
     let (send, xdp) = (cell(RelayEngine::Send)?, cell(RelayEngine::Xdp)?);
     let name = |what: &str| format!("relay, {size} B to {children}: {what}");
     let totals = |cell: &RelayCell| {
-        let runs = cell.rounds.iter().map(|round| round.copies_per_s).collect();
+        let runs = cell.repetitions.iter().map(|round| round.copies_per_s).collect();
         Figure::new(name(cell.engine.name()), "/s", runs)
     };
     let is_full = children == CHILDREN_FULL;

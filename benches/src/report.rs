@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::campaign_merge;
 use crate::figure::{Figure, Goal};
-use crate::ten_minutes::record;
+use crate::synthetic_soak::record;
 
 const GOAL_S: f64 = 0.3;
 /// The command is short, so it is run more often than others.

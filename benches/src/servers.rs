@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use horolog_lab::{Host, Running};
+use horolog_lab::{LabHost, RunningProgram};
 use horolog_server::status;
-use horolog_xdp::{Interface, Reflector};
+use horolog_xdp::{Interface, XdpReflector};
 use tempfile::TempDir;
 
 use crate::capacity::CLIENTS;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A server under test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,8 +68,8 @@ pub(crate) const NAME: &str = "time.example";
 
 /// A server that runs; dropping it ends it.
 pub(crate) struct Started {
-    process: Option<Running>,
-    _reflector: Option<Reflector>,
+    process: Option<RunningProgram>,
+    _reflector: Option<XdpReflector>,
     /// From the start of the process to the first answer to 'status', where it is ours.
     pub(crate) ready_after: Duration,
     /// Where metrics are to be had, if they are.
@@ -112,7 +112,7 @@ pub(crate) fn memory_kib(pid: u32, field: &str) -> Result<u64> {
 }
 
 /// Starts `server` in `host`.
-pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Started> {
+pub(crate) fn start(server: Server, host: &LabHost, binary: &Path) -> Result<Started> {
     let directory = tempfile::Builder::new().prefix("horolog-bench-").tempdir()?;
     let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.path().join(name));
     let is_limited = matches!(server, Server::XdpLimited | Server::XdpCrowded);
@@ -141,7 +141,7 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
             };
             let mut process = chronyd(host, directory.path(), &directives)?;
             if server == Server::ChronydNts {
-                process.await_ready(PATIENCE, || listens(host, 4460))?;
+                process.await_ready(TIMEOUT, || listens(host, 4460))?;
             }
             return Ok(started(Some(process), None, Duration::ZERO, directory));
         }
@@ -149,9 +149,9 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
             let port = host.port();
             let interface = Interface { index: port.index, name: port.interface.clone() };
             let reflector = host.run(|| match server {
-                Server::PtpReflector => Reflector::attach_ptp(&interface),
-                Server::MonitorReflector => Reflector::attach_monitor(&interface),
-                _ => Reflector::attach(&interface, 123),
+                Server::PtpReflector => XdpReflector::attach_ptp(&interface),
+                Server::MonitorReflector => XdpReflector::attach_monitor(&interface),
+                _ => XdpReflector::attach(&interface, 123),
             })??;
             return Ok(started(None, Some(reflector), Duration::ZERO, directory));
         }
@@ -181,11 +181,11 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
         // All clients of the benchmark come from one address.
         command.args(["--nts-ke-rate-per-prefix", "0", "--nts-ke-connections-per-prefix", "0"]);
     }
-    let mut process = Running::start(&mut command)?;
-    let ready_after = process.await_ready(PATIENCE, || status::ask(&socket).is_ok())?;
+    let mut process = RunningProgram::start(&mut command)?;
+    let ready_after = process.await_ready(TIMEOUT, || status::fetch(&socket).is_ok())?;
     if let Some(address) = metrics {
         // They are there a moment later.
-        process.await_ready(PATIENCE, || listens(host, address.port()))?;
+        process.await_ready(TIMEOUT, || listens(host, address.port()))?;
     }
     Ok(started(Some(process), None, ready_after, directory))
 }
@@ -200,7 +200,7 @@ const XDP_LIMITED: [&str; 10] = [
     "1",
     "--limit-rate",
     "10k",
-    "--limit-newcomers",
+    "--limit-new-clients",
     "10M",
 ];
 
@@ -213,7 +213,7 @@ fn deny_list(directory: &Path) -> Result<PathBuf> {
 }
 
 /// Whether somebody listens at this TCP port.
-fn listens(host: &Host, port: u16) -> bool {
+fn listens(host: &LabHost, port: u16) -> bool {
     let address = (host.port().ipv4, port);
     host.run(|| TcpStream::connect(address).is_ok()).unwrap_or(false)
 }
@@ -228,7 +228,7 @@ fn make_certificate(certificate: &Path, key: &Path) -> Result<()> {
 }
 
 /// Starts chronyd with further directives.
-fn chronyd(host: &Host, directory: &Path, directives: &str) -> Result<Running> {
+fn chronyd(host: &LabHost, directory: &Path, directives: &str) -> Result<RunningProgram> {
     let path = |name: &str| -> PathBuf { directory.join(name) };
     let configuration = path("chrony.conf");
     let text = format!(
@@ -240,8 +240,8 @@ fn chronyd(host: &Host, directory: &Path, directives: &str) -> Result<Running> {
     let mut command = host.command("chronyd");
     // -x: it must never touch this machine's clock.
     command.args(["-x", "-d", "-u", "root", "-f"]).arg(&configuration);
-    let mut process = Running::start(&mut command).context("is chronyd installed?")?;
+    let mut process = RunningProgram::start(&mut command).context("is chronyd installed?")?;
     let pidfile = path("chronyd.pid");
-    process.await_ready(PATIENCE, || pidfile.exists())?;
+    process.await_ready(TIMEOUT, || pidfile.exists())?;
     Ok(process)
 }

@@ -8,11 +8,11 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use horolog_record::Host;
 use horolog_report::to_json;
-use horolog_store::{Facts, Filter, Store};
+use horolog_store::{Facts, RunFilter, Store};
 use tempfile::TempDir;
 
 use crate::figure::{Figure, Goal};
-use crate::ten_minutes::record;
+use crate::synthetic_soak::record;
 
 const RUNS: usize = 10_000;
 const LIST_GOAL_MS: f64 = 100.0;
@@ -25,7 +25,7 @@ const REPEATS: usize = 5;
 fn small(number: usize) -> String {
     let (day, minute) = (1 + number / 1_440, number % 1_440);
     format!(
-        r#"{{"schema":"horolog.load/1","started":"2026-01-{day:02}T{:02}:{:02}:00.000Z","command":["horolog","load","ntp","192.0.2.1","--rate","{number}"],"findings":[{{"code":"noisy","severity":"warning","message":"m","advice":"a"}}]}}"#,
+        r#"{{"schema":"horolog.load/2","started":"2026-01-{day:02}T{:02}:{:02}:00.000Z","command":["horolog","load","ntp","192.0.2.1","--rate","{number}"],"findings":[{{"code":"trials-inconsistent","severity":"warning","message":"m","advice":"a"}}]}}"#,
         minute / 60,
         minute % 60
     )
@@ -37,8 +37,8 @@ fn filled(path: &Path) -> Result<Store> {
         let text = small(number);
         Ok((Facts::of(&text)?, text))
     });
-    let kept = store.add_all(&results.collect::<Result<Vec<_>>>()?)?;
-    ensure!(kept == RUNS, "{kept} were kept");
+    let stored = store.add_all(&results.collect::<Result<Vec<_>>>()?)?;
+    ensure!(stored == RUNS, "{stored} were kept");
     Ok(store)
 }
 
@@ -55,7 +55,7 @@ fn listed(binary: &Path, store: &Path) -> Result<f64> {
 }
 
 /// A result of ten minutes, from the record to the store on the disk, in ms.
-fn kept(path: &Path, seed: u64, host: &Host) -> Result<f64> {
+fn store_ms(path: &Path, seed: u64, host: &Host) -> Result<f64> {
     let result = record(seed, host);
     let began = Instant::now();
     let text = to_json(&result);
@@ -78,7 +78,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let directory = TempDir::new_in(place)?;
     let path = directory.path().join("runs.sqlite");
     let store = filled(&path)?;
-    ensure!(store.list(&Filter::default())?.len() == RUNS);
+    ensure!(store.list(&RunFilter::default())?.len() == RUNS);
     drop(store);
     let host = Host::read();
     let growing = directory.path().join("growing.sqlite");
@@ -86,7 +86,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let (mut lists, mut keeps) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         lists.push(median(|_| listed(binary, &path))?);
-        keeps.push(median(|repeat| kept(&growing, (round * REPEATS + repeat) as u64, &host))?);
+        keeps.push(median(|repeat| store_ms(&growing, (round * REPEATS + repeat) as u64, &host))?);
     }
     Ok(vec![
         Figure::new(format!("store: runs list of {RUNS} runs"), "ms", lists)

@@ -4,21 +4,21 @@
 //! written and read again.
 #![no_main]
 
-use horolog_campaign::Fault;
-use horolog_campaign::place::{Candidate, place};
+use horolog_campaign::FileError;
+use horolog_campaign::placement::{AgentCandidate, assign_roles};
 use horolog_campaign::plan::Plan;
 use horolog_campaign::policy::Policy;
 use horolog_campaign::role::RoleKind;
 use libfuzzer_sys::fuzz_target;
 
-fn is_one_line(fault: &Fault, text: &str) {
+fn is_one_line(fault: &FileError, text: &str) {
     let lines = 1 + text.matches('\n').count();
     assert!(fault.line.is_none_or(|line| (1..=lines).contains(&line)), "{fault:?}");
     assert!(!fault.reason.contains('\n'), "{fault:?}");
 }
 
-fn agent(number: u8) -> Option<Candidate> {
-    Some(Candidate {
+fn agent(number: u8) -> Option<AgentCandidate> {
+    Some(AgentCandidate {
         name: format!("n{number}").parse().ok()?,
         labels: [("site".to_owned(), "a".to_owned())].into(),
         addresses: vec![[192, 0, 2, number].into()],
@@ -37,7 +37,9 @@ fuzz_target!(|bytes: &[u8]| {
         Err(fault) => return is_one_line(&fault, text),
     };
     let agents: Vec<_> = (1..=4).filter_map(agent).collect();
-    let (Ok(placement), Ok(campaign)) = (place(&plan, &agents), "fuzz".parse()) else { return };
+    let (Ok(placement), Ok(campaign)) = (assign_roles(&plan, &agents), "fuzz".parse()) else {
+        return;
+    };
     assert_eq!(placement.jobs.len() as u64, plan.instances());
     for order in placement.orders(&campaign, "0", &plan) {
         // It may be larger than an agent takes, or longer; never one that it cannot read.

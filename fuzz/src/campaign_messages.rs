@@ -3,27 +3,27 @@
 //! never panics, and what can be read means the same when it was written and read again.
 #![no_main]
 
-use horolog_campaign::instruction::Instruction;
-use horolog_campaign::message::{Assembly, Part, Report};
-use horolog_campaign::spool::Entry;
+use horolog_campaign::assignment::Assignment;
+use horolog_campaign::report::{AgentReport, Fragment, Reassembly};
+use horolog_campaign::spool::SpoolEntry;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(part) = Part::parse(bytes) {
+    if let Ok(part) = Fragment::parse(bytes) {
         let again = part.to_bytes();
-        assert_eq!(Part::parse(&again).expect("what is written is read"), part);
-        let mut assembly = Assembly::default();
+        assert_eq!(Fragment::parse(&again).expect("what is written is read"), part);
+        let mut assembly = Reassembly::default();
         let once = assembly.take("n1", &part).expect("one part is never too many");
         assert_eq!(assembly.take("n1", &part).expect("nor is it a second time"), once);
     }
-    if let Ok(report) = Report::unpack(bytes) {
+    if let Ok(report) = AgentReport::unpack(bytes) {
         let packed = report.pack().expect("it was no larger before");
-        assert_eq!(Report::unpack(&packed).expect("what is packed is read"), report);
+        assert_eq!(AgentReport::unpack(&packed).expect("what is packed is read"), report);
     }
-    if let Ok(instruction) = Instruction::unpack(bytes) {
-        assert_eq!(Instruction::unpack(&instruction.pack()).as_ref(), Ok(&instruction));
+    if let Ok(assignment) = Assignment::unpack(bytes) {
+        assert_eq!(Assignment::unpack(&assignment.pack()).as_ref(), Ok(&assignment));
     }
-    if let Ok(entry) = Entry::parse(bytes) {
-        assert_eq!(Entry::parse(&entry.to_bytes()).as_ref(), Ok(&entry));
+    if let Ok(entry) = SpoolEntry::parse(bytes) {
+        assert_eq!(SpoolEntry::parse(&entry.to_bytes()).as_ref(), Ok(&entry));
     }
 });

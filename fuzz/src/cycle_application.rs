@@ -2,12 +2,12 @@
 //! with a file is said in one line, and a report that is read is the same when it is written again.
 #![no_main]
 
-use horolog_cycle::application::Plan;
-use horolog_cycle::application::report::{HEADER_LEN, Report};
+use horolog_cycle::application::TestPlan;
+use horolog_cycle::application::report::{HEADER_LEN, TestSourceReport};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(report) = Report::read(bytes) {
+    if let Ok(report) = TestSourceReport::read(bytes) {
         let mut again = bytes.to_vec();
         again[..HEADER_LEN].fill(0);
         report.write(&mut again);
@@ -15,13 +15,14 @@ fuzz_target!(|bytes: &[u8]| {
     }
     // No checksum of random bytes is right, so one that is goes the same way.
     if bytes.len() >= HEADER_LEN {
-        let report = Report { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
+        let report =
+            TestSourceReport { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
         let mut written = bytes.to_vec();
         report.write(&mut written);
-        assert_eq!(Report::read(&written), Ok(report));
+        assert_eq!(TestSourceReport::read(&written), Ok(report));
     }
     let Ok(text) = str::from_utf8(bytes) else { return };
-    match Plan::parse(text) {
+    match TestPlan::parse(text) {
         Ok(plan) => {
             assert!(plan.cycles() > 0);
             assert_eq!(plan.clone().on(plan.nodes), Ok(plan));

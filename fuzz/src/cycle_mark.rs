@@ -2,7 +2,7 @@
 //! what was read is the same when it is written and read again.
 #![no_main]
 
-use horolog_cycle::mark::{Mark, Told};
+use horolog_cycle::mark::{Mark, ProgramCommand};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(!line.contains('\n'), "{line:?}");
         assert_eq!(Mark::parse(line.as_bytes()), Some(mark));
     }
-    if let Some(told) = Told::parse(bytes) {
-        assert_eq!(Told::parse(told.to_string().as_bytes()), Some(told));
+    if let Some(told) = ProgramCommand::parse(bytes) {
+        assert_eq!(ProgramCommand::parse(told.to_string().as_bytes()), Some(told));
     }
 });

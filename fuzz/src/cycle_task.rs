@@ -53,7 +53,7 @@ fuzz_target!(|bytes: &[u8]| {
             let Some(safe) = task.safe.filter(|safe| safe.rounds > 0) else { continue };
             let sum: u64 = safe.terms.iter().map(|term| term.ns).sum();
             assert_eq!(safe.response_ns, sum);
-            let printed = task.printed.expect("it ends where the safe bound does");
+            let printed = task.as_published.expect("it ends where the safe bound does");
             assert!(printed.response_ns <= safe.response_ns);
         }
     }

@@ -4,15 +4,16 @@
 
 use std::sync::LazyLock;
 
-use horolog_http::{Answer, Guard, Request, Token, respond};
+use horolog_http::{AccessPolicy, HttpRequest, HttpResponse, Token, respond};
 use libfuzzer_sys::fuzz_target;
 
 /// With the token that the seeds show, and without one.
-static GUARDS: LazyLock<[Guard; 2]> =
-    LazyLock::new(|| [Guard::new(Token::parse("0123456789abcdef")), Guard::default()]);
+static GUARDS: LazyLock<[AccessPolicy; 2]> = LazyLock::new(|| {
+    [AccessPolicy::new(Token::parse("0123456789abcdef")), AccessPolicy::default()]
+});
 
 fuzz_target!(|bytes: &[u8]| {
-    let page = |request: &Request<'_>| {
+    let page = |request: &HttpRequest<'_>| {
         assert!(!request.path.contains(['?', ' ', '\n']), "{request:?}");
         assert!(request.bearer.is_none_or(|token| !token.contains(&b'\n')));
         for guard in GUARDS.iter() {
@@ -20,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(refused.is_none_or(|answer| [401, 421].contains(&answer.code)));
         }
         assert!(request.host.is_none_or(|host| !host.contains(['\r', '\n'])), "{request:?}");
-        Answer::text(200, request.path)
+        HttpResponse::text(200, request.path)
     };
     let reply = String::from_utf8(respond(bytes, &page)).expect("a reply is text");
     let (header, body) = reply.split_once("\r\n\r\n").expect("a header has an end");

@@ -3,9 +3,9 @@
 //! and a request is agreed upon only with what it offers.
 #![no_main]
 
-use horolog_ke::message::{Request, Response};
+use horolog_ke::message::{KeRequest, KeResponse};
 use horolog_ke::records::{Record, message_len};
-use horolog_ke::validity::Validity;
+use horolog_ke::validity::CertificateValidity;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -16,9 +16,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     // What is no message as a whole must not be taken for one.
     if message_len(bytes) != Some(bytes.len()) {
-        assert!(Request::parse(bytes).is_err() && Response::parse(bytes).is_err());
+        assert!(KeRequest::parse(bytes).is_err() && KeResponse::parse(bytes).is_err());
     }
-    let _ = Validity::parse(bytes);
+    let _ = CertificateValidity::parse(bytes);
 });
 
 fn record(bytes: &[u8]) {
@@ -30,9 +30,9 @@ fn record(bytes: &[u8]) {
 }
 
 fn request(message: &[u8]) {
-    let Ok(request) = Request::parse(message) else { return };
+    let Ok(request) = KeRequest::parse(message) else { return };
     if request.ntpv4 {
-        assert_eq!(Request::parse(&request.to_bytes()).as_ref(), Ok(&request));
+        assert_eq!(KeRequest::parse(&request.to_bytes()).as_ref(), Ok(&request));
     }
     if let Ok(agreed) = request.agree(&[30, 15]) {
         assert!(request.ntpv4 && request.algorithms.contains(&agreed.algorithm));
@@ -40,9 +40,9 @@ fn request(message: &[u8]) {
 }
 
 fn response(message: &[u8]) {
-    if let Ok(response) = Response::parse(message) {
+    if let Ok(response) = KeResponse::parse(message) {
         let written = response.to_bytes();
         assert_eq!(message_len(&written), Some(written.len()));
-        assert_eq!(Response::parse(&written), Ok(response));
+        assert_eq!(KeResponse::parse(&written), Ok(response));
     }
 }

@@ -2,12 +2,15 @@
 //! line, and what can be read is the same when it was written and read again.
 #![no_main]
 
-use horolog_launch::Job;
+use horolog_launch::QueuedJob;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| match Job::parse(bytes) {
+fuzz_target!(|bytes: &[u8]| match QueuedJob::parse(bytes) {
     Ok(job) => {
-        assert_eq!(Job::parse(job.to_text().as_bytes()).expect("what is written is read"), job);
+        assert_eq!(
+            QueuedJob::parse(job.to_text().as_bytes()).expect("what is written is read"),
+            job
+        );
         // Whoever it names is looked at and not touched.
         let _ = job.process.is_there();
     }

@@ -3,8 +3,8 @@
 //! is past that was not allowed to be.
 #![no_main]
 
-use horolog_launch::Scale;
-use horolog_launch::notation::{Notation, Now, Zone};
+use horolog_launch::InstantTimescale;
+use horolog_launch::notation::{Notation, PresentTime, Zone};
 use jiff::tz::TimeZone;
 use libfuzzer_sys::fuzz_target;
 
@@ -21,11 +21,12 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(notation.to_string().parse::<Notation>(), Ok(notation.clone()));
     let utc_ns = i64::from(u32::from_le_bytes(*seconds)) * 1_000_000_000;
     let zone = TimeZone::posix(BERLIN).expect("a rule of POSIX");
-    let now = Now { utc_ns, tai_minus_utc_s: Some(37), zone };
+    let now = PresentTime { utc_ns, tai_minus_utc_s: Some(37), zone };
     for default in [Zone::Local, Zone::Utc, Zone::Tai] {
         match notation.resolve(&now, default, false) {
             Ok(instant) => {
-                let ahead_ns = if instant.scale == Scale::Tai { 37_000_000_000 } else { 0 };
+                let ahead_ns =
+                    if instant.scale == InstantTimescale::Tai { 37_000_000_000 } else { 0 };
                 assert!(instant.ns >= utc_ns + ahead_ns, "{instant} is past");
             }
             Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),

@@ -5,9 +5,9 @@ mod nts;
 
 pub use nts::{cookie, cookie_keys, session};
 
-use horolog_server::{Page, SystemVariables};
+use horolog_server::{ClockPage, SystemVariables};
 use horolog_time::{NO_STEP, NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase, Timestamp};
-use horolog_wire::ntp::Leap;
+use horolog_wire::ntp::LeapIndicator;
 
 /// When the request came (T2).
 pub const RECEIVED: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_0000);
@@ -17,10 +17,10 @@ pub const TRANSMIT: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_1235
 
 /// The clock page of a synchronised server of stratum 1.
 #[must_use]
-pub fn page() -> Page {
-    Page {
+pub fn page() -> ClockPage {
+    ClockPage {
         variables: SystemVariables {
-            leap: Leap::None,
+            leap: LeapIndicator::None,
             stratum: 1,
             precision: -25,
             root_delay: NtpShort::from_bits(0x10),
@@ -40,7 +40,7 @@ pub fn page() -> Page {
         realtime_step: Span::ZERO,
         tai_minus_utc_s: None,
         distance: Span::ZERO,
-        distance_lately: Span::ZERO,
-        leap_after: Leap::None,
+        distance_recent: Span::ZERO,
+        leap_after: LeapIndicator::None,
     }
 }

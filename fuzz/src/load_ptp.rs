@@ -7,11 +7,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use horolog_load::account::{Account, AccountPlan, Carried, TrialCounts};
 use horolog_load::clients::LaneClients;
-use horolog_load::offset::ReceiveStamps;
-use horolog_load::ptp::{Contract, Expected, Messages, PtpKind, PtpPlan, Transport};
-use horolog_load::token::Token;
+use horolog_load::offset::ReceiveTimestamps;
+use horolog_load::ptp::{
+    ExpectedPtpMessages, PtpKind, PtpLoadTransport, PtpPlan, UnicastMessages, UnicastTerms,
+};
+use horolog_load::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
+use horolog_load::token::TokenCodec;
 use horolog_load::verify;
 use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::ptp::message::{DELAY_RESP_LEN, SIGNALING_LEN};
@@ -24,8 +26,9 @@ const REQUESTS: usize = 8;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((&asked_for, mut rest)) = bytes.split_first() else { return };
-    let mut account = Account::open(&plan(asked_for), Carried::default()).expect("few requests");
-    let requests: Vec<_> = (0..REQUESTS).map(|number| ask(&mut account, number)).collect();
+    let mut account =
+        RequestTracker::open(&plan(asked_for), LaneCarryOver::default()).expect("few requests");
+    let requests: Vec<_> = (0..REQUESTS).map(|number| next_request(&mut account, number)).collect();
     while let Some((&[which, repairs, length], more)) = rest.split_first_chunk() {
         let (message, more) = more.split_at(more.len().min(length.into()));
         rest = more;
@@ -33,7 +36,7 @@ fuzz_target!(|bytes: &[u8]| {
         let mut message = message.to_vec();
         repair(&mut message, request, repairs);
         let at = START + Span::from_ms(i64::from(which));
-        account.receive(&message, Some(*client), at, at, ReceiveStamps::default());
+        account.receive(&message, Some(*client), at, at, ReceiveTimestamps::default());
     }
     let (books, _) = account.close(REQUESTS as u64);
     let counts = TrialCounts::sum(&books);
@@ -47,29 +50,35 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(counts.rtt.count(), counts.received);
 });
 
-fn plan(asked_for: u8) -> AccountPlan {
+fn plan(asked_for: u8) -> TrackerConfig {
     let kind = match asked_for & 0x11 {
         0 => PtpKind::Delay,
         1 => PtpKind::Nsm,
-        _ => PtpKind::Unicast(Contract {
-            messages: Messages::new(&[MessageType::Sync]).expect("one that is sent"),
+        _ => PtpKind::Unicast(UnicastTerms {
+            messages: UnicastMessages::new(&[MessageType::Sync]).expect("one that is sent"),
             log_interval: 0,
             duration_s: 10,
         }),
     };
-    let transport = if asked_for & 8 != 0 { Transport::Ethernet } else { Transport::Udp };
+    let transport =
+        if asked_for & 8 != 0 { PtpLoadTransport::Ethernet } else { PtpLoadTransport::Udp };
     let plan =
         PtpPlan { kind, domain: 0, minor_version: 0, multicast: asked_for & 3 == 2, transport };
-    let token = Token::new(0xdead_beef_1234_5678, START);
+    let token = TokenCodec::new(0xdead_beef_1234_5678, START);
     let localhost = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST));
     let master = if asked_for & 4 != 0 { localhost.1 } else { localhost.0 };
-    AccountPlan {
-        expected: verify::Expected { token, version: 4, interleaved: false, extended: false },
+    TrackerConfig {
+        expected: verify::ExpectedReplies {
+            token,
+            version: 4,
+            interleaved: false,
+            extended: false,
+        },
         clients: LaneClients::in_turn(CLIENTS, 0, 1, 1),
         start: START,
         timeout: Span::from_ms(100),
         rate: 1000.0,
-        ptp: Some(Expected { plan, token, lane: 0, lanes: 1, clients: CLIENTS, master }),
+        ptp: Some(ExpectedPtpMessages { plan, token, lane: 0, lanes: 1, clients: CLIENTS, master }),
         offset: None,
         interval: None,
         fairness: false,
@@ -77,11 +86,11 @@ fn plan(asked_for: u8) -> AccountPlan {
 }
 
 /// Sends a request, and returns who asked and what.
-fn ask(account: &mut Account, number: usize) -> (u32, Vec<u8>) {
+fn next_request(account: &mut RequestTracker, number: usize) -> (u32, Vec<u8>) {
     let intended = START + Span::from_ns(number as i64);
     let next = account.next(intended);
     let request = account.payload(&next).expect("a payload of its own").to_vec();
-    account.ask();
+    account.register();
     account.sent(intended, intended, false);
     (next.client, request)
 }

@@ -2,14 +2,14 @@
 //! is one line, and what can be read means the same when it is read again.
 #![no_main]
 
-use horolog_load::limit::Limit;
-use horolog_load::profile;
+use horolog_load::limit::LoadLimit;
+use horolog_load::profile_file;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = str::from_utf8(bytes) else { return };
     limit(text);
-    match profile::parse(text, None) {
+    match profile_file::parse(text, None) {
         Ok(course) => {
             assert!(course.intervals() > 0 && course.lowest() > 0.0);
             assert_eq!(course.ends().last(), Some(&course.intervals()));
@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn limit(text: &str) {
-    match text.parse::<Limit>() {
+    match text.parse::<LoadLimit>() {
         Ok(limit) => {
             assert_eq!(limit.text().parse(), Ok(limit.clone()));
             // Nothing was measured, which breaks any limit.

@@ -7,8 +7,8 @@
 #![no_main]
 
 use horolog_nts::{
-    Opened, REPLY_LEN_MAX, UNIQUE_ID_LEN, looks, nak, open_request, request_len, seal_reply,
-    seal_request,
+    AuthenticRequest, REPLY_LEN_MAX, UNIQUE_ID_LEN, classify_trailer, nak, open_request,
+    request_len, seal_reply, seal_request,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -19,7 +19,7 @@ const HEADER: [u8; 48] = [0x23; 48];
 fuzz_target!(|bytes: &[u8]| {
     let Some((&[kind, a, b, change], packet)) = bytes.split_first_chunk() else { return };
     let keys = cookie_keys();
-    let _ = looks(packet);
+    let _ = classify_trailer(packet);
     match open_request(keys, packet) {
         Ok(opened) => reply(&opened, packet.len()),
         Err(refusal) => {
@@ -48,7 +48,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-fn reply(opened: &Opened<'_>, request_len: usize) {
+fn reply(opened: &AuthenticRequest<'_>, request_len: usize) {
     let mut out = [0; REPLY_LEN_MAX + 2048];
     let mut random = |bytes: &mut [u8]| bytes.fill(7);
     let len = seal_reply(cookie_keys(), opened, &HEADER, &mut random, &mut out);

@@ -6,7 +6,7 @@
 use horolog_probe::path::serve::udp::{UdpArrival, UdpReflector, UdpVerdict};
 use horolog_probe::path::udp::Codec;
 use horolog_time::Timestamp;
-use horolog_wire::path_probe::{HEADER_LEN, Header, Kind};
+use horolog_wire::path_probe::{HEADER_LEN, Header, PathDatagramKind};
 use libfuzzer_sys::fuzz_target;
 
 const SESSION: u64 = 0x0102_0304_0506_0708;
@@ -20,7 +20,11 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let near = Timestamp::from_ns(1_700_000_000_000_000_000);
     if let Some(reply) = (Codec::Horolog { session: SESSION }).read(bytes, near) {
-        assert!(reply.counted.is_some() && bytes[5] == Kind::Echo as u8);
+        let (is_short, at) =
+            (bytes.len() < HEADER_LEN, if bytes.len() < HEADER_LEN { 1 } else { 5 });
+        assert!(
+            reply.counted.is_none() == is_short && bytes[at] & 127 == PathDatagramKind::Echo as u8
+        );
     }
     let mut far = UdpReflector::new(1_000, "boot".to_owned());
     let arrival = UdpArrival {
@@ -30,11 +34,15 @@ fuzz_target!(|bytes: &[u8]| {
         traffic_class: 0xb8,
     };
     let mut answer = bytes.to_vec();
-    match far.take(&mut answer, &arrival) {
+    match far.handle(&mut answer, &arrival) {
         UdpVerdict::Answer(kind, _) => {
-            assert_eq!(kind, Kind::Welcome, "who has no session is welcomed or not answered");
+            assert_eq!(
+                kind,
+                PathDatagramKind::Welcome,
+                "who has no session is welcomed or not answered"
+            );
             assert_eq!(answer[HEADER_LEN..], bytes[HEADER_LEN..]);
         }
-        UdpVerdict::Silence(_) => assert_eq!(answer, bytes),
+        UdpVerdict::Drop(_) => assert_eq!(answer, bytes),
     }
 });

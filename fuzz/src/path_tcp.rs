@@ -2,9 +2,10 @@
 //! read without a panic, and what is read is written again to the same bytes.
 #![no_main]
 
-use horolog_probe::path::stall::Segment;
+use horolog_probe::path::stall::TcpSegment;
 use horolog_probe::path::tcp::protocol::{
-    FACTS_MAX, HELLO_LEN, Hello, REPORT_LEN, Report, WELCOME_LEN, Welcome, facts, facts_text,
+    FACTS_MAX, FarEndReport, HELLO_LEN, Hello, REPORT_LEN, TcpWelcome, WELCOME_LEN, facts,
+    facts_text,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -15,20 +16,20 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(&hello.emit(), first);
     }
     if let Some(first) = bytes.first_chunk::<WELCOME_LEN>()
-        && let Some(welcome) = Welcome::parse(first)
+        && let Some(welcome) = TcpWelcome::parse(first)
     {
         assert_eq!(&welcome.emit(), first);
         assert!(usize::from(welcome.facts_bytes) <= FACTS_MAX);
     }
     if let Some(first) = bytes.first_chunk::<REPORT_LEN>()
-        && let Some(report) = Report::parse(first)
+        && let Some(report) = FarEndReport::parse(first)
     {
         assert_eq!(&report.emit(), first);
     }
     let end = facts(bytes);
     let text = facts_text(&end);
     assert!(text.len() <= FACTS_MAX && facts(&text) == end);
-    if let Some(segment) = Segment::parse(bytes) {
+    if let Some(segment) = TcpSegment::parse(bytes) {
         assert!(segment.payload <= u32::from(u16::MAX));
     }
 });

@@ -4,9 +4,9 @@
 //! An input is a datagram; it is judged as it is, and as an answer to requests in either mode.
 #![no_main]
 
-use horolog_probe::query::{Client, Precision, Stamp, Taken, measure};
+use horolog_probe::query::{DatagramClass, NtpClient, PacketTimestamp, Precision, measure};
 use horolog_time::{NtpTimestamp, Span, Timestamp};
-use horolog_wire::ntp::{HEADER_LEN, Header};
+use horolog_wire::ntp::{HEADER_LEN, Header, ReplyStatus};
 use libfuzzer_sys::fuzz_target;
 
 /// Where the origin timestamp stands in a header (RFC 5905, figure 8).
@@ -14,10 +14,10 @@ const ORIGIN: std::ops::Range<usize> = 24..32;
 const NOW_NS: i64 = 1_700_000_000_000_000_000;
 
 fuzz_target!(|bytes: &[u8]| {
-    let mut client = Client::new(4, true, false);
+    let mut client = NtpClient::new(4, true, false);
     let _ = client.judge(bytes);
     for slot in 0..3 {
-        let request = client.ask(slot, [slot * 100 + 7, slot * 90 + 5]);
+        let request = client.next_request(slot, [slot * 100 + 7, slot * 90 + 5]);
         check(&client, &request, bytes);
         for origin in [request.transmit, request.receive] {
             let mut answer = bytes.to_vec();
@@ -28,24 +28,29 @@ fuzz_target!(|bytes: &[u8]| {
         let mut answer = bytes.to_vec();
         let Some(place) = answer.get_mut(ORIGIN) else { return };
         place.copy_from_slice(&request.transmit.to_bits().to_be_bytes());
-        if let Taken::Reply(reply) = client.judge(&answer) {
-            let stamp = |ns| Stamp::user(Timestamp::from_ns(NOW_NS + ns));
+        if let DatagramClass::Reply(reply) = client.judge(&answer) {
+            let stamp = |ns| PacketTimestamp::user(Timestamp::from_ns(NOW_NS + ns));
             let done = client.accept(&reply, stamp(0), stamp(50_000));
             if let Some(exchange) = done {
                 assert_eq!(exchange.slot + 1, slot, "it completes the one before");
             }
-            assert_eq!(client.judge(&answer), Taken::Duplicate);
+            assert_eq!(client.judge(&answer), DatagramClass::Duplicate);
         }
     }
     let _ = client.finish();
 });
 
-fn check(client: &Client, request: &Header, bytes: &[u8]) {
-    let Taken::Reply(reply) = client.judge(bytes) else { return };
+fn check(client: &NtpClient, request: &Header, bytes: &[u8]) {
+    let DatagramClass::Reply(reply) = client.judge(bytes) else { return };
     assert_eq!(bytes.len(), HEADER_LEN);
     let expected = if reply.interleaved { request.receive } else { request.transmit };
     assert_eq!(reply.header.origin, expected);
-    assert!((1..=16).contains(&reply.header.stratum));
+    match reply.header.reply_status() {
+        Some(ReplyStatus::Synchronised) => assert!((1..16).contains(&reply.header.stratum)),
+        Some(ReplyStatus::Unsynchronised) if !reply.has_times() => return,
+        Some(ReplyStatus::Unsynchronised) => {}
+        other => panic!("{other:?} is no reply"),
+    }
     assert_ne!(reply.header.transmit, NtpTimestamp::UNKNOWN);
     let now = Timestamp::from_ns(NOW_NS);
     let precision = Precision { server: reply.header.precision, own: -25, conversion: Span::ZERO };

@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 
 use horolog_record::{
-    AfterResult, CompareVerdict, Comparison, LoadResult, PathUdpResult, QueryResult,
+    AfterResult, CompareVerdict, LoadResult, PathUdpResult, QueryResult, ResultComparison,
 };
 use horolog_report::table::{self, TableStyle};
 use horolog_report::{csv, html, page_of, result_kinds, table_of, to_json};
@@ -51,7 +51,7 @@ fn of_any_kind(mut result: Value) {
             page(&html);
         }
     }
-    let compared = Comparison::of(&[&result], &[&result], 0.1);
+    let compared = ResultComparison::of(&[&result], &[&result], 0.1);
     let changed = compared.figures.iter().find(|figure| figure.verdict == CompareVerdict::Worse);
     assert_eq!(changed, None, "a result is no worse than itself");
     assert!(csv::figures(1, "a", "b", &result).lines().all(|line| line.starts_with("1,a,")));

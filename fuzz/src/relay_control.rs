@@ -3,23 +3,23 @@
 //! is refused in a line.
 #![no_main]
 
-use horolog_relay::control::Request;
-use horolog_relay::{Spec, Table};
+use horolog_relay::control::ControlRequest;
+use horolog_relay::{RoutingTable, Spec};
 use libfuzzer_sys::fuzz_target;
 
 const TABLE: &str = "destinations = [\"192.0.2.0/24\"]\n[[group]]\nname = \"g\"\n\
                      listen = \"192.0.2.1:5000\"\nsources = [\"192.0.2.0/24\"]\n\
                      children = [\"192.0.2.2:5000\", \"192.0.2.3:5000\"]\n";
 
-fuzz_target!(|bytes: &[u8]| match Request::parse(bytes) {
+fuzz_target!(|bytes: &[u8]| match ControlRequest::parse(bytes) {
     Ok(request) => {
         let line = request.to_line();
         assert_eq!(line.matches('\n').count(), 1);
-        assert_eq!(Request::parse(line.as_bytes()), Ok(request.clone()));
+        assert_eq!(ControlRequest::parse(line.as_bytes()), Ok(request.clone()));
         let mut spec = Spec::parse(TABLE).expect("it is a table");
-        let before = Table::new(&spec, None).expect("it can be");
+        let before = RoutingTable::new(&spec, None).expect("it can be");
         if let Err(error) =
-            request.edit(&mut spec).and_then(|()| Table::new(&spec, Some(&before)).map(drop))
+            request.edit(&mut spec).and_then(|()| RoutingTable::new(&spec, Some(&before)).map(drop))
         {
             assert!(!error.to_string().contains('\n'), "{error}");
         }

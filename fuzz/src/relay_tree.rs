@@ -2,14 +2,14 @@
 //! is the same when it was written and read again, and its delays are those of a tree.
 #![no_main]
 
-use horolog_relay::tree::{Delays, TreeFile, delays, gain};
+use horolog_relay::tree::{TreeDelays, TreeFile, delays, gain};
 use libfuzzer_sys::fuzz_target;
 
 fn same(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
 }
 
-fn all(file: &TreeFile) -> Vec<Delays> {
+fn all(file: &TreeFile) -> Vec<TreeDelays> {
     file.engines.iter().map(|engine| delays(&file.tree, engine)).collect()
 }
 
@@ -26,7 +26,10 @@ fuzz_target!(|bytes: &[u8]| {
     let again = TreeFile::parse(&file.to_toml()).expect("what was written is read");
     assert_eq!(again.tree.nodes().len(), file.tree.nodes().len());
     for (old, new) in file.tree.nodes().iter().zip(again.tree.nodes()) {
-        assert_eq!((&old.name, old.parent, old.place), (&new.name, new.parent, new.place));
+        assert_eq!(
+            (&old.name, old.parent, old.child_index),
+            (&new.name, new.parent, new.child_index)
+        );
     }
     for (old, new) in all(&file).iter().zip(all(&again)) {
         assert!(same(old.tree_ns, new.tree_ns) && same(old.mean_ns, new.mean_ns));

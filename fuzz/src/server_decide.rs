@@ -10,7 +10,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use horolog_fuzz::{RECEIVED, TRANSMIT, page};
-use horolog_server::{Reason, ReplyKind, Verdict, decide};
+use horolog_server::{IgnoreReason, ReplyKind, RequestVerdict, decide};
 use horolog_time::NtpTimestamp;
 use horolog_wire::ntp::HEADER_LEN;
 use libfuzzer_sys::fuzz_target;
@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     // What is remembered is for any origin whose highest bit is set.
     let known = |origin: NtpTimestamp| (origin.to_bits() >> 63 == 1).then_some(TRANSMIT);
     let verdict = decide(request, source, &page(), RECEIVED, known);
-    let Verdict::Reply(decided) = verdict else { return };
+    let RequestVerdict::Reply(decided) = verdict else { return };
     let header = decided.at(TRANSMIT);
 
     let mut reply = [0; HEADER_LEN];
@@ -35,12 +35,14 @@ fuzz_target!(|bytes: &[u8]| {
         assert_ne!(request[32..40], request[40..48], "basic mode was asked for");
     }
     assert!(reply[39] & 1 == 0 && reply[47] & 1 == 1, "even and odd");
-    assert_eq!(reply[0] & 7, 4, "mode");
+    assert_eq!(reply[0] & 7, if request[0] & 7 == 1 { 2 } else { 4 }, "mode");
     assert_eq!(reply[0] >> 3 & 7, request[0] >> 3 & 7, "version");
     assert_ne!(source.port(), 0);
     assert!(!source.ip().is_multicast() && !source.ip().is_unspecified(), "to no single host");
     let again = decide(&reply, source, &page(), RECEIVED, known);
-    assert_eq!(again, Verdict::Ignore(Reason::Mode));
+    let expected =
+        if reply[0] & 7 == 2 { IgnoreReason::ModePassive } else { IgnoreReason::ModeServer };
+    assert_eq!(again, RequestVerdict::Ignore(expected));
 });
 
 fn source(head: [u8; 19]) -> SocketAddr {

@@ -5,14 +5,15 @@
 
 use horolog_fuzz::{RECEIVED, TRANSMIT, page};
 use horolog_server::{
-    Admission, Arrival, Class, FrameInterleaved, FrameServer, FrameVerdict, HashKey,
-    InterleavedTable, Limiter, LimitsConfig, ListenSet, as_transmit, decide_frame,
-    looks_interleaved,
+    Admission, FrameInterleaved, FrameServer, FrameTimes, FrameVerdict, HashKey, InterleavedTable,
+    Limiter, LimitsConfig, ListenSet, RequestClass, as_transmit, decide_frame, may_be_interleaved,
 };
+use horolog_sys::netlink::VlanId;
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::checksum::Sum;
+use horolog_wire::ethernet::{self, VlanTag};
+use horolog_wire::frame::UdpFrame;
 use horolog_wire::ntp::Header;
-use horolog_wire::{ethernet, frame::UdpFrame};
 use libfuzzer_sys::fuzz_target;
 
 /// When frames come, on the monotonic clock.
@@ -22,15 +23,15 @@ const NOW: Timestamp<Monotonic> = Timestamp::from_ns(100_500_000_000);
 const IPV4_CHECKSUM: std::ops::Range<usize> = 10..12;
 
 fuzz_target!(|bytes: &[u8]| {
-    judge(bytes);
+    check_frame(bytes);
     // Chance does not find checksums.
     let mut frame = bytes.to_vec();
     if mend(&mut frame).is_some() {
-        judge(&frame);
+        check_frame(&frame);
     }
 });
 
-fn judge(frame: &[u8]) {
+fn check_frame(frame: &[u8]) {
     let FrameVerdict::Transmit(reply) = answer(frame, None) else { return };
     assert!(reply.len() <= frame.len(), "a reply longer than its request");
     assert_eq!(answer(&reply, None), FrameVerdict::Pass, "a reply that is answered in turn");
@@ -49,7 +50,7 @@ fn judge(frame: &[u8]) {
     assert!(rest.is_empty());
     assert_eq!(header.receive, RECEIVED);
     // The table knows every client's reply to itself at `RECEIVED`.
-    let interleaved = looks_interleaved(&asked) && asked.origin == RECEIVED;
+    let interleaved = may_be_interleaved(&asked) && asked.origin == RECEIVED;
     let origin = if interleaved { asked.receive } else { asked.transmit };
     assert_eq!((header.origin, header.transmit), (origin, as_transmit(TRANSMIT)));
     // The longer requests of a client are counted apart. Under one key in 65,536 its two words have
@@ -76,18 +77,27 @@ fn limited(frame: &[u8], source: std::net::IpAddr, key: HashKey) -> Admission {
     let (header, _) = Header::parse(kiss.payload).expect("a kiss has a header");
     assert_eq!((header.stratum, &header.reference_id), (0, b"RATE"));
     assert_eq!(answer(frame, Some(&limiter)), FrameVerdict::Drop);
-    limiter.judge(source, Class::Long, NOW)
+    limiter.judge(source, RequestClass::Long, NOW)
 }
 
 fn answer(frame: &[u8], limiter: Option<&Limiter>) -> FrameVerdict {
     let addresses = ["10.0.0.1:123", "[fd00::1]:123"].map(|text| text.parse().expect("addresses"));
-    let listen = ListenSet::resolve(&addresses, &addresses.each_ref().map(|at| at.ip()));
+    // Whatever the frame is sent to is this host's, but for groups.
+    let link = ethernet::Header::parse(frame).ok().map(|(header, _)| header);
+    let station = link.filter(|link| !link.destination.is_group()).map(|link| {
+        let vlan = link
+            .vlan
+            .map(|VlanTag { protocol, control }| VlanId { protocol, identifier: control & 0x0fff });
+        (vlan.filter(|vlan| vlan.identifier != 0), link.destination)
+    });
+    let listen = ListenSet::resolve(&addresses, &addresses.each_ref().map(|at| at.ip()))
+        .with_stations(station.as_slice());
     let table = InterleavedTable::new(1, HashKey([1, 2])).expect("a small table");
     table.remember([10, 0, 0, 9].into(), RECEIVED, TRANSMIT);
     let page = page();
     let interleaved = FrameInterleaved::Answer(&table);
     let server = FrameServer { listen: &listen, page: &page, limiter, interleaved };
-    let arrival = Arrival { now: NOW, received: RECEIVED, transmit: TRANSMIT };
+    let arrival = FrameTimes { now: NOW, received: RECEIVED, transmit: TRANSMIT };
     decide_frame(frame, &server, &arrival)
 }
 

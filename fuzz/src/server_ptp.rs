@@ -10,12 +10,12 @@
 use std::net::Ipv4Addr;
 
 use horolog_server::ptp::{
-    Address, Arrival, ClockSettings, ClockState, Destination, FOREIGN_MASTERS_MAX, Outbox, Port,
-    PortSettings, PortState, Profile, Transport, UnicastSettings,
+    ClockPort, ClockSettings, FOREIGN_MASTERS_MAX, Outbox, PortSettings, PortState, PtpAddress,
+    PtpArrival, PtpClockState, PtpDestination, PtpPortTransport, PtpProfile, UnicastSettings,
 };
 use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::ethernet::MacAddress;
-use horolog_wire::ptp::{Flags, Message, MessageType, PtpTimestamp};
+use horolog_wire::ptp::{Message, MessageType, PtpFlags, PtpTimestamp};
 use libfuzzer_sys::fuzz_target;
 
 const OWN: u64 = 0x0200_5eff_fe10_0001;
@@ -28,10 +28,10 @@ const DELAY_RESP_EXTRA: usize = 10;
 const GRANTS_EXTRA: usize = 16;
 
 #[derive(Default)]
-struct Sent(Vec<(Destination, bool, Vec<u8>)>);
+struct SentMessages(Vec<(PtpDestination, bool, Vec<u8>)>);
 
-impl Outbox for Sent {
-    fn send(&mut self, to: Destination, event: bool, stamp: bool, message: &[u8]) {
+impl Outbox for SentMessages {
+    fn send(&mut self, to: PtpDestination, event: bool, stamp: bool, message: &[u8]) {
         let kind = MessageType::from_bits(message[0]).expect("a type that there is");
         assert_eq!(kind.is_event(), event);
         assert!(event || !stamp, "only event messages are timestamped");
@@ -59,17 +59,18 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 struct World {
-    port: Port,
+    port: ClockPort,
     settings: ClockSettings,
     one_step: bool,
-    clock: ClockState,
+    clock: PtpClockState,
     now: Timestamp<Monotonic>,
 }
 
 impl World {
     fn new(choices: u8) -> Self {
-        let profile = Profile::ALL[usize::from(choices & 3) % Profile::ALL.len()];
-        let transports = [Transport::Udp4, Transport::Udp6, Transport::Ethernet];
+        let profile = PtpProfile::ALL[usize::from(choices & 3) % PtpProfile::ALL.len()];
+        let transports =
+            [PtpPortTransport::Udp4, PtpPortTransport::Udp6, PtpPortTransport::Ethernet];
         let transport = transports[usize::from(choices >> 2 & 3) % transports.len()];
         let settings = ClockSettings::new(OWN, profile);
         let one_step = choices & 0x10 != 0;
@@ -86,17 +87,17 @@ impl World {
             address: vec![192, 0, 2, 1],
             ..profile.port(1, transport, MacAddress([2, 0, 0, 0, 0, 1]))
         };
-        let clock = ClockState {
+        let clock = PtpClockState {
             usable: choices & 0x80 == 0,
             clock_class: 6,
             accuracy: 0x21,
             variance: 0x4e5d,
             time_source: 0x20,
-            flags: Flags(0x3c),
+            flags: PtpFlags(0x3c),
             utc_offset: 37,
         };
         let now = Timestamp::from_ns(1_000_000_000);
-        Self { port: Port::new(settings.clone(), port, now), settings, one_step, clock, now }
+        Self { port: ClockPort::new(settings.clone(), port, now), settings, one_step, clock, now }
     }
 
     /// Chance finds no lengths, domains nor targets: bits of `ways` that are 0 make them right.
@@ -113,9 +114,10 @@ impl World {
         if ways & 2 == 0 && kind >= 0xc && bytes.len() >= 44 {
             bytes[34..44].fill(0xff);
         }
-        let arrival = Arrival {
+        let arrival = PtpArrival {
             bytes: &bytes,
             from: address(client),
+            from_port: ways.into(),
             group: ways & 8 != 0,
             event: (kind < 8) != (ways & 4 != 0),
             received: NOW,
@@ -123,7 +125,7 @@ impl World {
             admitted: ways & 0x20 != 0,
         };
         let was = self.port.state();
-        let mut out = Sent::default();
+        let mut out = SentMessages::default();
         self.port.receive(&arrival, &self.clock, self.now, &mut out);
         self.check_sent(&out);
         if kind == MessageType::Announce as u8 {
@@ -153,19 +155,19 @@ impl World {
     fn change_clock(&mut self, class: u8, bits: u8) {
         self.clock.clock_class = class;
         self.clock.usable = bits & 1 == 0;
-        self.clock.flags = Flags(bits.into());
+        self.clock.flags = PtpFlags(bits.into());
         self.due();
     }
 
     fn due(&mut self) {
-        let mut out = Sent::default();
+        let mut out = SentMessages::default();
         self.port.due(&self.clock, self.now, &mut out);
         self.check_sent(&out);
         assert!(out.0.len() <= 2 + GRANTS_MAX);
         assert!(self.port.next_due() > self.now, "what is due was done");
         assert!(self.clock.usable || self.port.state() != PortState::Master);
         for (to, stamp, message) in &out.0 {
-            let mut follow_up = Sent::default();
+            let mut follow_up = SentMessages::default();
             self.port.sent(message, *to, NOW, &mut follow_up);
             // In one step the card needs to be asked for a timestamp, which nothing follows.
             assert_eq!(follow_up.0.len(), usize::from(*stamp && !self.one_step));
@@ -183,7 +185,7 @@ impl World {
 
     /// What is sent is right in form, says nothing of an unusable clock's time, and is not answered
     /// by another port of the same clock.
-    fn check_sent(&self, out: &Sent) {
+    fn check_sent(&self, out: &SentMessages) {
         for (_, _, bytes) in &out.0 {
             let (message, trailer) = Message::parse(bytes).expect("a message");
             assert!(trailer.is_empty() && message.tlvs().all(|tlv| tlv.is_ok()));
@@ -192,9 +194,10 @@ impl World {
             let talks = [MessageType::Signaling, MessageType::Management];
             let kind = message.kind().expect("a type that there is");
             assert!(self.clock.usable || talks.contains(&kind), "{kind:?} of an unusable clock");
-            let arrival = Arrival {
+            let arrival = PtpArrival {
                 bytes,
                 from: address(1),
+                from_port: 320,
                 group: true,
                 event: kind.is_event(),
                 received: NOW,
@@ -202,15 +205,15 @@ impl World {
                 admitted: true,
             };
             let mut port = self.port.clone();
-            let mut again = Sent::default();
+            let mut again = SentMessages::default();
             port.receive(&arrival, &self.clock, self.now, &mut again);
             assert!(again.0.is_empty(), "it answers itself");
         }
     }
 }
 
-fn address(client: u8) -> Address {
-    Address::Ip {
+fn address(client: u8) -> PtpAddress {
+    PtpAddress::Ip {
         peer: Ipv4Addr::new(192, 0, 2, client).into(),
         own: Ipv4Addr::new(192, 0, 2, 254).into(),
     }

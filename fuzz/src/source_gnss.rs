@@ -2,7 +2,7 @@
 //! sentence is longer than one can be, and a whole sentence behind the noise is found and read.
 #![no_main]
 
-use horolog_source::{Framer, LeapReport, Sentence};
+use horolog_source::{Framer, LeapReport, ParsedSentence};
 use horolog_time::{NS_PER_S, Timestamp};
 use libfuzzer_sys::fuzz_target;
 
@@ -17,17 +17,17 @@ fuzz_target!(|bytes: &[u8]| {
         if let Some((text, began)) = framer.take(*byte, Timestamp::from_ns(index as i64)) {
             assert!(text.is_ascii() && text.len() < bytes.len() + WHOLE.len());
             assert!(began.as_ns() < index as i64);
-            last = Sentence::read(text);
+            last = ParsedSentence::read(text);
             is_possible(LeapReport::of_sentence(text));
         }
     }
     let sentence = last.expect("a kind that is known").expect("readable");
     assert_eq!(sentence.utc.as_ns(), NAMED);
     let counts = framer.counts();
-    let all = counts.good + counts.checksum + counts.garbled + counts.overlong;
+    let all = counts.good + counts.damaged();
     assert!(all <= (bytes.len() + WHOLE.len()) as u64);
     if let Ok(text) = std::str::from_utf8(bytes) {
-        let _ = Sentence::read(text);
+        let _ = ParsedSentence::read(text);
         is_possible(LeapReport::of_sentence(text));
     }
 });

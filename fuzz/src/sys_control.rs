@@ -4,15 +4,15 @@
 
 use std::net::IpAddr;
 
-use horolog_sys::message::Control;
+use horolog_sys::message::AncillaryData;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let control = Control::parse(bytes);
+    let control = AncillaryData::parse(bytes);
     match control.local {
         Some(IpAddr::V4(local)) => assert!(stands_in(bytes, &local.octets())),
         Some(IpAddr::V6(local)) => assert!(stands_in(bytes, &local.octets())),
-        None => assert!(control.interface == 0 || control.to_group),
+        None => assert!(control.interface == 0 || control.destination.is_some()),
     }
     assert!(stands_in(bytes, &control.interface.to_ne_bytes()) || control.interface == 0);
 });

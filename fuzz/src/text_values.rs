@@ -32,9 +32,13 @@ fn target(text: &str) {
         assert_eq!((again.name(), again.port()), (target.name(), target.port()));
         return;
     }
-    let address = target.resolve(None).expect("an address needs no look-up");
+    let Ok(address) = target.resolve(None, Some("lo")) else {
+        // A zone names an interface that this host need not have.
+        assert!(text.contains('%'), "{text} needs no resolver");
+        return;
+    };
     assert_ne!(address.port(), 0);
-    assert_eq!(again.resolve(None).ok(), Some(address));
+    assert_eq!(again.resolve(None, Some("lo")).ok(), Some(address));
     let _ = permit(address.ip(), false);
 }
 

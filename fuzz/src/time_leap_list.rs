@@ -3,7 +3,7 @@
 #![no_main]
 
 use horolog_time::Timestamp;
-use horolog_time::leap::{LeapList, Outlook, SMEAR_DEFAULT, Smear, Sources};
+use horolog_time::leap::{LeapList, LeapSources, Outlook, SMEAR_DEFAULT, Smear};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     };
     assert!(list.leaps().windows(2).all(|pair| pair[0].midnight < pair[1].midnight));
-    let sources = Sources { list: Some(&list), kernel: None, kernel_should_know: true };
+    let sources = LeapSources { list: Some(&list), kernel: None, kernel_should_know: true };
     for leap in list.leaps() {
         assert_eq!(leap.midnight.as_ns() % 86_400_000_000_000, 0);
         let before = Timestamp::from_ns(leap.instant().as_ns().saturating_sub(1));

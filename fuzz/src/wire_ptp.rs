@@ -7,7 +7,7 @@ use horolog_wire::ptp::management::data::{
     ClockDescription, Current, Data, DefaultDataSet, Parent, PortDataSet, TimeProperties,
 };
 use horolog_wire::ptp::management::{Managed, REFUSAL_TLV_LEN, Refused};
-use horolog_wire::ptp::monitor::Response;
+use horolog_wire::ptp::monitor::MonitorResponse;
 use horolog_wire::ptp::tlv::{Tlv, UNICAST_LEN_MAX, Unicast};
 use libfuzzer_sys::fuzz_target;
 
@@ -25,12 +25,12 @@ fuzz_target!(|bytes: &[u8]| {
             let (back, _) = Tlv::parse(&buffer[..length]).expect("what was written is a TLV");
             assert_eq!(Unicast::from_tlv(&back), Some(Ok(unicast)));
         }
-        if let Some(Ok(response)) = Response::from_tlv(&tlv) {
-            let mut buffer = vec![0; Response::tlv_len(response.address.len())];
+        if let Some(Ok(response)) = MonitorResponse::from_tlv(&tlv) {
+            let mut buffer = vec![0; MonitorResponse::tlv_len(response.address.len())];
             response.emit(&mut buffer);
             // An address of an odd length fits into a value that is of an even one never.
             let (back, _) = Tlv::parse(&buffer).expect("what was written is a TLV");
-            assert_eq!(Response::from_tlv(&back), Some(Ok(response)));
+            assert_eq!(MonitorResponse::from_tlv(&back), Some(Ok(response)));
         }
         if let Some(Ok(managed)) = Managed::from_tlv(&tlv) {
             let mut buffer = vec![0; managed.tlv_len()];

@@ -3,7 +3,7 @@
 //! and all.
 #![no_main]
 
-use horolog_probe::path::serve::stamp::{Circumstances, reflect};
+use horolog_probe::path::serve::stamp::{PacketContext, reflect};
 use horolog_probe::path::udp::Codec;
 use horolog_time::{Span, Timestamp};
 use horolog_wire::stamp::{ErrorEstimate, PACKET_LEN, ReflectorPacket, SenderPacket};
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
     let codec = Codec::Stamp { session: 9, error_estimate };
     let _ = codec.read(bytes, near);
     let mut answer = bytes.to_vec();
-    let at = Circumstances { received: near, now: near, error_estimate, hop_limit: 255 };
+    let at = PacketContext { received: near, now: near, error_estimate, hop_limit: 255 };
     let is_packet = reflect(&mut answer, &at);
     assert_eq!(is_packet, bytes.len() >= PACKET_LEN);
     if is_packet {

@@ -5,16 +5,18 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_record::{BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, Code, Mode, NtsCapacity};
+use horolog_record::{
+    BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, FindingCode, NtsCapacity, RequestMode,
+};
 use libtest_mimic::Trial;
 
-use crate::load_command::{ForNobody, check_sums, has, parse};
+use crate::load_command::{UnprivilegedCopy, check_sums, has, parse};
 use crate::process::{binary, run_to_end};
 use crate::scenario::Need;
 use crate::scenarios;
 
 /// Much longer than four searches take that send for about half a second each.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
@@ -22,15 +24,15 @@ pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(&[Need::Root], bench:
         authentication_is_measured,
         responses_are_counted_by_cores,
-        what_cannot_be_is_refused,
+        impossible_requests_are_refused,
     ))
 }
 
 /// Each mix of requests is what it was to be, every authentic reply among the valid ones.
 fn check(capacity: &NtsCapacity) -> Result<()> {
     let load = &capacity.load;
-    ensure!(load.mode == Mode::NtpNts && load.search.is_some(), "{load:?}");
-    ensure!(!has(load, Code::InvalidReplies), "{:?}", load.findings);
+    ensure!(load.mode == RequestMode::NtpNts && load.search.is_some(), "{load:?}");
+    ensure!(!has(load, FindingCode::InvalidReplies), "{:?}", load.findings);
     ensure!(load.trials.iter().any(|trial| trial.received > 0), "no reply at all");
     let threads = capacity.threads.to_string();
     let has_all = capacity.server_command.windows(2).any(|pair| pair == ["--threads", &*threads]);
@@ -52,9 +54,9 @@ fn authentication_is_measured() -> Result<()> {
     let directory = tempfile::TempDir::new()?;
     let path = directory.path().join("result.json");
     let mut command = Command::new(binary()?);
-    command.args(["bench", "nts", "--threads", "1,2,1", "--shares", "0,100", "--seconds", "0.5"]);
+    command.args(["bench", "nts", "--threads", "1,2,1", "--shares", "0,100", "--time", "0.5"]);
     command.args(["--engine", "socket", "--json"]).arg(&path).env("TMPDIR", directory.path());
-    let output = run_to_end(&mut command, PATIENCE)?;
+    let output = run_to_end(&mut command, TIMEOUT)?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{stderr}");
     let result: BenchNtsResult = parse(&std::fs::read(&path)?)?;
@@ -73,27 +75,26 @@ fn authentication_is_measured() -> Result<()> {
 }
 
 /// One line and the status for the mistake; an ordinary user is told what is missing.
-fn what_cannot_be_is_refused() -> Result<()> {
+fn impossible_requests_are_refused() -> Result<()> {
     for (arguments, sign) in [
         (["--threads", "0"], "from 1 to"),
         (["--shares", "101"], "101"),
-        (["--seconds", "0"], "longer than 0"),
+        (["--time", "0"], "longer than 0"),
         (["--engine", "steam"], "steam"),
     ] {
         let mut command = Command::new(binary()?);
-        let output = run_to_end(command.args(["bench", "nts"]).args(arguments), PATIENCE)?;
+        let output = run_to_end(command.args(["bench", "nts"]).args(arguments), TIMEOUT)?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {said}", output.status);
         ensure!(said.contains(sign) && said.lines().count() == 1, "{arguments:?}: {said}");
     }
     let mut command = Command::new(binary()?);
     let missing = ["bench", "nts", "--nts-master-secret", "/nonexistent/secret"];
-    let output = run_to_end(command.args(missing), PATIENCE)?;
+    let output = run_to_end(command.args(missing), TIMEOUT)?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(3) && said.contains("cannot be read"), "{said}");
-    let user = ForNobody::new()?;
-    let output =
-        run_to_end(user.command(Command::new("setpriv")).args(["bench", "nts"]), PATIENCE)?;
+    let user = UnprivilegedCopy::new()?;
+    let output = run_to_end(user.command(Command::new("setpriv")).args(["bench", "nts"]), TIMEOUT)?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(3) && said.lines().count() == 1, "{said}");
     Ok(())
@@ -105,13 +106,13 @@ fn responses_are_counted_by_cores() -> Result<()> {
     let [json, html] = ["result.json", "page.html"].map(|name| directory.path().join(name));
     let bench = || -> Result<Command> {
         let mut command = Command::new(binary()?);
-        command.args(["bench", "cores", "--cores", "1,2", "--runs", "2", "-t", "0.1"]);
+        command.args(["bench", "cores", "--cores", "1,2", "--repetitions", "2", "-t", "0.1"]);
         command.env("TMPDIR", directory.path());
         Ok(command)
     };
     let mut command = bench()?;
-    command.args(["--rates", "1k,10k,20M", "--require", "2k", "--loss-ratio", "5%"]);
-    let output = run_to_end(command.arg("--json").arg(&json).arg("--html").arg(&html), PATIENCE)?;
+    command.args(["--rates", "1k,10k,20M", "--required-rate", "2k", "--loss-ratio", "5%"]);
+    let output = run_to_end(command.arg("--json").arg(&json).arg("--html").arg(&html), TIMEOUT)?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{stderr}");
     let result: BenchCoresResult = parse(&std::fs::read(&json)?)?;
@@ -135,16 +136,16 @@ fn responses_are_counted_by_cores() -> Result<()> {
     ensure!(std::fs::read_to_string(&html)?.contains("id=\"plot-runs\""), "no plot on the page");
 
     let mut command = bench()?;
-    let output = run_to_end(command.args(["--rates", "1k", "--require", "15M"]), PATIENCE)?;
+    let output = run_to_end(command.args(["--rates", "1k", "--required-rate", "15M"]), TIMEOUT)?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(1) && said.contains("15.0 M/s"), "{said}");
     for (arguments, sign) in [
         (["--rates", "5k..1k:5k"], "no number or range"),
-        (["--require", "none"], "positive number"),
-        (["--runs", "0"], "1..=1000"),
+        (["--required-rate", "none"], "positive number"),
+        (["--repetitions", "0"], "1..=1000"),
     ] {
         let mut command = Command::new(binary()?);
-        let output = run_to_end(command.args(["bench", "cores"]).args(arguments), PATIENCE)?;
+        let output = run_to_end(command.args(["bench", "cores"]).args(arguments), TIMEOUT)?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {said}", output.status);
         ensure!(said.contains(sign) && said.lines().count() == 1, "{arguments:?}: {said}");

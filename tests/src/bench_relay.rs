@@ -9,34 +9,34 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_record::{
-    BENCH_RELAY_SCHEMA, BenchRelayResult, Code, RelayCell, RelayEngine, SearchEnd,
+    BENCH_RELAY_SCHEMA, BenchRelayResult, FindingCode, RelayCell, RelayEngine, SearchEnd,
 };
 use libtest_mimic::Trial;
 
-use crate::load_command::{ForNobody, parse};
+use crate::load_command::{UnprivilegedCopy, parse};
 use crate::process::{binary, run_to_end, signal};
 use crate::scenario::Need;
 use crate::scenarios;
 
 /// Much longer than a few short searches take.
-const PATIENCE: Duration = Duration::from_mins(3);
+const TIMEOUT: Duration = Duration::from_mins(3);
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     use crate::bench_relay;
     Vec::from(scenarios!(&[Need::Root], bench_relay:
         totals_are_found_and_add_up,
-        what_receivers_miss_lowers_the_rate,
-        an_experiment_that_is_ended_keeps_what_it_has,
+        packets_missed_by_receivers_lower_the_rate,
+        an_interrupted_experiment_keeps_its_result,
         a_relay_that_dies_is_named,
-        what_cannot_be_is_refused,
+        impossible_requests_are_refused,
     ))
 }
 
 /// A short experiment whose relays keep their files here.
 fn bench(directory: &Path, arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(binary()?);
-    command.args(["bench", "relay", "--rounds", "1", "--seconds", "0.5"]).args(arguments);
+    command.args(["bench", "relay", "--repetitions", "1", "--time", "0.5"]).args(arguments);
     command.args(["--json"]).arg(directory.join("result.json")).env("TMPDIR", directory);
     Ok(command)
 }
@@ -57,7 +57,7 @@ fn relays(directory: &Path) -> Result<Vec<(String, String)>> {
 }
 
 /// No relay runs any more that has its table here, and nothing else is here but these files.
-fn nothing_is_left(directory: &Path, files: usize) -> Result<()> {
+fn nothing_is_left_over(directory: &Path, files: usize) -> Result<()> {
     let left = relays(directory)?;
     ensure!(left.is_empty(), "left behind: {left:?}");
     let left: Vec<_> = fs::read_dir(directory)?.collect::<Result<_, _>>()?;
@@ -67,14 +67,14 @@ fn nothing_is_left(directory: &Path, files: usize) -> Result<()> {
 
 /// A search that found something, and what it looked at afterwards.
 fn check(cell: &RelayCell) -> Result<()> {
-    let round = cell.rounds.first().context("no round")?;
+    let round = cell.repetitions.first().context("no round")?;
     let lower = round.lower.context("nothing was lossless")?;
     ensure!(round.upper.is_none_or(|upper| upper > lower), "{round:?}");
     // The first and the last packet lie at the edges of their time.
     let most = lower * cell.children as f64 * 1.1;
     ensure!(round.copies_per_s > 0.0 && round.copies_per_s <= most, "{round:?}");
     ensure!(round.end != SearchEnd::BelowMin && round.disordered == 0, "{round:?}");
-    let half = round.half.as_ref().context("no trial at half the rate")?;
+    let half = round.half_rate.as_ref().context("no trial at half the rate")?;
     ensure!(half.copies > 0 && half.rate < lower * 0.6, "{round:?}");
     let (first, last) =
         cell.first_copy_ns.as_ref().zip(cell.last_copy_ns.as_ref()).context("no time")?;
@@ -92,7 +92,7 @@ fn totals_are_found_and_add_up() -> Result<()> {
     let page = directory.path().join("page.html");
     let mut command = bench(directory.path(), &["--sizes", "64,512", "--children", "1,3"])?;
     command.args(["--engines", "send,sendmmsg,send", "--html"]).arg(&page);
-    let output = run_to_end(&mut command, PATIENCE)?;
+    let output = run_to_end(&mut command, TIMEOUT)?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let result = result(directory.path())?;
     ensure!(result.schema == BENCH_RELAY_SCHEMA, "{}", result.schema);
@@ -109,19 +109,18 @@ fn totals_are_found_and_add_up() -> Result<()> {
     for direct in &result.direct {
         ensure!(direct.rate > 0.0, "{direct:?}");
     }
-    ensure!(!result.findings.iter().any(|one| one.code == Code::CountsDisagree));
+    ensure!(!result.findings.iter().any(|one| one.code == FindingCode::CountsDisagree));
     let table = String::from_utf8_lossy(&output.stdout);
-    for sign in ["64 B: copies per second", "children", "sendmmsg", "CPU a copy", "Without a relay"]
-    {
+    for sign in ["64 B: copies per second", "children", "sendmmsg", "CPU/copy", "Without a relay"] {
         ensure!(table.contains(sign), "no '{sign}' in {table}");
     }
     ensure!(fs::read_to_string(&page)?.contains("id=\"plot-totals\""), "no plot on the page");
-    nothing_is_left(directory.path(), 2)
+    nothing_is_left_over(directory.path(), 2)
 }
 
 /// A relay that may send no more than so many copies is found to send so many, and less than one
 /// without that limit.
-fn what_receivers_miss_lowers_the_rate() -> Result<()> {
+fn packets_missed_by_receivers_lower_the_rate() -> Result<()> {
     const LIMIT: f64 = 2_000.0;
     let directory = tempfile::TempDir::new()?;
     // A busy machine holds a relay up now and then.
@@ -129,11 +128,11 @@ fn what_receivers_miss_lowers_the_rate() -> Result<()> {
     let total = |limited: bool| -> Result<f64> {
         let mut command = bench(directory.path(), &arguments)?;
         command.args(limited.then_some(["--copy-rate", "2k"]).into_iter().flatten());
-        let output = run_to_end(&mut command, PATIENCE)?;
+        let output = run_to_end(&mut command, TIMEOUT)?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let result = result(directory.path())?;
         let cell = result.cell(64, 2, RelayEngine::Send).context("no cell")?;
-        let round = cell.rounds.first().context("no round")?;
+        let round = cell.repetitions.first().context("no round")?;
         ensure!(!limited || round.upper.is_some(), "no loss was met: {round:?}");
         cell.copies_per_s().context("no rate")
     };
@@ -145,7 +144,7 @@ fn what_receivers_miss_lowers_the_rate() -> Result<()> {
 }
 
 /// Ctrl-C ends it with what there is, and it says so.
-fn an_experiment_that_is_ended_keeps_what_it_has() -> Result<()> {
+fn an_interrupted_experiment_keeps_its_result() -> Result<()> {
     let directory = tempfile::TempDir::new()?;
     let mut command = bench(directory.path(), &["--sizes", "64", "--engines", "send"])?;
     command.args(["--children", "1..64:1"]).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -155,9 +154,9 @@ fn an_experiment_that_is_ended_keeps_what_it_has() -> Result<()> {
     let output = running.wait_with_output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let result = result(directory.path())?;
-    ensure!(result.findings.iter().any(|one| one.code == Code::Interrupted), "{result:?}");
+    ensure!(result.findings.iter().any(|one| one.code == FindingCode::Interrupted), "{result:?}");
     ensure!(result.cells.len() < 64, "{} cells", result.cells.len());
-    nothing_is_left(directory.path(), 1)
+    nothing_is_left_over(directory.path(), 1)
 }
 
 /// A relay that is killed is no relay that loses everything: the result says what happened, keeps
@@ -178,26 +177,26 @@ fn a_relay_that_dies_is_named() -> Result<()> {
         {
             break process;
         }
-        ensure!(begun.elapsed() < PATIENCE, "no relay runs");
+        ensure!(begun.elapsed() < TIMEOUT, "no relay runs");
     };
     ensure!(Command::new("kill").args(["-9", &relay]).status()?.success(), "cannot kill {relay}");
     let output = running.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.code() == Some(1)
-            && said.contains("ended by itself")
+            && said.contains("a relay exited")
             && said.contains("signal: 9"),
         "{said}"
     );
     let result = result(directory.path())?;
-    let ended = result.findings.iter().find(|one| one.code == Code::EngineFailed);
+    let ended = result.findings.iter().find(|one| one.code == FindingCode::EngineFailed);
     ensure!(ended.is_some_and(|one| one.message.contains("send, 64 B, ")), "{:?}", result.findings);
     ensure!((1..64).contains(&result.cells.len()), "{} cells", result.cells.len());
-    nothing_is_left(directory.path(), 1)
+    nothing_is_left_over(directory.path(), 1)
 }
 
 /// One line and the status for the mistake; an ordinary user is told what is missing.
-fn what_cannot_be_is_refused() -> Result<()> {
+fn impossible_requests_are_refused() -> Result<()> {
     for (arguments, sign) in [
         (["--sizes", "16"], "24 to 1472"),
         (["--children", "0"], "too little"),
@@ -205,17 +204,17 @@ fn what_cannot_be_is_refused() -> Result<()> {
         (["--children", "257"], "--receivers"),
         (["--receivers", "17"], "from 1 to 16"),
         (["--engines", "steam"], "steam"),
-        (["--seconds", "0"], "longer than 0"),
+        (["--time", "0"], "longer than 0"),
     ] {
         let mut command = Command::new(binary()?);
-        let output = run_to_end(command.args(["bench", "relay"]).args(arguments), PATIENCE)?;
+        let output = run_to_end(command.args(["bench", "relay"]).args(arguments), TIMEOUT)?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {said}", output.status);
         ensure!(said.contains(sign) && said.lines().count() == 1, "{arguments:?}: {said}");
     }
-    let user = ForNobody::new()?;
+    let user = UnprivilegedCopy::new()?;
     let output =
-        run_to_end(user.command(Command::new("setpriv")).args(["bench", "relay"]), PATIENCE)?;
+        run_to_end(user.command(Command::new("setpriv")).args(["bench", "relay"]), TIMEOUT)?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(3) && said.lines().count() == 1, "{said}");
     Ok(())

@@ -20,9 +20,9 @@ use tempfile::TempDir;
 /// The browser's own name.
 pub(crate) const PROGRAM: &str = "chromium";
 /// For an answer, from a browser on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// For its end after it was told to.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// No sandbox, since root may not have one; nothing that asks the network by itself.
 const ARGUMENTS: [&str; 14] = [
@@ -112,7 +112,7 @@ impl Browser {
     }
 
     fn next(&mut self) -> Result<Value> {
-        self.from.recv_timeout(PATIENCE).map_err(|_| anyhow!("the browser says nothing more"))
+        self.from.recv_timeout(TIMEOUT).map_err(|_| anyhow!("the browser says nothing more"))
     }
 
     /// Opens a file and waits until it is there.
@@ -131,8 +131,9 @@ impl Browser {
 
     /// What a function of the page's says.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Result<Value> {
-        let ask = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let mut said = self.call("Runtime.evaluate", ask)?;
+        let query =
+            json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let mut said = self.call("Runtime.evaluate", query)?;
         ensure!(said["exceptionDetails"].is_null(), "{}", said["exceptionDetails"]);
         Ok(said["result"]["value"].take())
     }
@@ -203,7 +204,7 @@ impl Drop for Browser {
         // Told so, it takes its own children along.
         let _ = self.call("Browser.close", json!({}));
         let began = Instant::now();
-        while began.elapsed() < END_PATIENCE && matches!(self.child.try_wait(), Ok(None)) {
+        while began.elapsed() < END_TIMEOUT && matches!(self.child.try_wait(), Ok(None)) {
             thread::sleep(POLL_INTERVAL);
         }
         let _ = self.child.kill();

@@ -8,16 +8,16 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::receiver::{Receiver, miscounted};
+use horolog_lab::receiver::{LabReceiver, miscounted};
 use horolog_lab::{Lab, LabConfig};
 use horolog_time::Span;
-use horolog_wire::ntp::Leap;
+use horolog_wire::ntp::LeapIndicator;
 use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::chronyd::Client;
-use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};
+use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
 use crate::scenario::Need;
 use crate::server_sandbox::is_confined;
 use crate::server_sources::{Unit, is_unsynchronised, state_of, wait_until};
@@ -25,7 +25,7 @@ use crate::{ROOT, calibration, client, scenarios};
 
 /// The receiver is ahead of the system clock by so much.
 const TRUTH: Span = Span::from_ms(2_700);
-/// A sentence names its second to half of it.
+/// The time of a sentence is taken to be half a second after the second that it names.
 const ERROR_MAX: Span = Span::from_ms(600);
 /// Units that nobody else uses.
 const UNIT: u8 = 215;
@@ -35,11 +35,11 @@ const SETPRIV: &[Need] = &[Need::Root, Need::Peer("setpriv")];
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, calibration:
-        sentences_alone_are_served_and_given_on,
-        what_is_not_there_is_named,
+        sentences_alone_are_served_and_exported,
+        missing_devices_are_named,
     ));
-    all.extend(scenarios!(CHRONYD, calibration: chronyd_takes_what_is_given_on));
-    all.extend(scenarios!(SETPRIV, calibration: a_clock_that_another_steers_is_left_alone));
+    all.extend(scenarios!(CHRONYD, calibration: chronyd_reads_exported_samples));
+    all.extend(scenarios!(SETPRIV, calibration: a_clock_steered_by_another_daemon_is_not_touched));
     all
 }
 
@@ -72,11 +72,11 @@ fn await_reason(server: &Server, why: &str) -> Result<()> {
 
 /// The time of the sentences is served, to the half second that they are sure to; another server
 /// takes it from shared memory and over a socket; and weeks that were miscounted are not served.
-fn sentences_alone_are_served_and_given_on() -> Result<()> {
+fn sentences_alone_are_served_and_exported() -> Result<()> {
     let _unit = Unit(UNIT);
     let directory = TempDir::new()?;
     let (name, socket) = (directory.path().join("gnss"), directory.path().join("ours.sock"));
-    let receiver = Receiver::start(&name, TRUTH)?;
+    let receiver = LabReceiver::start(&name, TRUTH)?;
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let (unit, socket) = (UNIT.to_string(), socket.display().to_string());
@@ -87,12 +87,12 @@ fn sentences_alone_are_served_and_given_on() -> Result<()> {
     ensure!(status["controls_clock"] == false, "{status}");
     ensure!(status["sentences"]["accepted"].as_u64() > Some(0), "{status}");
     wait_until("its time is served", || {
-        let reply = client::ask_from(lab.client(), at)?;
+        let reply = client::query_from(lab.client(), at)?;
         ensure!(is_unsynchronised(&reply.header) || is_near(reply.offset()), "{reply:?}");
         Ok(!is_unsynchronised(&reply.header))
     })?;
-    let header = client::ask_from(lab.client(), at)?.header;
-    ensure!((header.leap, header.stratum) == (Leap::None, 1), "{header:?}");
+    let header = client::query_from(lab.client(), at)?.header;
+    ensure!((header.leap, header.stratum) == (LeapIndicator::None, 1), "{header:?}");
     ensure!(&header.reference_id == b"GNSS", "{header:?}");
     ensure!(header.root_dispersion.to_span() > Span::from_ms(499), "{header:?}");
 
@@ -106,23 +106,23 @@ fn sentences_alone_are_served_and_given_on() -> Result<()> {
         Ok(is_used(state_of(&taker, "shm")?) && is_used(state_of(&taker, "sock")?))
     })?;
     wait_until("what they say is served", || {
-        let reply = client::ask_from(lab.server(), second)?;
+        let reply = client::query_from(lab.server(), second)?;
         ensure!(is_unsynchronised(&reply.header) || is_near(reply.offset()), "{reply:?}");
         Ok(!is_unsynchronised(&reply.header))
     })?;
     taker.end("TERM")?;
 
-    receiver.say(miscounted(TRUTH, 1));
+    receiver.set_offset(miscounted(TRUTH, 1));
     wait_until("miscounted weeks are not served", || {
-        let reply = client::ask_from(lab.client(), at)?;
+        let reply = client::query_from(lab.client(), at)?;
         ensure!(is_unsynchronised(&reply.header) || is_near(reply.offset()), "{reply:?}");
         Ok(is_unsynchronised(&reply.header))
     })?;
-    await_reason(&server, "1 times 1024 weeks")?;
-    receiver.pull_out();
-    await_reason(&server, "its line has ended")?;
-    receiver.say(TRUTH);
-    receiver.plug_in(&name)?;
+    await_reason(&server, "it is 1024 weeks ahead")?;
+    receiver.disconnect();
+    await_reason(&server, "its line was closed")?;
+    receiver.set_offset(TRUTH);
+    receiver.reconnect(&name)?;
     await_state(&server, "coarse")?;
     server.end("TERM")?;
     Ok(())
@@ -139,11 +139,11 @@ fn offset_of(sources: &str, name: &str) -> Option<f64> {
 
 /// chronyd, which starts after the server and leaves the clock alone, reads the offset of the
 /// receiver from shared memory and from a socket of its own.
-fn chronyd_takes_what_is_given_on() -> Result<()> {
+fn chronyd_reads_exported_samples() -> Result<()> {
     let _unit = Unit(UNIT);
     let directory = TempDir::new()?;
     let (name, socket) = (directory.path().join("gnss"), directory.path().join("chrony.sock"));
-    let _receiver = Receiver::start(&name, TRUTH)?;
+    let _receiver = LabReceiver::start(&name, TRUTH)?;
     let lab = Lab::new(&LabConfig::default())?;
     let (unit, socket) = (UNIT.to_string(), socket.display().to_string());
     let outputs = ["--coarse-output", "--shm-output", &unit, "--sock-output", &socket];
@@ -155,7 +155,7 @@ fn chronyd_takes_what_is_given_on() -> Result<()> {
     ];
     let chronyd = Client::start(lab.client(), &lines, |_| Ok(()))?;
     wait_until("chronyd has the receiver's offset by both", || {
-        let sources = chronyd.ask("-c sources")?;
+        let sources = chronyd.query("-c sources")?;
         let offsets = ["SHMH", "SOKH"].map(|name| offset_of(&sources, name));
         let is_right = |offset: f64| is_near(Span::from_ns((-offset * 1e9) as i64));
         let wrong = offsets.iter().flatten().any(|offset| *offset != 0.0 && !is_right(*offset));
@@ -167,20 +167,23 @@ fn chronyd_takes_what_is_given_on() -> Result<()> {
 }
 
 /// What is missing, or cannot be, is named in one line.
-fn what_is_not_there_is_named() -> Result<()> {
+fn missing_devices_are_named() -> Result<()> {
     let directory = TempDir::new()?;
     let name = directory.path().join("gnss");
-    let _receiver = Receiver::start(&name, TRUTH)?;
+    let _receiver = LabReceiver::start(&name, TRUTH)?;
     let lab = Lab::new(&LabConfig::default())?;
     for (arguments, expected) in [
-        (["--pps", "/dev/pps77"].as_slice(), "/dev/pps77: there is no such device"),
-        (&["--pps", "/dev/null"], "/dev/null: it cannot take these edges of a pulse"),
-        (&["--pps", "gpio:/dev/gpiochip77,line=4"], "/dev/gpiochip77: there is no such device"),
-        (&["--pps", "extts:/dev/ptp77"], "/dev/ptp77: there is no such device"),
-        (&["--pps", "bell:/dev/pps0"], "--pps bell:/dev/pps0: there is no pulse 'bell'"),
+        (["--pps", "/dev/pps77"].as_slice(), "/dev/pps77: no such device"),
+        (&["--pps", "/dev/null"], "/dev/null: it does not support these pulse edges"),
+        (&["--pps", "gpio:/dev/gpiochip77,line=4"], "/dev/gpiochip77: no such device"),
+        (&["--pps", "extts:/dev/ptp77"], "/dev/ptp77: no such device"),
+        (&["--pps", "bell:/dev/pps0"], "--pps bell:/dev/pps0: unknown pulse 'bell'"),
         (&["--pulse-width", "100ms"], "--pps"),
-        (&["--holdover-limit", "1s"], "a limit to holdover is 10 s at least"),
-        (&["--clock-error-log", "/there-is-none/log"], "/there-is-none/log cannot be written"),
+        (&["--holdover-limit", "1s"], "the holdover limit is at least 10 s"),
+        (
+            &["--clock-error-log", "/there-is-none/log"],
+            "cannot write the clock-error log /there-is-none/log",
+        ),
         (&["--local"], "cannot be used with"),
     ] {
         let Err(error) = calibrated(&lab, &name, arguments) else {
@@ -191,14 +194,14 @@ fn what_is_not_there_is_named() -> Result<()> {
     let Err(error) = calibrated(&lab, Path::new("/dev/there-is-none"), &[]) else {
         anyhow::bail!("a line that is not there is taken");
     };
-    ensure!(error.to_string().contains("there is no such line"), "{error}");
+    ensure!(error.to_string().contains("no such serial line"), "{error}");
     Ok(())
 }
 
 /// Something that has the name and the rights of a daemon that steers the clock, and does not.
-struct SeemingDaemon(Child);
+struct FakeDaemon(Child);
 
-impl SeemingDaemon {
+impl FakeDaemon {
     fn start(directory: &Path) -> Result<Self> {
         let path = directory.join("chronyd");
         fs::copy("/bin/sleep", &path)?;
@@ -206,7 +209,7 @@ impl SeemingDaemon {
     }
 }
 
-impl Drop for SeemingDaemon {
+impl Drop for FakeDaemon {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.0.kill();
@@ -216,31 +219,31 @@ impl Drop for SeemingDaemon {
 
 /// While another steers the clock, or without the right to, there is no start; and one line says
 /// what to do. The server has no right to set the clock here in any case.
-fn a_clock_that_another_steers_is_left_alone() -> Result<()> {
+fn a_clock_steered_by_another_daemon_is_not_touched() -> Result<()> {
     let directory = TempDir::new()?;
     let name = directory.path().join("gnss");
-    let _receiver = Receiver::start(&name, TRUTH)?;
+    let _receiver = LabReceiver::start(&name, TRUTH)?;
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?.to_string();
     let refusal = || -> Result<String> {
         let mut command = lab.server().command("setpriv");
         command.args(["--bounding-set=-sys_time", "--inh-caps=-sys_time"]).arg(binary()?);
         command.args(["serve", "--engine", "socket", "--listen", &at, "--gnss"]).arg(&name);
-        let output = run_to_end(&mut command, PATIENCE)?;
+        let output = run_to_end(&mut command, TIMEOUT)?;
         ensure!(output.status.code() == Some(3), "{output:?}");
         let stderr = String::from_utf8(output.stderr).context("no text")?;
         ensure!(stderr.lines().count() == 1, "{stderr}");
         Ok(stderr)
     };
-    let daemon = SeemingDaemon::start(directory.path())?;
+    let daemon = FakeDaemon::start(directory.path())?;
     let steered = refusal()?;
-    ensure!(steered.contains("steers the system clock already"), "{steered}");
+    ensure!(steered.contains("already steers the system clock"), "{steered}");
     ensure!(steered.contains("--no-clock-control"), "{steered}");
     drop(daemon);
     // Others may run on this machine, with or without this scenario.
     let without = refusal()?;
     let is_named =
-        without.contains("without CAP_SYS_TIME") || without.contains("steers the system");
+        without.contains("requires CAP_SYS_TIME") || without.contains("steers the system");
     ensure!(is_named && without.contains("--no-clock-control"), "{without}");
     Ok(())
 }

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use horolog_lab::Host;
+use horolog_lab::LabHost;
 use libtest_mimic::Trial;
 use nkeys::KeyPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::campaign_lab::{Field, NATS_PORT, Nats, PATIENCE, Program, timers};
+use crate::campaign_lab::{Field, NATS_PORT, Nats, Program, TIMEOUT, timers};
 use crate::campaign_nats::all_done;
 use crate::process::{run_to_end, write_secret};
 use crate::scenario::{Need, in_path};
@@ -26,7 +26,7 @@ const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
 
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(NATS, campaign_brokers:
-        credentials_of_an_account_let_one_in,
+        account_credentials_are_accepted,
         one_of_three_brokers_may_die,
     ))
 }
@@ -70,7 +70,7 @@ fn credentials(path: &Path, by: &KeyPair, user: &KeyPair, key: &KeyPair, old: bo
     write_secret(path, &text)
 }
 
-pub(crate) fn credentials_of_an_account_let_one_in() -> Result<()> {
+pub(crate) fn account_credentials_are_accepted() -> Result<()> {
     let (operator, system) = (KeyPair::new_operator(), KeyPair::new_account());
     let (own, other) = (KeyPair::new_account(), KeyPair::new_account());
     let claims = json!({ "type": "operator", "version": 2 });
@@ -92,12 +92,12 @@ pub(crate) fn credentials_of_an_account_let_one_in() -> Result<()> {
     for wrong in ["foreign", "stolen", "old"] {
         let mut list = field.lab.client().command(crate::process::binary()?);
         list.args(["campaign", "list", "--creds"]).arg(path(wrong));
-        let output = run_to_end(&mut list, PATIENCE)?;
-        let said = String::from_utf8(output.stderr)?;
-        ensure!(output.status.code() == Some(3), "{wrong}: {}: {said}", output.status);
-        let said = said.trim();
-        ensure!(said.lines().count() == 1, "{wrong}: {said}");
-        ensure!(said.contains("refuses these credentials"), "{wrong}: {said}");
+        let output = run_to_end(&mut list, TIMEOUT)?;
+        let stderr = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(3), "{wrong}: {}: {stderr}", output.status);
+        let stderr = stderr.trim();
+        ensure!(stderr.lines().count() == 1, "{wrong}: {stderr}");
+        ensure!(stderr.contains("refused these credentials"), "{wrong}: {stderr}");
     }
     let right = path("right").display().to_string();
     field.start_agent(1, &["--creds", &right])?;
@@ -119,14 +119,14 @@ fn of_three(number: u16, store: &Path) -> String {
 }
 
 /// The first of them, which is the field's.
-fn first(host: &Host) -> Result<Nats> {
+fn first(host: &LabHost) -> Result<Nats> {
     let directory = TempDir::new()?;
     let configuration = of_three(0, &directory.path().join("store"));
     Nats::bare(host, directory, &configuration)
 }
 
 /// Another one, and where it says what it does.
-fn further(host: &Host, directory: &Path, number: u16) -> Result<(Program, PathBuf)> {
+fn further(host: &LabHost, directory: &Path, number: u16) -> Result<(Program, PathBuf)> {
     let (path, log) = (directory.join(format!("s{number}.conf")), format!("s{number}.log"));
     let own = of_three(number, &directory.join(format!("s{number}")));
     fs::write(&path, format!("listen: \"0.0.0.0:{}\"\n{own}\n", NATS_PORT + number))?;
@@ -138,8 +138,8 @@ fn further(host: &Host, directory: &Path, number: u16) -> Result<(Program, PathB
 
 /// Whether a server says that what agents tell is led by it.
 fn leads(log: &Path) -> bool {
-    let said = fs::read_to_string(log).unwrap_or_default();
-    said.lines().any(|line| line.contains("new stream leader") && line.contains("> HOROLOG'"))
+    let output = fs::read_to_string(log).unwrap_or_default();
+    output.lines().any(|line| line.contains("new stream leader") && line.contains("> HOROLOG'"))
 }
 
 /// The server that leads what agents tell is killed while they measure, and stays away.
@@ -148,8 +148,8 @@ pub(crate) fn one_of_three_brokers_may_die() -> Result<()> {
     let directory = field.directory.path().to_owned();
     let (mut second, second_log) = further(field.lab.client(), &directory, 1)?;
     let (mut third, third_log) = further(field.lab.client(), &directory, 2)?;
-    second.await_said("Server is ready")?;
-    third.await_said("Server is ready")?;
+    second.await_output("Server is ready")?;
+    third.await_output("Server is ready")?;
     let at = |address: &str| {
         let all = (0..3).map(|number| format!("nats://{address}:{}", NATS_PORT + number));
         all.collect::<Vec<_>>().join(",")
@@ -160,12 +160,12 @@ pub(crate) fn one_of_three_brokers_may_die() -> Result<()> {
     loop {
         let mut list = field.lab.client().command(crate::process::binary()?);
         list.args(["campaign", "list", "--replicas", "3", "--nats", &local]);
-        let output = run_to_end(&mut list, PATIENCE)?;
+        let output = run_to_end(&mut list, TIMEOUT)?;
         if output.status.success() {
             break;
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(began.elapsed() < PATIENCE, "{said}");
+        let output = String::from_utf8_lossy(&output.stderr);
+        ensure!(began.elapsed() < TIMEOUT, "{output}");
         thread::sleep(Duration::from_millis(200));
     }
     for number in [1, 2] {
@@ -173,13 +173,13 @@ pub(crate) fn one_of_three_brokers_may_die() -> Result<()> {
         field.start_agent(number, &["--nats", &at(&address), "--replicas", "3"])?;
     }
     let mut controller = field.run(&timers(2, 4), &["--nats", &local, "--replicas", "3"])?;
-    controller.await_said("timer.2: started")?;
+    controller.await_output("timer.2: started")?;
     if leads(&second_log) {
         second.kill()?;
     } else if leads(&third_log) {
         third.kill()?;
     } else {
-        field.nats.go()?;
+        field.nats.crash()?;
     }
     all_done(&field.result(&mut controller, 0)?, 2)
 }

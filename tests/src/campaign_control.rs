@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_campaign::instruction::Instruction;
-use horolog_campaign::nats::{Broker, Store};
+use horolog_campaign::assignment::Assignment;
+use horolog_campaign::nats::{BrokerOptions, BrokerStore};
 use horolog_campaign::order::{Job, Order, PROTOCOL};
 use horolog_campaign::role::RoleKind;
 use libtest_mimic::Trial;
@@ -20,27 +20,27 @@ use crate::{campaign_control, scenarios};
 
 const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
 /// Much less than an agent waits for an instant.
-const SOON: Duration = Duration::from_secs(20);
+const START_MAX: Duration = Duration::from_secs(20);
 /// Longer than it takes until the broker knows that an agent is free.
-const AWARE: Duration = Duration::from_secs(4);
+const RELEASE_TIME: Duration = Duration::from_secs(4);
 
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(NATS, campaign_control:
-        an_answer_that_is_lost_makes_no_second_instant,
-        a_controller_that_was_taken_over_from_has_no_last_word,
-        an_agent_that_is_taken_leaves_the_others_free,
-        what_a_lost_agent_delivers_later_is_collected,
-        a_broker_that_stays_away_leaves_what_has_come,
+        a_lost_broker_response_sets_no_second_start_time,
+        a_superseded_controller_changes_nothing,
+        an_occupied_agent_leaves_the_others_free,
+        late_reports_of_a_lost_agent_are_collected,
+        results_received_before_a_broker_is_lost_remain,
         an_agent_that_dies_before_the_start_is_named,
         a_broker_may_die_before_all_are_ready,
-        a_broker_may_come_back_empty,
-        a_controller_that_goes_on_has_its_clock_looked_at,
+        a_broker_may_restart_empty,
+        a_resumed_controller_has_its_clock_checked,
     ))
 }
 
 /// The broker has the instant for the first agent, nobody hears so, and the others cannot be told
 /// before it is over.
-pub(crate) fn an_answer_that_is_lost_makes_no_second_instant() -> Result<()> {
+pub(crate) fn a_lost_broker_response_sets_no_second_start_time() -> Result<()> {
     let field = Field::new(2)?;
     let subject = "$KV.horolog-orders.n1".to_owned();
     // Behind the order itself.
@@ -51,22 +51,26 @@ pub(crate) fn an_answer_that_is_lost_makes_no_second_instant() -> Result<()> {
     let result = field.result(&mut controller, 1)?;
     let endings = endings(&result)?;
     ensure!(endings["timer.1"] == "done" && endings["timer.2"] == "refused", "{endings:?}");
-    ensure!(!result["findings"].to_string().contains("instants-differ"), "{}", result["findings"]);
-    ensure!(controller.said().contains("waiting for it"), "{}", controller.said());
+    ensure!(
+        !result["findings"].to_string().contains("start-times-differ"),
+        "{}",
+        result["findings"]
+    );
+    ensure!(controller.output().contains("waiting for it"), "{}", controller.output());
     Ok(())
 }
 
-pub(crate) fn a_controller_that_was_taken_over_from_has_no_last_word() -> Result<()> {
+pub(crate) fn a_superseded_controller_changes_nothing() -> Result<()> {
     let field = Field::new(2)?;
     let mut first = field.run(&timers(2, 6), &[])?;
     let campaign = campaign_of(&mut first)?;
-    first.await_said("timer.2: started")?;
+    first.await_output("timer.2: started")?;
     first.signal("STOP")?;
     let mut second = field.resume(&campaign, &["--grace", "5s"])?;
-    second.await_said("timer.2: started")?;
+    second.await_output("timer.2: started")?;
     first.signal("CONT")?;
-    ensure!(first.wait()?.code() == Some(3), "{}", first.said());
-    ensure!(first.said().contains("another controller goes on"), "{}", first.said());
+    ensure!(first.wait()?.code() == Some(3), "{}", first.output());
+    ensure!(first.output().contains("another controller took over"), "{}", first.output());
     all_done(&field.result(&mut second, 0)?, 2)
 }
 
@@ -89,44 +93,45 @@ fn order_of_another() -> Result<Order> {
     })
 }
 
-fn give(order: Order) -> Result<()> {
+fn store_order(order: Order) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let broker = Broker::plain(vec!["nats://127.0.0.1:4222".to_owned()]);
+        let broker = BrokerOptions::plain(vec!["nats://127.0.0.1:4222".to_owned()]);
         let store =
-            Store::open(broker.connect("another", "another").await?, &broker.shown(), 1).await?;
+            BrokerStore::open(broker.connect("another", "another").await?, &broker.shown(), 1)
+                .await?;
         let agent = order.agent.clone();
-        store.give(&agent, Instruction { order, word: None }.pack(), 0).await?;
+        store.put_order(&agent, Assignment { order, word: None }.pack(), 0).await?;
         Ok(())
     })
 }
 
-pub(crate) fn an_agent_that_is_taken_leaves_the_others_free() -> Result<()> {
+pub(crate) fn an_occupied_agent_leaves_the_others_free() -> Result<()> {
     let mut field = Field::new(2)?;
     let second = field.agents.remove(&2).context("no agent")?;
     // It is known as free, and has an order that it does not see before this campaign's is given.
     second.signal("STOP")?;
     let order = order_of_another()?;
-    field.lab.client().run(|| give(order))??;
+    field.lab.client().run(|| store_order(order))??;
     let mut controller = field.run(&timers(2, 1), &[])?;
     let first = field.agents.get_mut(&1).context("no agent")?;
-    first.await_said("works for timers")?;
+    first.await_output("executing timers")?;
     second.signal("CONT")?;
-    ensure!(controller.wait()?.code() == Some(3), "{}", controller.said());
-    let said = controller.said();
-    ensure!(said.contains("agent n2 works for campaign another-1"), "{said}");
+    ensure!(controller.wait()?.code() == Some(3), "{}", controller.output());
+    let output = controller.output();
+    ensure!(output.contains("agent n2 is busy with campaign another-1"), "{output}");
     let began = Instant::now();
-    first.await_said("is over here")?;
-    ensure!(began.elapsed() < SOON, "it took {:?}", began.elapsed());
+    first.await_output("is finished here")?;
+    ensure!(began.elapsed() < START_MAX, "it took {:?}", began.elapsed());
     Ok(())
 }
 
 /// Its network is away until the result is written; then it is in the result of whoever goes on.
-pub(crate) fn what_a_lost_agent_delivers_later_is_collected() -> Result<()> {
+pub(crate) fn late_reports_of_a_lost_agent_are_collected() -> Result<()> {
     let mut field = Field::new(2)?;
-    let mut controller = field.run(&timers(2, 2), &["--lost-after", "2s"])?;
+    let mut controller = field.run(&timers(2, 2), &["--agent-timeout", "2s"])?;
     let campaign = campaign_of(&mut controller)?;
-    controller.await_said("n2: timer.2: started")?;
+    controller.await_output("n2: timer.2: started")?;
     field.set_link(2, false)?;
     let result = field.result(&mut controller, 1)?;
     ensure!(endings(&result)?["timer.2"] == "lost", "{result}");
@@ -134,17 +139,17 @@ pub(crate) fn what_a_lost_agent_delivers_later_is_collected() -> Result<()> {
     ensure!(findings.contains(&format!("--resume {campaign}")), "{findings}");
     field.set_link(2, true)?;
     let agent = field.agents.get_mut(&2).context("no agent")?;
-    agent.await_said("is back")?;
+    agent.await_output("reconnected")?;
     let mut resumed = field.resume(&campaign, &[])?;
     all_done(&field.result(&mut resumed, 0)?, 2)?;
     // Now it is over, and the agents are free.
     let mut again = field.resume(&campaign, &[])?;
-    ensure!(again.wait()?.code() == Some(2), "{}", again.said());
+    ensure!(again.wait()?.code() == Some(2), "{}", again.output());
     let mut next = field.run(&timers(2, 1), &[])?;
     all_done(&field.result(&mut next, 0)?, 2)
 }
 
-pub(crate) fn a_broker_that_stays_away_leaves_what_has_come() -> Result<()> {
+pub(crate) fn results_received_before_a_broker_is_lost_remain() -> Result<()> {
     let mut field = Field::new(2)?;
     let (short, long) = (timers(1, 1), timers(1, 8));
     let plan = format!(
@@ -152,15 +157,19 @@ pub(crate) fn a_broker_that_stays_away_leaves_what_has_come() -> Result<()> {
         long[long.find("[[role]]").context("no role")?..]
             .replace("name = \"timer\"", "name = \"late\"")
     );
-    let mut controller = field.run(&plan, &["--broker-patience", "2s"])?;
+    let mut controller = field.run(&plan, &["--broker-timeout", "2s"])?;
     let campaign = campaign_of(&mut controller)?;
-    controller.await_said("timer.1: done with status")?;
-    field.nats.go()?;
+    controller.await_output("timer.1: done with status")?;
+    field.nats.crash()?;
     let result = field.result(&mut controller, 1)?;
     let how = endings(&result)?;
     ensure!(how["timer.1"] == "done" && how["late.1"] == "lost", "{how:?}");
-    ensure!(result["findings"].to_string().contains("broker-gone"), "{}", result["findings"]);
-    field.nats.come(field.lab.client())?;
+    ensure!(
+        result["findings"].to_string().contains("broker-unreachable"),
+        "{}",
+        result["findings"]
+    );
+    field.nats.restart(field.lab.client())?;
     let mut resumed = field.resume(&campaign, &[])?;
     let how = endings(&field.result(&mut resumed, 0)?)?;
     ensure!(how.values().all(|how| how == "done"), "{how:?}");
@@ -172,14 +181,14 @@ pub(crate) fn an_agent_that_dies_before_the_start_is_named() -> Result<()> {
     let mut field = Field::new(2)?;
     field.agents.get_mut(&2).context("no agent")?.signal("STOP")?;
     let mut controller = field.run(&timers(2, 1), &[])?;
-    controller.await_said("n1: ready")?;
+    controller.await_output("n1: ready")?;
     field.kill_agent(2)?;
-    ensure!(controller.wait()?.code() == Some(3), "{}", controller.said());
-    let said = controller.said();
-    ensure!(said.contains("no answer in time from n2"), "{said}");
-    ensure!(!said.contains(": started"), "{said}");
+    ensure!(controller.wait()?.code() == Some(3), "{}", controller.output());
+    let output = controller.output();
+    ensure!(output.contains("no reply in time from n2"), "{output}");
+    ensure!(!output.contains(": started"), "{output}");
     let first = field.agents.get_mut(&1).context("no agent")?;
-    first.await_said("is over here")
+    first.await_output("is finished here")
 }
 
 pub(crate) fn a_broker_may_die_before_all_are_ready() -> Result<()> {
@@ -187,31 +196,31 @@ pub(crate) fn a_broker_may_die_before_all_are_ready() -> Result<()> {
     let mut second = field.agents.remove(&2).context("no agent")?;
     second.signal("STOP")?;
     let mut controller = field.run(&timers(2, 1), &[])?;
-    controller.await_said("n1: ready")?;
-    field.nats.go()?;
+    controller.await_output("n1: ready")?;
+    field.nats.crash()?;
     second.signal("CONT")?;
-    controller.await_said("waiting for it")?;
-    field.nats.come(field.lab.client())?;
+    controller.await_output("waiting for it")?;
+    field.nats.restart(field.lab.client())?;
     let result = field.result(&mut controller, 0)?;
-    second.await_said("is over here")?;
+    second.await_output("is finished here")?;
     all_done(&result, 2)
 }
 
 /// It has lost what it kept while jobs ran. Reports have their first places again, and the results
 /// still come.
-pub(crate) fn a_broker_may_come_back_empty() -> Result<()> {
+pub(crate) fn a_broker_may_restart_empty() -> Result<()> {
     let mut field = Field::new(2)?;
     let mut controller = field.run(&timers(2, 6), &[])?;
-    controller.await_said("timer.2: started")?;
-    field.nats.go()?;
+    controller.await_output("timer.2: started")?;
+    field.nats.crash()?;
     std::fs::remove_dir_all(field.nats.directory().join("store"))?;
-    field.nats.come(field.lab.client())?;
+    field.nats.restart(field.lab.client())?;
     all_done(&field.result(&mut controller, 0)?, 2)
 }
 
 /// The one before has heard the agents' answers; that the clock of the one that goes on is wrong is
 /// found all the same.
-pub(crate) fn a_controller_that_goes_on_has_its_clock_looked_at() -> Result<()> {
+pub(crate) fn a_resumed_controller_has_its_clock_checked() -> Result<()> {
     let mut field = Field::new(2)?;
     for (wrong, side) in [("-60s", "behind that of"), ("+60s", "ahead of that of")] {
         // It does not answer before the first controller has gone, which so has named no instant.
@@ -219,20 +228,20 @@ pub(crate) fn a_controller_that_goes_on_has_its_clock_looked_at() -> Result<()> 
         second.signal("STOP")?;
         let mut controller = field.run(&timers(2, 1), &[])?;
         let campaign = campaign_of(&mut controller)?;
-        controller.await_said("n1: ready")?;
+        controller.await_output("n1: ready")?;
         controller.kill()?;
         field.agents.get_mut(&2).context("no agent")?.signal("CONT")?;
-        let mut resumed = field.resume(&campaign, &[&format!("--clock-ahead={wrong}")])?;
+        let mut resumed = field.resume(&campaign, &[&format!("--inject-clock-offset={wrong}")])?;
         let ended = resumed.wait()?;
-        let said = resumed.said();
-        ensure!(ended.code() == Some(3), "{ended}: {said}");
-        ensure!(said.contains(&format!("{side} agent n")), "{said}");
-        ensure!(!said.contains(": started"), "{said}");
+        let output = resumed.output();
+        ensure!(ended.code() == Some(3), "{ended}: {output}");
+        ensure!(output.contains(&format!("{side} agent n")), "{output}");
+        ensure!(!output.contains(": started"), "{output}");
         for agent in field.agents.values_mut() {
-            agent.await_said(&format!("{campaign} is over here"))?;
+            agent.await_output(&format!("{campaign} is finished here"))?;
         }
         // One that is stopped before it has said that it is free is taken for busy.
-        thread::sleep(AWARE);
+        thread::sleep(RELEASE_TIME);
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{PATIENCE, binary, run_to_end};
+use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::scenario::Need;
 use crate::{campaign_install, scenarios};
 use yaml::{documents, strings};
@@ -73,25 +73,25 @@ const FIELDS: &[(&str, &str)] = &[
 
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], campaign_install:
-        the_manifest_has_only_fields_that_there_are,
-        the_manifest_hangs_together,
-        an_agent_takes_what_it_is_installed_with,
+        the_manifest_has_only_known_fields,
+        the_manifest_is_consistent,
+        an_agent_accepts_the_installed_options,
     ));
     all.extend(scenarios!(&[Need::Peer("systemd-analyze")], campaign_install:
-        systemd_takes_the_unit,
+        systemd_accepts_the_unit,
     ));
     all
 }
 
 /// The unit as it is, but for where the program is.
-pub(crate) fn systemd_takes_the_unit() -> Result<()> {
+pub(crate) fn systemd_accepts_the_unit() -> Result<()> {
     let directory = TempDir::new()?;
     let verified = |unit: &str| -> Result<String> {
         let path = directory.path().join("horolog-agent.service");
         let own = binary()?.display().to_string();
         fs::write(&path, unit.replace(INSTALLED, &own))?;
         let mut verify = Command::new("systemd-analyze");
-        let output = run_to_end(verify.arg("verify").arg(path), PATIENCE)?;
+        let output = run_to_end(verify.arg("verify").arg(path), TIMEOUT)?;
         Ok(String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let said = verified(UNIT)?;
@@ -103,7 +103,7 @@ pub(crate) fn systemd_takes_the_unit() -> Result<()> {
 }
 
 /// Whether an agent takes these arguments; its policy is written here.
-fn takes(arguments: &[String], policy: &str) -> Result<()> {
+fn accepts(arguments: &[String], policy: &str) -> Result<()> {
     let directory = TempDir::new()?;
     let path = directory.path().join("policy.toml");
     fs::write(&path, policy)?;
@@ -114,12 +114,12 @@ fn takes(arguments: &[String], policy: &str) -> Result<()> {
     };
     let mut command = Command::new(binary()?);
     command.args(arguments.iter().map(own)).arg("--show-policy");
-    let output = run_to_end(&mut command, PATIENCE)?;
+    let output = run_to_end(&mut command, TIMEOUT)?;
     ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 
-pub(crate) fn an_agent_takes_what_it_is_installed_with() -> Result<()> {
+pub(crate) fn an_agent_accepts_the_installed_options() -> Result<()> {
     let policy = "schema = \"horolog.policy/1\"\n";
     let after = |text: &str, key: &str| -> Result<String> {
         let line =
@@ -129,7 +129,7 @@ pub(crate) fn an_agent_takes_what_it_is_installed_with() -> Result<()> {
     let options = after(UNIT, "HOROLOG_AGENT_OPTIONS=")?;
     let line = after(UNIT, "ExecStart=")?.replace("$HOROLOG_AGENT_OPTIONS", &options);
     let words: Vec<_> = line.split_whitespace().skip(1).map(ToOwned::to_owned).collect();
-    takes(&words, policy)?;
+    accepts(&words, policy)?;
     let documents = documents(MANIFEST)?;
     let container = container(&documents)?;
     let words = strings(&container["command"]).chain(strings(&container["args"])).skip(1);
@@ -137,7 +137,7 @@ pub(crate) fn an_agent_takes_what_it_is_installed_with() -> Result<()> {
     let filled =
         words.map(|word| word.replace("$(NODE)", "n1").replace("$(NODE_ADDRESS)", "192.0.2.1"));
     let given = document(&documents, "ConfigMap")?["data"]["policy.toml"].as_str();
-    takes(&filled.collect::<Vec<_>>(), given.context("no policy")?)
+    accepts(&filled.collect::<Vec<_>>(), given.context("no policy")?)
 }
 
 /// The only document of a kind.
@@ -150,7 +150,7 @@ fn container(documents: &[Value]) -> Result<&Value> {
     pod["containers"].get(0).context("no container")
 }
 
-pub(crate) fn the_manifest_has_only_fields_that_there_are() -> Result<()> {
+pub(crate) fn the_manifest_has_only_known_fields() -> Result<()> {
     let documents = documents(MANIFEST)?;
     let versions = [
         ("Namespace", "v1"),
@@ -165,7 +165,7 @@ pub(crate) fn the_manifest_has_only_fields_that_there_are() -> Result<()> {
     ensure!(documents.len() == versions.len(), "{documents:?}");
     for one in &documents {
         let kind = one["kind"].as_str().context("no kind")?;
-        known(one, kind, kind)?;
+        check_fields(one, kind, kind)?;
         // Their settings go with the namespace, and the agent's are all in one.
         let place = &one["metadata"]["namespace"];
         ensure!(kind == "Namespace" || place == "horolog", "{kind}: {place}");
@@ -174,10 +174,10 @@ pub(crate) fn the_manifest_has_only_fields_that_there_are() -> Result<()> {
 }
 
 /// Whether an object has only fields of its type, and so those within.
-fn known(value: &Value, kind: &str, place: &str) -> Result<()> {
+fn check_fields(value: &Value, kind: &str, place: &str) -> Result<()> {
     let fields: BTreeMap<_, _> = FIELDS.iter().copied().collect();
     match value {
-        Value::Array(items) => items.iter().try_for_each(|item| known(item, kind, place)),
+        Value::Array(items) => items.iter().try_for_each(|item| check_fields(item, kind, place)),
         Value::Object(object) => {
             // Maps of names that are anybody's, such as labels.
             let Some(names) = fields.get(kind) else { return Ok(()) };
@@ -193,7 +193,7 @@ fn known(value: &Value, kind: &str, place: &str) -> Result<()> {
                     _ => name.clone(),
                 };
                 let inner = if name == "metadata" { "metadata" } else { &inner };
-                known(value, inner, &format!("{place}.{name}"))?;
+                check_fields(value, inner, &format!("{place}.{name}"))?;
             }
             Ok(())
         }
@@ -202,7 +202,7 @@ fn known(value: &Value, kind: &str, place: &str) -> Result<()> {
 }
 
 /// What is named is there, and where an argument says that it is.
-pub(crate) fn the_manifest_hangs_together() -> Result<()> {
+pub(crate) fn the_manifest_is_consistent() -> Result<()> {
     let documents = documents(MANIFEST)?;
     let set = document(&documents, "DaemonSet")?;
     let template = &set["spec"]["template"];
@@ -225,14 +225,14 @@ pub(crate) fn the_manifest_hangs_together() -> Result<()> {
     ensure!(named(&pod["volumes"]) == named(&container["volumeMounts"]));
     for argument in strings(&container["args"]) {
         let Some((_, path)) = argument.split_once("=/") else { continue };
-        is_there(&documents, pod, container, &format!("/{path}"))
+        check_mounted(&documents, pod, container, &format!("/{path}"))
             .with_context(|| argument.to_owned())?;
     }
     Ok(())
 }
 
 /// Whether a path in the container is a mount, or a key of what is mounted there.
-fn is_there(documents: &[Value], pod: &Value, container: &Value, path: &str) -> Result<()> {
+fn check_mounted(documents: &[Value], pod: &Value, container: &Value, path: &str) -> Result<()> {
     let mounts = container["volumeMounts"].as_array().context("no mounts")?;
     let mount =
         |at: &Path| mounts.iter().find(|one| one["mountPath"].as_str().map(Path::new) == Some(at));

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig};
+use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_sys::namespace::die_with_parent;
 use horolog_sys::netlink::Prefix;
 use serde_json::Value;
@@ -20,7 +20,7 @@ use crate::process::{Engine, Server, binary, signal};
 use crate::scenario::in_path;
 
 /// Longer than anything here takes that is not a measurement.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Where the NATS server listens.
 pub(crate) const NATS_PORT: u16 = 4_222;
@@ -41,18 +41,18 @@ impl Program {
     }
 
     /// What it has said.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn output(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// Waits until it has said this.
-    pub(crate) fn await_said(&mut self, text: &str) -> Result<()> {
+    pub(crate) fn await_output(&mut self, text: &str) -> Result<()> {
         let started = Instant::now();
-        while !self.said().contains(text) {
+        while !self.output().contains(text) {
             if let Some(status) = self.child.try_wait()? {
-                ensure!(self.said().contains(text), "ended with {status}: {}", self.said());
+                ensure!(self.output().contains(text), "ended with {status}: {}", self.output());
             }
-            ensure!(started.elapsed() < PATIENCE, "it never said '{text}': {}", self.said());
+            ensure!(started.elapsed() < TIMEOUT, "it never said '{text}': {}", self.output());
             thread::sleep(POLL_INTERVAL);
         }
         Ok(())
@@ -65,7 +65,7 @@ impl Program {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
-            ensure!(started.elapsed() < PATIENCE, "it does not end: {}", self.said());
+            ensure!(started.elapsed() < TIMEOUT, "it does not end: {}", self.output());
             thread::sleep(POLL_INTERVAL);
         }
     }
@@ -98,12 +98,12 @@ pub(crate) struct Nats {
 
 impl Nats {
     /// One with `JetStream`, open to everybody.
-    pub(crate) fn open(host: &Host) -> Result<Self> {
+    pub(crate) fn open(host: &LabHost) -> Result<Self> {
         Self::start(host, "")
     }
 
     /// One with `JetStream`, and with this in its configuration.
-    pub(crate) fn start(host: &Host, configuration: &str) -> Result<Self> {
+    pub(crate) fn start(host: &LabHost, configuration: &str) -> Result<Self> {
         let directory = TempDir::new()?;
         let store = directory.path().join("store");
         Self::bare(
@@ -114,11 +114,11 @@ impl Nats {
     }
 
     /// One with nothing but this in its configuration, beside where it listens.
-    pub(crate) fn bare(host: &Host, directory: TempDir, configuration: &str) -> Result<Self> {
+    pub(crate) fn bare(host: &LabHost, directory: TempDir, configuration: &str) -> Result<Self> {
         let text = format!("listen: \"0.0.0.0:{NATS_PORT}\"\n{configuration}\n");
         fs::write(directory.path().join("nats.conf"), text)?;
         let mut nats = Self { directory, program: None };
-        nats.come(host)?;
+        nats.restart(host)?;
         Ok(nats)
     }
 
@@ -127,19 +127,19 @@ impl Nats {
     }
 
     /// Starts it where it is not, and waits until it takes connections.
-    pub(crate) fn come(&mut self, host: &Host) -> Result<()> {
+    pub(crate) fn restart(&mut self, host: &LabHost) -> Result<()> {
         let program = in_path("nats-server").context("no nats-server in PATH")?;
         let mut command = host.command(program);
         command.arg("-c").arg(self.directory.path().join("nats.conf"));
         let log = self.directory.path().join("log");
         let mut program = Program::start(&mut command, log)?;
-        program.await_said("Server is ready")?;
+        program.await_output("Server is ready")?;
         self.program = Some(program);
         Ok(())
     }
 
     /// Kills it, as a crash would.
-    pub(crate) fn go(&mut self) -> Result<()> {
+    pub(crate) fn crash(&mut self) -> Result<()> {
         self.program.take().context("it does not run")?.kill()
     }
 }
@@ -169,7 +169,7 @@ impl Field {
     /// With room for so many agents.
     pub(crate) fn without_agents(
         agents: usize,
-        nats: impl FnOnce(&Host) -> Result<Nats>,
+        nats: impl FnOnce(&LabHost) -> Result<Nats>,
     ) -> Result<Self> {
         let links = Prefix::new([192, 0, 2, 0].into(), 24)?;
         let config = LabConfig {
@@ -215,7 +215,7 @@ impl Field {
     /// Starts agent K, and waits until it is ready.
     pub(crate) fn start_agent(&mut self, number: usize, arguments: &[&str]) -> Result<()> {
         self.launch_agent(number, arguments)?;
-        self.agents.get_mut(&number).context("no such agent")?.await_said("is ready")
+        self.agents.get_mut(&number).context("no such agent")?.await_output("is ready")
     }
 
     fn launch_agent(&mut self, number: usize, arguments: &[&str]) -> Result<()> {
@@ -226,7 +226,7 @@ impl Field {
     }
 
     fn await_agents(&mut self) -> Result<()> {
-        self.agents.values_mut().try_for_each(|agent| agent.await_said("is ready"))
+        self.agents.values_mut().try_for_each(|agent| agent.await_output("is ready"))
     }
 
     /// Kills an agent, as a crash would.
@@ -264,7 +264,7 @@ impl Field {
     /// Waits for the end of a controller, and reads its result.
     pub(crate) fn result(&self, controller: &mut Program, status: i32) -> Result<Value> {
         let ended = controller.wait()?;
-        ensure!(ended.code() == Some(status), "{ended}: {}", controller.said());
+        ensure!(ended.code() == Some(status), "{ended}: {}", controller.output());
         let text = fs::read(self.directory.path().join("result.json"))?;
         Ok(serde_json::from_slice(&text)?)
     }
@@ -285,9 +285,9 @@ impl Field {
 
 /// The identifier that a controller has given its campaign.
 pub(crate) fn campaign_of(controller: &mut Program) -> Result<String> {
-    controller.await_said("horolog: campaign ")?;
-    let said = controller.said();
-    let name = said.split("horolog: campaign ").nth(1).and_then(|rest| rest.split(':').next());
+    controller.await_output("horolog: campaign ")?;
+    let output = controller.output();
+    let name = output.split("horolog: campaign ").nth(1).and_then(|rest| rest.split(':').next());
     Ok(name.context("it has no name")?.to_owned())
 }
 
@@ -295,7 +295,7 @@ pub(crate) fn campaign_of(controller: &mut Program) -> Result<String> {
 pub(crate) fn timers(agents: usize, seconds: u32) -> String {
     format!(
         r#"
-schema = "horolog.plan/1"
+schema = "horolog.plan/2"
 name = "timers"
 duration-max = "{}s"
 max-offset = "100ms"

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use horolog_record::{
-    CampaignEnd, CampaignFigures, CampaignResult, CampaignRole, Code, LoadResult,
+    CampaignEnd, CampaignFigures, CampaignResult, CampaignRole, FindingCode, LoadResult,
 };
 use libtest_mimic::Trial;
 use tempfile::TempDir;
@@ -23,21 +23,21 @@ const RUNNING: Duration = Duration::from_secs(90);
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, campaign_local:
-        a_server_is_loaded_from_several_places,
+        a_server_is_loaded_from_several_hosts,
         all_pairs_of_nodes_are_measured,
         all_pairs_are_measured_over_ipv6,
-        every_leaf_of_a_tree_gets_what_was_sent,
+        every_leaf_of_a_tree_receives_every_packet,
         a_cluster_runs_in_step_and_its_slow_node_is_named,
-        a_cluster_is_tied_to_cores_and_released_by_datagrams,
+        a_cluster_is_pinned_to_cores_and_released_by_datagrams,
         a_cluster_runs_the_tasks_of_a_file,
-        an_interrupted_campaign_has_what_there_is,
-        a_part_that_never_ends_is_bounded,
-        a_service_that_cannot_start_is_said,
+        an_interrupted_campaign_keeps_its_results,
+        a_job_that_never_ends_is_bounded,
+        a_service_that_cannot_start_is_reported,
     ));
     all.extend(scenarios!(&[], campaign_local:
         plans_can_be_listed_printed_and_checked,
-        plans_that_cannot_be_are_refused,
-        nodes_that_never_come_are_not_waited_for_without_end,
+        invalid_plans_are_refused,
+        the_wait_for_missing_nodes_is_bounded,
     ));
     all
 }
@@ -57,7 +57,7 @@ fn role<'a>(result: &'a CampaignResult, name: &str) -> Result<&'a CampaignRole> 
     result.roles.iter().find(|role| role.role == name).with_context(|| format!("no role {name}"))
 }
 
-fn a_server_is_loaded_from_several_places() -> Result<()> {
+fn a_server_is_loaded_from_several_hosts() -> Result<()> {
     let set = ["--set", "rate=400-600", "--set", "time=500ms", "--set", "generators=3"];
     let (_, result) = run(&[&["ntp-saturation"][..], &set].concat())?;
     let CampaignFigures::Load { trials, capacity } = &role(&result, "load")?.figures else {
@@ -115,7 +115,7 @@ fn all_pairs(more: &[&str]) -> Result<CampaignResult> {
     Ok(result)
 }
 
-fn every_leaf_of_a_tree_gets_what_was_sent() -> Result<()> {
+fn every_leaf_of_a_tree_receives_every_packet() -> Result<()> {
     let set = ["--set", "time=1s", "--set", "rate=100", "--set", "leaves=3"];
     let (status, result) = run(&[&["relay-tree"][..], &set].concat())?;
     ensure!(status == Some(0), "nobody was to answer the source: {:?}", result.findings);
@@ -138,7 +138,7 @@ fn every_leaf_of_a_tree_gets_what_was_sent() -> Result<()> {
     Ok(())
 }
 
-fn a_cluster_is_tied_to_cores_and_released_by_datagrams() -> Result<()> {
+fn a_cluster_is_pinned_to_cores_and_released_by_datagrams() -> Result<()> {
     let set = ["nodes=2", "period=40ms", "time=1s", "core=0,1", "signal=udp"];
     let set = set.map(|set| ["--set", set]).concat();
     let (_, result) = run(&[&["rt-cluster"][..], &set].concat())?;
@@ -186,8 +186,11 @@ fn a_cluster_runs_in_step_and_its_slow_node_is_named() -> Result<()> {
     ensure!(first.job.as_deref() == Some("lead.1") && first.agent.is_some(), "{first:?}");
     ensure!(second.job.as_deref() == Some("member.1"), "{second:?}");
     ensure!(second.ahead_ns.is_some() && task.skew_ns < 4_000_000, "{second:?} of {task:?}");
-    ensure!(second.awaited > first.awaited.map(|times| 3 * times), "{first:?} and {second:?}");
-    let named = result.findings.iter().find(|finding| finding.code == Code::NodeAwaited);
+    ensure!(
+        second.straggler_periods > first.straggler_periods.map(|times| 3 * times),
+        "{first:?} and {second:?}"
+    );
+    let named = result.findings.iter().find(|finding| finding.code == FindingCode::StragglerNode);
     let agent = second.agent.clone().unwrap_or_default();
     let message = &named.context("nobody is named")?.message;
     ensure!(message.contains(&format!("member1 is member.1 on {agent}.")), "{message}");
@@ -197,7 +200,7 @@ fn a_cluster_runs_in_step_and_its_slow_node_is_named() -> Result<()> {
     Ok(())
 }
 
-fn nodes_that_never_come_are_not_waited_for_without_end() -> Result<()> {
+fn the_wait_for_missing_nodes_is_bounded() -> Result<()> {
     let ended = |arguments: &[&str], reason: &str| -> Result<()> {
         let mut command = Command::new(binary()?);
         let output = run_to_end(command.args(["cycle", "run"]).args(arguments), RUNNING)?;
@@ -205,18 +208,18 @@ fn nodes_that_never_come_are_not_waited_for_without_end() -> Result<()> {
         ensure!(output.status.code() == Some(3) && said.contains(reason), "{arguments:?}: {said}");
         Ok(())
     };
-    let task = ["-p", "10ms", "-u", "1", "--nodes", "2", "--wait", "200ms"];
+    let task = ["-p", "10ms", "-u", "1", "--nodes", "2", "--join-timeout", "200ms"];
     ended(
         &[&task[..], &["--listen", "127.0.0.1:0"]].concat(),
-        "0 of 1 other nodes have joined within 0.2 s",
+        "0 of 1 other nodes joined within 0.2 s",
     )?;
-    ended(&["--join", "127.0.0.1:9", "--wait", "200ms"], "cannot be reached")?;
+    ended(&["--join", "127.0.0.1:9", "--join-timeout", "200ms"], "cannot reach the leader")?;
     let output = run_to_end(Command::new(binary()?).args(["cycle", "run"]).args(task), RUNNING)?;
-    ensure!(output.status.code() == Some(2), "--wait without anybody: {output:?}");
+    ensure!(output.status.code() == Some(2), "--join-timeout without anybody: {output:?}");
     Ok(())
 }
 
-fn an_interrupted_campaign_has_what_there_is() -> Result<()> {
+fn an_interrupted_campaign_keeps_its_results() -> Result<()> {
     let directory = TempDir::new()?;
     let json = directory.path().join("result.json");
     let mut command = Command::new(binary()?);
@@ -228,7 +231,7 @@ fn an_interrupted_campaign_has_what_there_is() -> Result<()> {
     child.wait()?;
     let result: CampaignResult = serde_json::from_slice(&fs::read(&json)?)?;
     ensure!(result.interrupted, "{:?}", result.findings);
-    ensure!(result.findings.iter().any(|finding| finding.code == Code::Interrupted));
+    ensure!(result.findings.iter().any(|finding| finding.code == FindingCode::Interrupted));
     let probes = result.parts.iter().filter(|part| part.role == "probe");
     for part in probes {
         ensure!(part.end == CampaignEnd::Abandoned, "{part:?}");
@@ -241,12 +244,12 @@ fn an_interrupted_campaign_has_what_there_is() -> Result<()> {
 fn file(text: &str) -> Result<(TempDir, String)> {
     let directory = TempDir::new()?;
     let path = directory.path().join("plan.toml");
-    fs::write(&path, format!("schema = \"horolog.plan/1\"\nname = \"p\"\n{text}"))?;
+    fs::write(&path, format!("schema = \"horolog.plan/2\"\nname = \"p\"\n{text}"))?;
     let path = path.to_str().context("a path that is no text")?.to_owned();
     Ok((directory, path))
 }
 
-fn a_part_that_never_ends_is_bounded() -> Result<()> {
+fn a_job_that_never_ends_is_bounded() -> Result<()> {
     // Its time is that of the command, which no plan can know.
     let timer = "duration-max = \"1s\"\n[[role]]\nname = \"t\"\nkind = \"host-timer\"\n";
     let (_directory, path) = file(timer)?;
@@ -257,7 +260,7 @@ fn a_part_that_never_ends_is_bounded() -> Result<()> {
     Ok(())
 }
 
-fn a_service_that_cannot_start_is_said() -> Result<()> {
+fn a_service_that_cannot_start_is_reported() -> Result<()> {
     // Nobody has this address.
     let text = "[[role]]\nname = \"s\"\nkind = \"serve\"\n[role.options]\n\
                 listen = \"192.0.2.99:123\"\n[[role]]\nname = \"t\"\nkind = \"host-timer\"\n";
@@ -286,7 +289,7 @@ fn plans_can_be_listed_printed_and_checked() -> Result<()> {
     Ok(())
 }
 
-fn plans_that_cannot_be_are_refused() -> Result<()> {
+fn invalid_plans_are_refused() -> Result<()> {
     let refused = |arguments: &[&str], reason: &str| -> Result<()> {
         let output = campaign(&[&["run", "--local"], arguments].concat())?;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -294,20 +297,23 @@ fn plans_that_cannot_be_are_refused() -> Result<()> {
         ensure!(said.contains(reason) && said.trim().lines().count() == 1, "{said}");
         Ok(())
     };
-    refused(&["no-such-plan"], "plans that come with the program: ntp-saturation")?;
-    refused(&["ntp-saturation", "--set", "speed=1"], "no parameter 'speed' to set")?;
-    refused(&["ntp-saturation", "--set", "speed"], "write a parameter and its value")?;
-    refused(&["ntp-saturation", "--set", "rate=fast"], "'rate' of load-ntp cannot be 'fast'")?;
+    refused(&["no-such-plan"], "built-in plans: ntp-saturation")?;
+    refused(&["ntp-saturation", "--set", "speed=1"], "unknown parameter 'speed'")?;
+    refused(&["ntp-saturation", "--set", "speed"], "expected NAME=VALUE")?;
+    refused(&["ntp-saturation", "--set", "rate=fast"], "invalid 'rate' of load-ntp, 'fast'")?;
     refused(&["ntp-saturation", "--set", "generators=64"], "the plan needs 65 agents")?;
-    refused(&["udp-all-pairs", "--set", "nodes=1"], "need two instances of it, and there is one")?;
-    refused(&["udp-all-pairs", "--set", "sizes=70000"], "'70000' is none of 48 to 65507 bytes")?;
-    refused(&["udp-all-pairs", "--set", "time=700s"], "the plan's duration-max of 600 s ends it")?;
-    refused(&["rt-cluster", "--set", "nodes=1"], "the count '{nodes}-1' comes to 0")?;
-    refused(&["rt-cluster", "--set", "slow=7=5"], "there is no node 7; they are 1 to 3")?;
+    refused(&["udp-all-pairs", "--set", "nodes=1"], "need two instances of it; it has one")?;
+    refused(&["udp-all-pairs", "--set", "sizes=70000"], "'70000' is outside 16 to 65507 bytes")?;
+    refused(
+        &["udp-all-pairs", "--set", "time=700s"],
+        "which exceeds the plan's duration-max of 600 s",
+    )?;
+    refused(&["rt-cluster", "--set", "nodes=1"], "the count '{nodes}-1' evaluates to 0")?;
+    refused(&["rt-cluster", "--set", "slow=7=5"], "node 7 does not exist; nodes are 1 to 3")?;
     refused(&["rt-cluster", "--nats", "nats://127.0.0.1:9"], "cannot be used with '--nats")?;
     refused(&["rt-cluster", "--replicas", "3"], "cannot be used with '--replicas")?;
     let (_directory, path) = file("[[role]]\nname = \"t\"\nkind = \"shell\"\n")?;
-    refused(&[&path], "plan.toml:5: no kind of roles is called 'shell'")?;
+    refused(&[&path], "plan.toml:5: unknown kind of role 'shell'")?;
     let output = campaign(&["run", "ntp-saturation", "--nats", "nats://127.0.0.1:9"])?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(3) && said.contains("no NATS server answers"), "{said}");

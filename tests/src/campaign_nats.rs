@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_campaign::nats::{Broker, Store};
+use horolog_campaign::nats::{BrokerOptions, BrokerStore};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
@@ -15,9 +15,9 @@ use crate::campaign_lab::{Field, campaign_of, timers};
 use crate::scenario::Need;
 use crate::{campaign_nats, scenarios};
 
-mod cuts;
+mod crashes;
+mod partitions;
 mod plans;
-mod stages;
 
 const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
 /// Agents of most scenarios.
@@ -32,17 +32,17 @@ pub(crate) fn all() -> Vec<Trial> {
         a_campaign_runs_from_orders_to_one_result,
         a_broker_may_die_before_the_start,
         a_broker_may_die_while_jobs_run,
-        a_broker_may_die_while_results_come,
+        a_broker_may_die_while_results_arrive,
         a_controller_may_die_before_the_start,
         a_controller_may_die_while_jobs_run,
-        a_controller_may_die_when_all_is_told,
+        a_controller_may_die_after_all_results_are_reported,
         an_agent_that_dies_is_named_as_lost,
-        an_agent_that_is_started_again_says_what_it_lost,
-        a_network_that_is_cut_and_heals_loses_nothing,
-        an_interrupted_controller_keeps_what_there_is,
+        a_restarted_agent_reports_the_job_that_it_lost,
+        a_healed_network_partition_loses_nothing,
+        an_interrupted_controller_keeps_its_results,
         a_cluster_of_agents_runs_in_step,
     ));
-    for more in [cuts::all(), plans::all(), stages::all()] {
+    for more in [partitions::all(), plans::all(), crashes::all()] {
         all.extend(more);
     }
     all
@@ -83,12 +83,12 @@ pub(crate) fn a_campaign_runs_from_orders_to_one_result() -> Result<()> {
     command.arg(field.directory.path().join("state0"));
     let log = field.directory.path().join("agent0.log");
     let mut beside = crate::campaign_lab::Program::start(&mut command, log)?;
-    beside.await_said("is ready")?;
+    beside.await_output("is ready")?;
     for number in [1, 2] {
         field.start_agent(number, &[])?;
     }
     let plan = r#"
-schema = "horolog.plan/1"
+schema = "horolog.plan/2"
 name = "mixed"
 duration-max = "30s"
 max-offset = "100ms"
@@ -119,7 +119,7 @@ time = "2s"
     let endings = endings(&result)?;
     let done = |job: &str| endings.get(job).is_some_and(|how| how == "done");
     ensure!(done("far.1") && done("near.1") && done("timer.1"), "{endings:?}");
-    let says = controller.said();
+    let says = controller.output();
     ensure!(says.contains("n1: near.1: started"), "{says}");
     ensure!(says.contains("n0: accepted") && says.contains("n2: ready"), "{says}");
     let parts = result["parts"].as_array().context("no parts")?;
@@ -128,7 +128,7 @@ time = "2s"
     // Nothing is left at the broker, and agents are free.
     let mut list = field.lab.client().command(crate::process::binary()?);
     list.args(["campaign", "list", "--json"]);
-    let output = crate::process::run_to_end(&mut list, crate::process::PATIENCE)?;
+    let output = crate::process::run_to_end(&mut list, crate::process::TIMEOUT)?;
     let list: Value = serde_json::from_slice(&output.stdout)?;
     ensure!(list["campaigns"] == serde_json::json!([]), "{list}");
     ensure!(list["agents"].as_array().is_some_and(|agents| agents.len() == 3), "{list}");
@@ -137,16 +137,16 @@ time = "2s"
 
 /// Kills the broker for a while.
 fn restart(field: &mut Field) -> Result<()> {
-    field.nats.go()?;
+    field.nats.crash()?;
     thread::sleep(AWAY);
-    field.nats.come(field.lab.client())
+    field.nats.restart(field.lab.client())
 }
 
 pub(crate) fn a_broker_may_die_before_the_start() -> Result<()> {
     let mut field = Field::new(AGENTS)?;
     // So much ahead that it is there again before the instant, for whoever had not heard of it.
-    let mut controller = field.run(&timers(AGENTS, 1), &["--lead", "10s"])?;
-    controller.await_said("all are ready")?;
+    let mut controller = field.run(&timers(AGENTS, 1), &["--lead-time", "10s"])?;
+    controller.await_output("all are ready")?;
     restart(&mut field)?;
     all_done(&field.result(&mut controller, 0)?, AGENTS)
 }
@@ -154,34 +154,34 @@ pub(crate) fn a_broker_may_die_before_the_start() -> Result<()> {
 pub(crate) fn a_broker_may_die_while_jobs_run() -> Result<()> {
     let mut field = Field::new(AGENTS)?;
     let mut controller = field.run(&timers(AGENTS, SECONDS), &[])?;
-    controller.await_said("timer.1: started")?;
+    controller.await_output("timer.1: started")?;
     restart(&mut field)?;
     let result = field.result(&mut controller, 0)?;
-    ensure!(controller.said().contains("waiting for it"), "{}", controller.said());
+    ensure!(controller.output().contains("waiting for it"), "{}", controller.output());
     all_done(&result, AGENTS)
 }
 
 /// The broker goes before jobs end and comes when all have, so that every result waits on a disk.
-pub(crate) fn a_broker_may_die_while_results_come() -> Result<()> {
+pub(crate) fn a_broker_may_die_while_results_arrive() -> Result<()> {
     let mut field = Field::new(AGENTS)?;
     let mut controller = field.run(&timers(AGENTS, 2), &[])?;
-    controller.await_said("timer.1: started")?;
-    field.nats.go()?;
+    controller.await_output("timer.1: started")?;
+    field.nats.crash()?;
     for agent in field.agents.values_mut() {
-        agent.await_said("is over here")?;
+        agent.await_output("is finished here")?;
     }
-    field.nats.come(field.lab.client())?;
+    field.nats.restart(field.lab.client())?;
     // And once more when the first has come.
-    controller.await_said("done with status")?;
+    controller.await_output("done with status")?;
     restart(&mut field)?;
     all_done(&field.result(&mut controller, 0)?, AGENTS)
 }
 
 /// Kills the controller when it says this, and has another one go on.
 fn resumed(field: &Field, says: &str, lead: &str, seconds: u32) -> Result<Value> {
-    let mut controller = field.run(&timers(AGENTS, seconds), &["--lead", lead])?;
+    let mut controller = field.run(&timers(AGENTS, seconds), &["--lead-time", lead])?;
     let campaign = campaign_of(&mut controller)?;
-    controller.await_said(says)?;
+    controller.await_output(says)?;
     controller.kill()?;
     let mut resumed = field.resume(&campaign, &[])?;
     field.result(&mut resumed, 0)
@@ -201,43 +201,43 @@ pub(crate) fn a_controller_may_die_while_jobs_run() -> Result<()> {
 }
 
 /// All results have come, and nothing more is to be expected; the next one finds them.
-pub(crate) fn a_controller_may_die_when_all_is_told() -> Result<()> {
+pub(crate) fn a_controller_may_die_after_all_results_are_reported() -> Result<()> {
     let mut field = Field::new(AGENTS)?;
     let mut controller = field.run(&timers(AGENTS, 1), &[])?;
     let campaign = campaign_of(&mut controller)?;
-    controller.await_said("started")?;
+    controller.await_output("started")?;
     controller.kill()?;
     for agent in field.agents.values_mut() {
-        agent.await_said("is over here")?;
+        agent.await_output("is finished here")?;
     }
     // One outcome comes to lie there once more, and something that is none.
-    field.lab.client().run(|| tell_again(&campaign))??;
+    field.lab.client().run(|| report_again(&campaign))??;
     let mut resumed = field.resume(&campaign, &[])?;
     let result = field.result(&mut resumed, 0)?;
     all_done(&result, AGENTS)?;
     let delivery = json!({
-        "unusable": [], "outcomes_twice": 1, "reports_strange": 1, "messages_unreadable": 1,
+        "unusable": [], "duplicate_outcomes": 1, "unexpected_reports": 1, "unreadable_messages": 1,
     });
     ensure!(result["delivery"] == delivery, "{}", result["delivery"]);
     // What has been written is not there a second time.
     let mut again = field.resume(&campaign, &[])?;
     let ended = again.wait()?;
-    ensure!(ended.code() == Some(2), "{ended}: {}", again.said());
-    ensure!(again.said().contains("there is no campaign"), "{}", again.said());
+    ensure!(ended.code() == Some(2), "{ended}: {}", again.output());
+    ensure!(again.output().contains("is unknown or finished"), "{}", again.output());
     Ok(())
 }
 
 /// Tells the broker an outcome that it has, under another identifier and by a stranger, and bytes
 /// that mean nothing.
-fn tell_again(campaign: &str) -> Result<()> {
+fn report_again(campaign: &str) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let broker = Broker::plain(vec!["nats://127.0.0.1:4222".to_owned()]);
+        let broker = BrokerOptions::plain(vec!["nats://127.0.0.1:4222".to_owned()]);
         let store =
-            Store::open(broker.connect("again", "again").await?, &broker.shown(), 1).await?;
+            BrokerStore::open(broker.connect("again", "again").await?, &broker.shown(), 1).await?;
         let (campaign, mut from) = (campaign.parse()?, 0);
         let told = loop {
-            let told = store.told(&campaign, from).await?.context("no outcome is there")?;
+            let told = store.next_report(&campaign, from).await?.context("no outcome is there")?;
             from = told.sequence + 1;
             // The line before a report has its identifier, which ends with the job.
             let line = told.bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -245,33 +245,33 @@ fn tell_again(campaign: &str) -> Result<()> {
                 break told;
             }
         };
-        store.tell(&campaign, &told.agent.parse()?, "again", told.bytes.clone()).await?;
-        store.tell(&campaign, &"stranger".parse()?, "strange", told.bytes).await?;
-        Ok(store.tell(&campaign, &"n1".parse()?, "nothing", b"nothing".to_vec()).await?)
+        store.publish_report(&campaign, &told.agent.parse()?, "again", told.bytes.clone()).await?;
+        store.publish_report(&campaign, &"stranger".parse()?, "strange", told.bytes).await?;
+        Ok(store.publish_report(&campaign, &"n1".parse()?, "nothing", b"nothing".to_vec()).await?)
     })
 }
 
 pub(crate) fn an_agent_that_dies_is_named_as_lost() -> Result<()> {
     let mut field = Field::new(AGENTS)?;
     let plan = timers(AGENTS, 3);
-    let mut controller = field.run(&plan, &["--lost-after", "2s"])?;
-    controller.await_said("n2: timer.2: started")?;
+    let mut controller = field.run(&plan, &["--agent-timeout", "2s"])?;
+    controller.await_output("n2: timer.2: started")?;
     field.kill_agent(2)?;
     let result = field.result(&mut controller, 1)?;
     let endings = endings(&result)?;
     let done = |job: &str| endings.get(job).is_some_and(|how| how == "done");
     ensure!(done("timer.1") && done("timer.3"), "{endings:?}");
     ensure!(endings["timer.2"] == "lost", "{endings:?}");
-    ensure!(controller.said().contains("n2: lost"), "{}", controller.said());
+    ensure!(controller.output().contains("n2: lost"), "{}", controller.output());
     let findings = result["findings"].to_string();
     ensure!(findings.contains("n2"), "{findings}");
     Ok(())
 }
 
-pub(crate) fn an_agent_that_is_started_again_says_what_it_lost() -> Result<()> {
+pub(crate) fn a_restarted_agent_reports_the_job_that_it_lost() -> Result<()> {
     let mut field = Field::new(AGENTS)?;
     let mut controller = field.run(&timers(AGENTS, 3), &[])?;
-    controller.await_said("n2: timer.2: started")?;
+    controller.await_output("n2: timer.2: started")?;
     field.kill_agent(2)?;
     field.start_agent(2, &[])?;
     let result = field.result(&mut controller, 1)?;
@@ -283,22 +283,22 @@ pub(crate) fn an_agent_that_is_started_again_says_what_it_lost() -> Result<()> {
     all_done(&field.result(&mut controller, 0)?, AGENTS)
 }
 
-pub(crate) fn a_network_that_is_cut_and_heals_loses_nothing() -> Result<()> {
+pub(crate) fn a_healed_network_partition_loses_nothing() -> Result<()> {
     let mut field = Field::new(AGENTS)?;
     let mut controller = field.run(&timers(AGENTS, 2), &[])?;
-    controller.await_said("n2: timer.2: started")?;
+    controller.await_output("n2: timer.2: started")?;
     field.set_link(2, false)?;
     let agent = field.agents.get_mut(&2).context("no agent")?;
-    agent.await_said("is over here")?;
-    agent.await_said("goes on without it")?;
+    agent.await_output("is finished here")?;
+    agent.await_output("continues without it")?;
     field.set_link(2, true)?;
     all_done(&field.result(&mut controller, 0)?, AGENTS)
 }
 
-pub(crate) fn an_interrupted_controller_keeps_what_there_is() -> Result<()> {
+pub(crate) fn an_interrupted_controller_keeps_its_results() -> Result<()> {
     let field = Field::new(AGENTS)?;
     let mut controller = field.run(&timers(AGENTS, 60), &[])?;
-    controller.await_said("n2: timer.2: started")?;
+    controller.await_output("n2: timer.2: started")?;
     thread::sleep(Duration::from_secs(1));
     controller.signal("INT")?;
     let result = field.result(&mut controller, 0)?;

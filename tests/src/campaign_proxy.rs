@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use horolog_lab::Host;
+use horolog_lab::LabHost;
 
 use crate::campaign_lab::NATS_PORT;
 
@@ -31,7 +31,7 @@ pub(crate) struct Loss {
 }
 
 /// Opens the proxy in a host. It lasts as long as the scenarios.
-pub(crate) fn open(host: &Host, loss: Loss) -> Result<()> {
+pub(crate) fn open(host: &LabHost, loss: Loss) -> Result<()> {
     let listener = host.run(|| TcpListener::bind(("127.0.0.1", PROXY_PORT)))??;
     let netns = host.netns.clone();
     thread::spawn(move || {

@@ -6,40 +6,43 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use horolog_io::Direction;
-use horolog_lab::{Host, Lab, LabConfig};
-use horolog_record::{Code, Engine, LoadResult};
+use horolog_io::CaptureDirection;
+use horolog_lab::{Lab, LabConfig, LabHost};
+use horolog_record::{FindingCode, LoadEngineKind, LoadResult};
 use horolog_wire::ethernet;
 use horolog_wire::frame::UdpFrame;
 use horolog_wire::ntp::Header;
-use horolog_wire::ptp::{self, Body, EVENT_PORT, GENERAL_PORT, Message, PortIdentity};
+use horolog_wire::ptp::{self, EVENT_PORT, GENERAL_PORT, Message, PortIdentity, PtpMessageBody};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::load_command::{
-    ForNobody, PATIENCE, Started, check_sums, has, load, only_trial, parse, result_of,
+    Started, TIMEOUT, UnprivilegedCopy, check_sums, has, load, only_trial, parse, result_of,
 };
 use crate::process::{self, Server, binary, run_to_end, server_address};
 use crate::ptp_master::Master;
 use crate::ptp4l::{Ptp4l, Transport};
-use crate::refusal::{ENVIRONMENT, USAGE, check};
 use crate::scenario::Need;
+use crate::usage_error::{ENVIRONMENT, USAGE, check};
 use crate::{ROOT, ROOT_AND_IPV6, capture, scenarios};
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    let mut all = Vec::from(scenarios!(ROOT_AND_IPV6, capture: what_was_counted_is_there));
+    let mut all = Vec::from(scenarios!(ROOT_AND_IPV6, capture: every_counted_packet_is_captured));
     all.extend(scenarios!(ROOT, capture:
-        of_many_requests_a_part_is_kept_with_its_replies,
-        enough_is_enough,
-        a_server_on_the_same_host_is_heard_once,
-        an_interrupted_capture_is_whole,
-        what_cannot_be_captured_is_refused,
-        of_many_negotiations_a_part_is_kept_with_its_grants,
+        sampled_requests_are_captured_with_their_replies,
+        packets_beyond_the_maximum_are_reported_as_omitted,
+        packets_on_loopback_are_captured_once,
+        an_interrupted_capture_is_complete,
+        impossible_captures_are_refused,
+        sampled_negotiations_are_captured_with_their_grants,
     ));
     let ptp4l =
         &[Need::Root, Need::Ipv6, Need::Peer("ptp4l"), Need::Peer("pmc"), Need::Peer("setpriv")];
-    all.extend(scenarios!(ptp4l, capture: ptp_is_there_too, of_much_ptp_a_part_is_kept));
+    all.extend(scenarios!(ptp4l, capture:
+        ptp_is_captured,
+        sampled_ptp_requests_are_captured_with_their_responses,
+    ));
     all
 }
 
@@ -60,7 +63,7 @@ struct Packet {
 /// What a whole file holds: its packets, and how many its end says were seen and missed.
 struct Capture {
     packets: Vec<Packet>,
-    seen: u64,
+    captured_total: u64,
     missed: u64,
 }
 
@@ -68,7 +71,7 @@ impl Capture {
     fn read(path: &Path) -> Result<Self> {
         let file = fs::read(path)?;
         let (mut rest, mut packets, mut kinds) = (&file[..], Vec::new(), Vec::new());
-        let (mut seen, mut missed) = (0, 0);
+        let (mut captured_total, mut missed) = (0, 0);
         while !rest.is_empty() {
             let kind = word(rest, 0)?;
             let length = word(rest, 4)? as usize;
@@ -77,7 +80,7 @@ impl Capture {
             kinds.push(kind);
             match kind {
                 PACKET => packets.push(Packet::read(block)?),
-                STATISTICS => (seen, missed) = (number(block, 24)?, number(block, 36)?),
+                STATISTICS => (captured_total, missed) = (number(block, 24)?, number(block, 36)?),
                 _ => {}
             }
             rest = &rest[length..];
@@ -85,7 +88,7 @@ impl Capture {
         let ends = (kinds.first(), kinds.get(1), kinds.last());
         let whole = (Some(&SECTION_HEADER), Some(&INTERFACE), Some(&STATISTICS));
         ensure!(ends == whole, "not whole: {ends:?}");
-        Ok(Self { packets, seen, missed })
+        Ok(Self { packets, captured_total, missed })
     }
 
     fn tokens(&self, is_request: bool) -> Vec<u64> {
@@ -101,7 +104,11 @@ impl Capture {
         let known: HashSet<u64> = sent.iter().copied().collect();
         ensure!(known.len() == sent.len(), "a request was seen twice");
         ensure!(received.iter().all(|token| known.contains(token)), "a reply without request");
-        ensure!((self.seen, self.missed) == (requests + replies, 0), "{} seen", self.seen);
+        ensure!(
+            (self.captured_total, self.missed) == (requests + replies, 0),
+            "{} seen",
+            self.captured_total
+        );
         let first = self.packets.first().context("no packet")?;
         let spread = self.packets.iter().map(|packet| packet.at_ns.abs_diff(first.at_ns)).max();
         ensure!(spread > Some(0) && spread < Some(60_000_000_000), "{spread:?} ns");
@@ -114,8 +121,8 @@ impl Packet {
         let length = word(block, 20)? as usize;
         let frame = block.get(28..28 + length).context("a packet is cut short")?;
         let flags = word(block, 28 + length.next_multiple_of(4) + 4)?;
-        let is_request = flags == Direction::Outbound as u32;
-        ensure!(is_request || flags == Direction::Inbound as u32, "flags {flags}");
+        let is_request = flags == CaptureDirection::Outbound as u32;
+        ensure!(is_request || flags == CaptureDirection::Inbound as u32, "flags {flags}");
         let token = token(frame, is_request)?;
         let at_ns = u64::from(word(block, 12)?) << 32 | u64::from(word(block, 16)?);
         Ok(Self { at_ns, is_request, token })
@@ -141,9 +148,11 @@ fn token(frame: &[u8], is_request: bool) -> Result<Option<u64>> {
 fn ptp_token(payload: &[u8]) -> Result<Option<u64>> {
     let (message, _) = Message::parse(payload).map_err(|error| anyhow::anyhow!("{error:?}"))?;
     Ok(match message.body {
-        Body::DelayReq(_) | Body::Signaling(PortIdentity::ALL) => Some(message.header.source.clock),
-        Body::DelayResp { requesting, .. } => Some(requesting.clock),
-        Body::Signaling(target) => Some(target.clock),
+        PtpMessageBody::DelayReq(_) | PtpMessageBody::Signaling(PortIdentity::ALL) => {
+            Some(message.header.source.clock)
+        }
+        PtpMessageBody::DelayResp { requesting, .. } => Some(requesting.clock),
+        PtpMessageBody::Signaling(target) => Some(target.clock),
         _ => None,
     })
 }
@@ -158,16 +167,16 @@ fn number(bytes: &[u8], at: usize) -> Result<u64> {
 }
 
 /// Runs a load that is captured.
-fn captured(host: &Host, arguments: &[&str]) -> Result<(LoadResult, Capture)> {
+fn captured(host: &LabHost, arguments: &[&str]) -> Result<(LoadResult, Capture)> {
     captured_by(arguments, |all| result_of(host, all))
 }
 
 /// Runs a load of a PTP master that is captured.
-fn captured_ptp(host: &Host, arguments: &[&str]) -> Result<(LoadResult, Capture)> {
+fn captured_ptp(host: &LabHost, arguments: &[&str]) -> Result<(LoadResult, Capture)> {
     captured_by(arguments, |all| {
         let mut command = host.command(binary()?);
         command.args(["load", "ptp"]).args(all).args(["--json", "-"]);
-        let output = run_to_end(&mut command, PATIENCE)?;
+        let output = run_to_end(&mut command, TIMEOUT)?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         parse(&output.stdout)
     })
@@ -187,7 +196,7 @@ fn captured_by(
 
 /// Every request and every reply is in the file, by either engine and IP version; nothing is said
 /// against it. An engine that was left open is one that can be heard.
-pub(crate) fn what_was_counted_is_there() -> Result<()> {
+pub(crate) fn every_counted_packet_is_captured() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let addresses = [server_address(&lab, false)?, server_address(&lab, true)?];
     let _server = Server::start(lab.server(), process::Engine::Socket, &addresses, &[])?;
@@ -200,16 +209,20 @@ pub(crate) fn what_was_counted_is_there() -> Result<()> {
             capture
                 .check(sum(|trial| trial.sent), sum(|trial| trial.received))
                 .with_context(|| format!("{engine} to {address}"))?;
-            ensure!(!has(&result, Code::CaptureIncomplete), "{:?}", result.findings);
-            ensure!(engine != "auto" || result.engine == Engine::Packet, "{:?}", result.engine);
-            ensure!(engine != "auto" || has(&result, Code::EngineFallback));
+            ensure!(!has(&result, FindingCode::CaptureIncomplete), "{:?}", result.findings);
+            ensure!(
+                engine != "auto" || result.engine == LoadEngineKind::Packet,
+                "{:?}",
+                result.engine
+            );
+            ensure!(engine != "auto" || has(&result, FindingCode::EngineFallback));
         }
     }
     Ok(())
 }
 
 /// Of forty thousand a second a quarter is kept, and each reply to what is kept.
-pub(crate) fn of_many_requests_a_part_is_kept_with_its_replies() -> Result<()> {
+pub(crate) fn sampled_requests_are_captured_with_their_replies() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), process::Engine::Xdp, &[at], &[])?;
@@ -220,7 +233,7 @@ pub(crate) fn of_many_requests_a_part_is_kept_with_its_replies() -> Result<()> {
         let trial = only_trial(&result)?;
         let requests = capture.tokens(true).len() as u64;
         ensure!(requests.abs_diff(trial.sent / 4) <= 4, "{requests} of {}", trial.sent);
-        let finding = result.findings.iter().find(|one| one.code == Code::CaptureIncomplete);
+        let finding = result.findings.iter().find(|one| one.code == FindingCode::CaptureIncomplete);
         ensure!(finding.is_some_and(|one| one.message.contains("one request in 4")));
         // In interleaved mode a reply brings the other of the request's two timestamps back.
         let tokens = |is_request| -> HashSet<u64> {
@@ -235,7 +248,7 @@ pub(crate) fn of_many_requests_a_part_is_kept_with_its_replies() -> Result<()> {
 }
 
 /// Requests and answers of PTP, over UDP and Ethernet, to the master's address and to the group.
-pub(crate) fn ptp_is_there_too() -> Result<()> {
+pub(crate) fn ptp_is_captured() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let ethernet = ["--transport", "ethernet"];
     let modes: [(Transport, &[&str], &[&str]); 8] = [
@@ -269,7 +282,7 @@ pub(crate) fn ptp_is_there_too() -> Result<()> {
 }
 
 /// Of twenty thousand requests a second of PTP one in two is kept, and each answer to what is kept.
-pub(crate) fn of_much_ptp_a_part_is_kept() -> Result<()> {
+pub(crate) fn sampled_ptp_requests_are_captured_with_their_responses() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     for (transport, more) in [
         (Transport::Ipv4, ["--engine", "packet"]),
@@ -293,7 +306,7 @@ pub(crate) fn of_much_ptp_a_part_is_kept() -> Result<()> {
 
 /// Of twenty thousand requests for messages a second one in two is kept, and each grant of what is
 /// kept, though nothing but who asks is in both.
-pub(crate) fn of_many_negotiations_a_part_is_kept_with_its_grants() -> Result<()> {
+pub(crate) fn sampled_negotiations_are_captured_with_their_grants() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?.ip();
     let _master = Master::start(&lab, at, |_, _| true)?;
@@ -311,7 +324,7 @@ pub(crate) fn of_many_negotiations_a_part_is_kept_with_its_grants() -> Result<()
 }
 
 /// What comes after the number of packets that was asked for is left out, and that is said.
-pub(crate) fn enough_is_enough() -> Result<()> {
+pub(crate) fn packets_beyond_the_maximum_are_reported_as_omitted() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), process::Engine::Socket, &[at], &[])?;
@@ -320,13 +333,17 @@ pub(crate) fn enough_is_enough() -> Result<()> {
     let (result, capture) = captured(lab.client(), &run)?;
     let trial = only_trial(&result)?;
     ensure!(capture.packets.len() == 100, "{} packets", capture.packets.len());
-    ensure!(capture.seen == trial.sent + trial.received, "{} seen", capture.seen);
-    ensure!(has(&result, Code::CaptureIncomplete), "{:?}", result.findings);
+    ensure!(
+        capture.captured_total == trial.sent + trial.received,
+        "{} seen",
+        capture.captured_total
+    );
+    ensure!(has(&result, FindingCode::CaptureIncomplete), "{:?}", result.findings);
     Ok(())
 }
 
 /// On loopback every packet leaves and comes in by the same interface, and is there once.
-pub(crate) fn a_server_on_the_same_host_is_heard_once() -> Result<()> {
+pub(crate) fn packets_on_loopback_are_captured_once() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), process::Engine::Socket, &[at], &[])?;
@@ -337,7 +354,7 @@ pub(crate) fn a_server_on_the_same_host_is_heard_once() -> Result<()> {
 }
 
 /// Ctrl-C ends a run after its trial, with a whole result and a whole file.
-pub(crate) fn an_interrupted_capture_is_whole() -> Result<()> {
+pub(crate) fn an_interrupted_capture_is_complete() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), process::Engine::Socket, &[at], &[])?;
@@ -353,13 +370,13 @@ pub(crate) fn an_interrupted_capture_is_whole() -> Result<()> {
     let (status, _) = run.end()?;
     ensure!(status.success(), "{status}: {}", run.read("stderr")?);
     let result: LoadResult = parse(&fs::read(out)?)?;
-    ensure!(has(&result, Code::Interrupted), "{:?}", result.findings);
+    ensure!(has(&result, FindingCode::Interrupted), "{:?}", result.findings);
     let trial = only_trial(&result)?;
     Capture::read(&file)?.check(trial.sent, trial.received)
 }
 
 /// What no tap sees, and who may not have one, is refused before anything is sent.
-pub(crate) fn what_cannot_be_captured_is_refused() -> Result<()> {
+pub(crate) fn impossible_captures_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let target = server_address(&lab, false)?.ip().to_string();
     let directory = TempDir::new()?;
@@ -372,13 +389,13 @@ pub(crate) fn what_cannot_be_captured_is_refused() -> Result<()> {
     ];
     for (arguments, status, named) in cases {
         let mut command = load(lab.client(), &[&[&*target], arguments].concat())?;
-        check(&run_to_end(&mut command, PATIENCE)?, status, named)
+        check(&run_to_end(&mut command, TIMEOUT)?, status, named)
             .with_context(|| format!("{arguments:?}"))?;
     }
-    let user = ForNobody::new()?;
+    let user = UnprivilegedCopy::new()?;
     let mut command = user.command(lab.client().command("setpriv"));
     command.args(["load", "ntp", &target, "--engine", "udp", "--pcap", "mine.pcapng"]);
-    check(&run_to_end(&mut command, PATIENCE)?, ENVIRONMENT, &["CAP_NET_RAW", "--pcap"])?;
+    check(&run_to_end(&mut command, TIMEOUT)?, ENVIRONMENT, &["CAP_NET_RAW", "--pcap"])?;
     ensure!(!user.path("mine.pcapng").exists(), "it left a file");
     Ok(())
 }

@@ -8,12 +8,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use horolog_lab::Host;
+use horolog_lab::LabHost;
 use horolog_sys::clock::Realtime;
 use horolog_time::{Clock, NtpTimestamp, Span};
-use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
+use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The system's clock as an NTP timestamp.
 pub(crate) fn now() -> NtpTimestamp {
@@ -28,7 +28,11 @@ pub(crate) fn request(version: u8, token: NtpTimestamp) -> [u8; HEADER_LEN] {
 }
 
 /// A socket in `host` with a port of its own, of the family that `server` has.
-pub(crate) fn socket(host: &Host, server: SocketAddr, read_timeout: Duration) -> Result<UdpSocket> {
+pub(crate) fn socket(
+    host: &LabHost,
+    server: SocketAddr,
+    read_timeout: Duration,
+) -> Result<UdpSocket> {
     let any: SocketAddr = if server.is_ipv4() {
         (Ipv4Addr::UNSPECIFIED, 0).into()
     } else {
@@ -45,94 +49,95 @@ pub(crate) struct Reply {
     /// What the server said.
     pub(crate) header: Header,
     /// When the request was sent (T1).
-    pub(crate) asked: NtpTimestamp,
+    pub(crate) sent: NtpTimestamp,
     /// When the reply was there (T4).
-    pub(crate) came: NtpTimestamp,
+    pub(crate) received: NtpTimestamp,
 }
 
 impl Reply {
     /// How far the server's clock is ahead (RFC 5905, section 8).
     pub(crate) fn offset(&self) -> Span {
         let Header { receive, transmit, .. } = self.header;
-        let there = receive.since(self.asked).as_ns();
-        let back = transmit.since(self.came).as_ns();
+        let there = receive.since(self.sent).as_ns();
+        let back = transmit.since(self.received).as_ns();
         Span::from_ns(i64::midpoint(there, back))
     }
 }
 
 /// Asks once and returns the reply, of which everything has been checked but the time.
-pub(crate) fn ask(socket: &UdpSocket, server: SocketAddr) -> Result<Reply> {
-    let asked = now();
-    socket.send_to(&request(4, asked), server)?;
+pub(crate) fn query(socket: &UdpSocket, server: SocketAddr) -> Result<Reply> {
+    let sent = now();
+    socket.send_to(&request(4, sent), server)?;
     let mut buffer = [0; 1024];
     let (length, from) =
         socket.recv_from(&mut buffer).with_context(|| format!("no reply of {server}"))?;
-    let came = now();
+    let received = now();
     ensure!(from == server, "a reply came from {from}");
     ensure!(length == HEADER_LEN, "a reply of {length} bytes");
     let (header, _) = Header::parse(&buffer[..length])?;
-    ensure!(header.mode == Mode::Server && header.version == 4, "{header:?}");
-    ensure!(header.origin == asked, "the reply is to another request: {header:?}");
+    ensure!(header.mode == AssociationMode::Server && header.version == 4, "{header:?}");
+    ensure!(header.origin == sent, "the reply is to another request: {header:?}");
     ensure!(header.transmit.since(header.receive) >= Span::ZERO, "{header:?}");
-    Ok(Reply { header, asked, came })
+    Ok(Reply { header, sent, received })
 }
 
 /// Asks once, from a new socket in `host`.
-pub(crate) fn ask_from(host: &Host, server: SocketAddr) -> Result<Reply> {
-    ask(&socket(host, server, PATIENCE)?, server)
+pub(crate) fn query_from(host: &LabHost, server: SocketAddr) -> Result<Reply> {
+    query(&socket(host, server, TIMEOUT)?, server)
 }
 
 /// A client that asks one request after the other until it is told to end.
-pub(crate) struct Steady {
+pub(crate) struct SteadyClient {
     stop: Arc<AtomicBool>,
-    asking: Option<JoinHandle<Fared>>,
+    thread: Option<JoinHandle<ClientOutcome>>,
 }
 
-/// How a [`Steady`] client fared.
+/// Outcome of a [`SteadyClient`].
 #[derive(Default)]
-pub(crate) struct Fared {
+pub(crate) struct ClientOutcome {
     /// Requests that it made.
-    pub(crate) asked: u64,
+    pub(crate) requests: u64,
     /// Those that had a reply.
     pub(crate) answered: u64,
     first_loss: Option<anyhow::Error>,
 }
 
-impl Steady {
+impl SteadyClient {
     /// Asks from this socket, with such a pause after each reply.
     pub(crate) fn start(socket: UdpSocket, server: SocketAddr, pause: Duration) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let asking = thread::spawn(move || {
-            let mut all = Fared::default();
+        let thread = thread::spawn(move || {
+            let mut all = ClientOutcome::default();
             while !stopped.load(Ordering::Relaxed) {
-                let reply = ask(&socket, server);
-                all.asked += 1;
+                let reply = query(&socket, server);
+                all.requests += 1;
                 all.answered += u64::from(reply.is_ok());
-                let lost = reply.err().map(|error| error.context(format!("request {}", all.asked)));
+                let lost =
+                    reply.err().map(|error| error.context(format!("request {}", all.requests)));
                 all.first_loss = all.first_loss.or(lost);
                 thread::sleep(pause);
             }
             all
         });
-        Self { stop, asking: Some(asking) }
+        Self { stop, thread: Some(thread) }
     }
 
     /// Ends it and tells how it fared.
-    pub(crate) fn end(mut self) -> Result<Fared> {
+    pub(crate) fn end(mut self) -> Result<ClientOutcome> {
         self.stop.store(true, Ordering::Relaxed);
-        let asking = self.asking.take().context("it was ended before")?;
-        asking.join().map_err(|_| anyhow!("the client panicked"))
+        let thread = self.thread.take().context("it was ended before")?;
+        thread.join().map_err(|_| anyhow!("the client panicked"))
     }
 }
 
-impl Drop for Steady {
+impl Drop for SteadyClient {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-impl Fared {
+impl ClientOutcome {
     /// How many requests were made; an error if one of them had no reply.
     pub(crate) fn all_answered(self) -> Result<u64> {
         self.first_loss.map_or(Ok(self.answered), Err)

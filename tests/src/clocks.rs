@@ -13,10 +13,10 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};
+use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
 use crate::server_sources::wait_until;
 use crate::{ROOT, clocks, scenarios};
-use horolog_lab::receiver::Receiver;
+use horolog_lab::receiver::LabReceiver;
 
 /// The receiver is behind the system clock by so much, which has a sign of its own in all views.
 const TRUTH: Span = Span::from_ms(-2_700);
@@ -28,17 +28,17 @@ pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, clocks: a_servers_clock_is_shown_logged_and_drawn));
     all.extend(scenarios!(&[], clocks:
         the_kernels_clocks_are_compared,
-        what_is_wrong_of_clocks_is_said,
+        clock_errors_are_reported,
     ));
     all
 }
 
 fn clock(arguments: &[&str]) -> Result<Output> {
-    run_to_end(Command::new(binary()?).arg("clock").args(arguments), PATIENCE)
+    run_to_end(Command::new(binary()?).arg("clock").args(arguments), TIMEOUT)
 }
 
 /// What a command that has to be done says on standard output.
-fn said(arguments: &[&str]) -> Result<String> {
+fn stdout_of(arguments: &[&str]) -> Result<String> {
     let output = clock(arguments)?;
     ensure!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).context("no text")
@@ -53,7 +53,7 @@ fn a_servers_clock_is_shown_logged_and_drawn() -> Result<()> {
     let directory = TempDir::new()?;
     let of = |name: &str| directory.path().join(name);
     let (gnss, own, log, page) = (of("gnss"), of("own"), of("log"), of("page.html"));
-    let _receiver = Receiver::start(&gnss, TRUTH)?;
+    let _receiver = LabReceiver::start(&gnss, TRUTH)?;
     let lab = Lab::new(&LabConfig::default())?;
     let device = format!("{}:115200", gnss.display());
     let mut arguments = vec!["--gnss", &device, "--no-clock-control"];
@@ -63,19 +63,19 @@ fn a_servers_clock_is_shown_logged_and_drawn() -> Result<()> {
     wait_until("coarse", || Ok(server.status()?["calibration"]["state"] == "coarse"))?;
     let socket = path_text(server.socket())?.to_owned();
 
-    let shown = said(&["show", "--status-socket", &socket])?;
-    for expected in ["coarse, by sentences alone", "the system clock is left alone", "sources: "] {
+    let shown = stdout_of(&["show", "--status-socket", &socket])?;
+    for expected in ["coarse, sentences only", "system clock not steered", "sources: "] {
         ensure!(shown.contains(expected), "{expected}: {shown}");
     }
     let line = shown.lines().find(|line| line.contains("system clock ahead of UTC"));
     let line = line.context("no offset")?;
     ensure!(line.contains('+') && line.ends_with(" s"), "{line}");
     let json: Value =
-        serde_json::from_str(&said(&["show", "--status-socket", &socket, "--json"])?)?;
+        serde_json::from_str(&stdout_of(&["show", "--status-socket", &socket, "--json"])?)?;
     ensure!(json["calibration"]["state"] == "coarse" && json.get("counters").is_none(), "{json}");
 
     let path = path_text(&log)?;
-    said(&["log", path, "--status-socket", &socket, "-i", "100ms", "-t", "1s"])?;
+    stdout_of(&["log", path, "--status-socket", &socket, "-i", "100ms", "-t", "1s"])?;
     let lines: Vec<Value> =
         fs::read_to_string(&log)?.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     let calibration = || lines.iter().filter(|line| line["clock"] == "calibration");
@@ -86,7 +86,7 @@ fn a_servers_clock_is_shown_logged_and_drawn() -> Result<()> {
         let off_ns = (offset_ns + TRUTH.as_ns()).unsigned_abs();
         ensure!(is_system || off_ns < ERROR_MAX_NS, "{line}");
     }
-    let drawn = said(&["draw", path, "--html", path_text(&page)?])?;
+    let drawn = stdout_of(&["draw", path, "--html", path_text(&page)?])?;
     ensure!(drawn.contains("calibration: coarse from 0 s on"), "{drawn}");
     let html = fs::read_to_string(&page)?;
     ensure!(html.contains("plot-offset") && html.trim_end().ends_with("</html>"), "{}", html.len());
@@ -109,10 +109,10 @@ fn the_kernels_clocks_are_compared() -> Result<()> {
     let (json, html, log) = (of("compare.json"), of("compare.html"), of("log"));
     let files = ["--json", path_text(&json)?, "--html", path_text(&html)?];
     let settings = ["compare", "raw", "monotonic", "tai", "-i", "20ms", "-t", "1s"];
-    let table = said(&[&settings[..], &files[..]].concat())?;
-    ensure!(table.contains("system clock against") && table.contains("ppm"), "{table}");
+    let table = stdout_of(&[&settings[..], &files[..]].concat())?;
+    ensure!(table.contains("system clock versus") && table.contains("ppm"), "{table}");
     let result: Value = serde_json::from_str(&fs::read_to_string(&json)?)?;
-    ensure!(result["schema"] == "horolog.clock-compare/1", "{result}");
+    ensure!(result["schema"] == "horolog.clock-compare/2", "{result}");
     let clocks = result["clocks"].as_array().context("no clocks")?;
     for clock in clocks {
         ensure!(clock["offset_ns"]["count"] == 51 && clock["missed"] == 0, "{clock}");
@@ -121,15 +121,15 @@ fn the_kernels_clocks_are_compared() -> Result<()> {
     let tai = clocks.iter().find(|clock| clock["name"] == "tai").context("no TAI")?;
     for sample in tai["samples"].as_array().context("no samples")? {
         let off_ns = sample["offset_ns"].as_i64().context("no offset")?.unsigned_abs();
-        ensure!(off_ns <= sample["doubt_ns"].as_u64().context("no doubt")?, "{sample}");
+        ensure!(off_ns <= sample["error_bound_ns"].as_u64().context("no doubt")?, "{sample}");
     }
     ensure!(fs::read_to_string(&html)?.contains("plot-allan"), "no page");
 
     let path = path_text(&log)?;
-    said(&["log", path, "tai", "-i", "1ms", "-t", "200ms", "--size", "4096"])?;
+    stdout_of(&["log", path, "tai", "-i", "1ms", "-t", "200ms", "--size", "4096"])?;
     let before = fs::metadata(of("log.1"))?.len();
     ensure!(before <= 4_096 && fs::metadata(&log)?.len() <= 4_096, "{before}");
-    let drawn = said(&["draw", path])?;
+    let drawn = stdout_of(&["draw", path])?;
     ensure!(drawn.contains("tai"), "{drawn}");
 
     let limited = |limit| {
@@ -144,24 +144,24 @@ fn the_kernels_clocks_are_compared() -> Result<()> {
     Ok(())
 }
 
-fn what_is_wrong_of_clocks_is_said() -> Result<()> {
+fn clock_errors_are_reported() -> Result<()> {
     let directory = TempDir::new()?;
     let log = directory.path().join("log");
     fs::write(&log, "{\"monotonic_ns\":1}\nnonsense\n")?;
     let log = path_text(&log)?;
     for (arguments, status, expected) in [
-        (["compare", "/dev/ptp77"].as_slice(), 3, "/dev/ptp77: there is no such clock"),
-        (&["compare", "/dev/pps77"], 3, "/dev/pps77: there is no such clock"),
-        (&["compare", "quartz"], 2, "there is no clock 'quartz'"),
-        (&["compare", "raw,edge=clear"], 2, "'edge=clear' says nothing"),
-        (&["compare", "-i", "1us"], 2, "1ms at least"),
+        (["compare", "/dev/ptp77"].as_slice(), 3, "/dev/ptp77: no such clock"),
+        (&["compare", "/dev/pps77"], 3, "/dev/pps77: no such clock"),
+        (&["compare", "quartz"], 2, "unknown clock 'quartz'"),
+        (&["compare", "raw,edge=clear"], 2, "unknown option 'edge=clear'"),
+        (&["compare", "-i", "1us"], 2, "at least 1ms"),
         (&["compare", "-i", "1ms", "-t", "24h"], 2, "readings are kept"),
         (&["compare", "--fail-if", "recovery>1s"], 2, "mean, stddev, rms, p99, max"),
         (&["compare", "--json", "/nowhere/at/all"], 3, "/nowhere/at/all"),
         (&["show", "--status-socket", "/nowhere.sock"], 3, "no server answers at /nowhere.sock"),
-        (&["show", "--live"], 2, "--live draws on a terminal"),
+        (&["show", "--live"], 2, "--live needs a terminal"),
         (&["log", "/nowhere/at/all", "raw"], 3, "cannot write /nowhere/at/all"),
-        (&["log", "-", "/dev/ptp77"], 3, "/dev/ptp77: there is no such clock"),
+        (&["log", "-", "/dev/ptp77"], 3, "/dev/ptp77: no such clock"),
         (&["log", "-", "--status-socket", "/nowhere.sock"], 3, "no server answers"),
         (&["draw", "/nowhere/at/all"], 3, "cannot read /nowhere/at/all"),
         (&["draw", log], 2, "line 2: "),

@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::process::{PATIENCE, binary, run_to_end};
+use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::scenario::Need;
 use crate::{completions, scenarios};
 
@@ -76,7 +76,7 @@ fn completes(shell: &str, file: &str, arguments: &[&str]) -> Result<()> {
     write_completions(shell, &directory.path().join(file))?;
     let mut command = Command::new(shell);
     command.args(arguments).arg(directory.path()).env("HOME", directory.path());
-    let output = run_to_end(&mut command, PATIENCE)?;
+    let output = run_to_end(&mut command, TIMEOUT)?;
     let told = String::from_utf8_lossy(&output.stderr);
     let completed = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success() && told.is_empty(), "{}: {completed} {told}", output.status);
@@ -85,7 +85,7 @@ fn completes(shell: &str, file: &str, arguments: &[&str]) -> Result<()> {
 }
 
 fn write_completions(shell: &str, file: &Path) -> Result<()> {
-    let output = run_to_end(Command::new(binary()?).args(["completions", shell]), PATIENCE)?;
+    let output = run_to_end(Command::new(binary()?).args(["completions", shell]), TIMEOUT)?;
     ensure!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
     Ok(fs::write(file, output.stdout)?)
 }

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use horolog_lab::{Host, Lab, LabConfig};
+use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_sys::namespace::die_with_parent;
 use libtest_mimic::Trial;
 use serde_json::Value;
@@ -18,10 +18,10 @@ use tempfile::TempDir;
 
 use crate::process::{run_to_end, server_address};
 use crate::scenario::Need;
-use crate::{clean_system, client, container, package, scenarios};
+use crate::{client, container, debian_root, package, scenarios};
 
-const PATIENCE: Duration = Duration::from_mins(2);
-const LOOK: Duration = Duration::from_millis(20);
+const TIMEOUT: Duration = Duration::from_mins(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const FILE: &str = concat!(env!("HOROLOG_REPOSITORY"), "packaging/Containerfile");
 
 /// Of the first process, with the store and a word or more for podman.
@@ -69,7 +69,7 @@ const XDP: [&str; 10] = [
 pub(crate) fn all() -> Vec<Trial> {
     const NEEDS: &[Need] = &[
         Need::Root,
-        Need::CleanSystem,
+        Need::DebianRoot,
         Need::Peer("dpkg-deb"),
         Need::Peer("dpkg-shlibdeps"),
         Need::Peer("podman"),
@@ -83,7 +83,7 @@ struct Podman(TempDir);
 
 impl Podman {
     /// What runs a script with it in a host, or without any network.
-    fn command(&self, host: Option<&Host>, script: &str, arguments: &[&str]) -> Command {
+    fn command(&self, host: Option<&LabHost>, script: &str, arguments: &[&str]) -> Command {
         let mut command =
             host.map_or_else(|| Command::new("unshare"), |host| host.command("unshare"));
         command.args(host.is_none().then_some("--net"));
@@ -95,15 +95,15 @@ impl Podman {
         command
     }
 
-    fn run(&self, host: Option<&Host>, script: &str, arguments: &[&str]) -> Result<Output> {
-        let output = run_to_end(&mut self.command(host, script, arguments), PATIENCE)?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{arguments:?}: {}: {said}", output.status);
+    fn run(&self, host: Option<&LabHost>, script: &str, arguments: &[&str]) -> Result<Output> {
+        let output = run_to_end(&mut self.command(host, script, arguments), TIMEOUT)?;
+        let log = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{arguments:?}: {}: {log}", output.status);
         Ok(output)
     }
 
     fn image(&self) -> Result<()> {
-        let base = clean_system::image().context("no clean system")?;
+        let base = debian_root::image().context("no clean system")?;
         let context = TempDir::new()?;
         package::build(context.path())?;
         let arguments = [text(&base)?, FILE, text(context.path())?];
@@ -116,38 +116,38 @@ fn text(path: &Path) -> Result<&str> {
 }
 
 /// A server in a container.
-struct Served {
+struct ContainerServer {
     child: Child,
     until: PathBuf,
-    said: PathBuf,
+    log: PathBuf,
     _directory: TempDir,
 }
 
-impl Served {
-    fn start(podman: &Podman, host: &Host, how: &str, arguments: &[&str]) -> Result<Self> {
+impl ContainerServer {
+    fn start(podman: &Podman, host: &LabHost, how: &str, arguments: &[&str]) -> Result<Self> {
         let directory = TempDir::new()?;
-        let [until, said] = ["until", "said"].map(|name| directory.path().join(name));
+        let [until, log] = ["until", "said"].map(|name| directory.path().join(name));
         File::create(&until)?;
         let all = [&[text(&until)?, how], arguments].concat();
         let mut command = podman.command(Some(host), SERVE, &all);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&said)?);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let child = die_with_parent(&mut command).spawn()?;
-        Ok(Self { child, until, said, _directory: directory })
+        Ok(Self { child, until, log, _directory: directory })
     }
 
     /// Waits until it says so.
-    fn await_words(&mut self, words: &str) -> Result<()> {
+    fn await_log(&mut self, words: &str) -> Result<()> {
         let begun = Instant::now();
         loop {
-            let said = fs::read_to_string(&self.said)?;
-            if said.contains(words) {
+            let log = fs::read_to_string(&self.log)?;
+            if log.contains(words) {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {
-                bail!("{status}: {said}");
+                bail!("{status}: {log}");
             }
-            ensure!(begun.elapsed() < PATIENCE, "it does not say '{words}': {said}");
-            std::thread::sleep(LOOK);
+            ensure!(begun.elapsed() < TIMEOUT, "it does not say '{words}': {log}");
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -155,12 +155,12 @@ impl Served {
     fn end(mut self) -> Result<()> {
         fs::remove_file(&self.until)?;
         let status = self.child.wait()?;
-        ensure!(status.success(), "{status}: {}", fs::read_to_string(&self.said)?);
+        ensure!(status.success(), "{status}: {}", fs::read_to_string(&self.log)?);
         Ok(())
     }
 }
 
-impl Drop for Served {
+impl Drop for ContainerServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -176,9 +176,9 @@ fn the_image_serves_by_sockets_and_in_xdp() -> Result<()> {
     ensure!(output.stdout == b"_horolog\n", "{output:?}");
 
     let by_sockets = ["--cap-drop", "all", "localhost/horolog", "serve", "--local"];
-    let mut served = Served::start(&podman, lab.server(), "sockets", &by_sockets)?;
-    served.await_words("by sockets")?;
-    answers(&lab)?;
+    let mut served = ContainerServer::start(&podman, lab.server(), "sockets", &by_sockets)?;
+    served.await_log("by sockets")?;
+    check_replies(&lab)?;
     // The tools are the same program, in a container of the other host.
     let address = lab.server().port().ipv4.to_string();
     let query = ["--cap-drop", "all", "localhost/horolog", "query", "--json", "-", &address];
@@ -188,18 +188,19 @@ fn the_image_serves_by_sockets_and_in_xdp() -> Result<()> {
     served.end()?;
 
     let in_xdp = ["localhost/horolog", "serve", "--local", "--engine", "xdp"];
-    let mut served = Served::start(&podman, lab.server(), "xdp", &[&XDP[..], &in_xdp].concat())?;
-    served.await_words("by XDP (native mode)")?;
-    served.await_words("given up what is not needed: capabilities")?;
-    answers(&lab)?;
+    let mut served =
+        ContainerServer::start(&podman, lab.server(), "xdp", &[&XDP[..], &in_xdp].concat())?;
+    served.await_log("by XDP (native mode)")?;
+    served.await_log("sandbox in force: capabilities")?;
+    check_replies(&lab)?;
     served.end()
 }
 
 /// It answers what is asked, all of it.
-fn answers(lab: &Lab) -> Result<()> {
+fn check_replies(lab: &Lab) -> Result<()> {
     let at = server_address(lab, false)?;
     for _ in 0..10 {
-        client::ask_from(lab.client(), at)?;
+        client::query_from(lab.client(), at)?;
     }
     Ok(())
 }

@@ -12,20 +12,20 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_counters::Page;
-use horolog_lab::{Host, Lab, LabConfig};
-use horolog_record::{Code, LoadResult, Place};
+use horolog_counters::CounterSnapshot;
+use horolog_lab::{Lab, LabConfig, LabHost};
+use horolog_record::{FindingCode, LoadResult, LossLocation};
 use horolog_sys::netlink::Prefix;
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
+use crate::load_accounting::{Chronyd, lost_at};
 use crate::load_command::{
-    ForNobody, PATIENCE, Started, check_sums, load, only_trial, parse, result_of,
+    Started, TIMEOUT, UnprivilegedCopy, check_sums, load, only_trial, parse, result_of,
 };
-use crate::loads::{Chronyd, lost_at};
 use crate::process::{Engine, Server, binary, run_to_end, server_address, signal_to};
-use crate::refusal::{ENVIRONMENT, USAGE, check};
 use crate::scenario::{Need, scenario};
+use crate::usage_error::{ENVIRONMENT, USAGE, check};
 use crate::{ROOT, counters, scenarios};
 
 const PORT: u16 = 9323;
@@ -35,15 +35,15 @@ const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chrony
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(CHRONYD, counters:
-        a_stopped_chronyd_s_losses_are_found_by_the_page,
-        the_page_tells_what_chronyd_tells,
+        a_stopped_chronyd_s_losses_are_found_by_the_snapshot,
+        the_snapshot_agrees_with_chronyd,
     ));
     all.extend(scenarios!(ROOT, counters:
-        a_page_that_goes_away_is_a_doubt,
-        who_has_no_token_learns_nothing,
-        a_load_without_a_page_does_not_begin,
-        what_an_ordinary_user_cannot_read_is_named,
-        what_a_router_drops_is_lost_on_the_link,
+        an_unavailable_snapshot_is_a_finding,
+        clients_without_a_token_learn_nothing,
+        a_load_without_its_snapshot_does_not_start,
+        counters_that_need_root_are_named,
+        packets_dropped_by_a_router_are_lost_on_the_link,
     ));
     for engine in Engine::ALL {
         let name = format!("counters::a_stopped_server_s_losses_are_found::{}", engine.name());
@@ -80,7 +80,7 @@ struct Counters {
 }
 
 impl Counters {
-    fn start(host: &Host, arguments: &[&str]) -> Result<Self> {
+    fn start(host: &LabHost, arguments: &[&str]) -> Result<Self> {
         let token = TokenFile::new(TOKEN)?;
         let at = SocketAddr::from((host.port().ipv4, PORT));
         let mut command = host.command(binary()?);
@@ -98,10 +98,10 @@ impl Counters {
     }
 
     /// The page, read from a host.
-    fn page(&self, host: &Host, query: &str) -> Result<Page> {
-        let reply = ask(host, self.at, &get(&format!("/counters{query}"), Some(TOKEN)))?;
+    fn snapshot(&self, host: &LabHost, query: &str) -> Result<CounterSnapshot> {
+        let reply = fetch(host, self.at, &get(&format!("/counters{query}"), Some(TOKEN)))?;
         let body = reply.split_once("\r\n\r\n").with_context(|| reply.clone())?.1;
-        Page::parse(body.as_bytes()).map_err(anyhow::Error::msg)
+        CounterSnapshot::parse(body.as_bytes()).map_err(anyhow::Error::msg)
     }
 }
 
@@ -111,9 +111,9 @@ fn get(target: &str, token: Option<&str>) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: x\r\n{field}\r\n")
 }
 
-fn ask(host: &Host, at: SocketAddr, request: &str) -> Result<String> {
+fn fetch(host: &LabHost, at: SocketAddr, request: &str) -> Result<String> {
     let mut stream = host.run(|| TcpStream::connect(at))??;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(request.as_bytes())?;
     let mut reply = String::new();
     stream.read_to_string(&mut reply)?;
@@ -147,17 +147,17 @@ fn stopped_midway(
     };
     let without = stopped(&run)?;
     let places = &only_trial(&without)?.lost_at;
-    ensure!(!places.contains_key(&Place::Socket), "without the page: {places:?}");
+    ensure!(!places.contains_key(&LossLocation::Socket), "without the page: {places:?}");
     let flags = counters.flags();
     let with = stopped(&[&run[..], &flags.each_ref().map(String::as_str)].concat())?;
     let trial = only_trial(&with)?;
-    ensure!(lost_at(trial, Place::Socket) > 0, "with the page: {:?}", trial.lost_at);
+    ensure!(lost_at(trial, LossLocation::Socket) > 0, "with the page: {:?}", trial.lost_at);
     Ok(with)
 }
 
 /// A chronyd that is stopped takes nothing from its socket, and what that has no room for is found.
 /// Nor does it tell what it counted, which is said.
-pub(crate) fn a_stopped_chronyd_s_losses_are_found_by_the_page() -> Result<()> {
+pub(crate) fn a_stopped_chronyd_s_losses_are_found_by_the_snapshot() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let chronyd = Chronyd::start(lab.server())?;
     let socket = chronyd.socket().display().to_string();
@@ -167,10 +167,13 @@ pub(crate) fn a_stopped_chronyd_s_losses_are_found_by_the_page() -> Result<()> {
     let result = stopped_midway(&lab, &target, &counters, |name| signal_to(pid, name))?;
     // Little lies in its small buffer unanswered, which no counter tells.
     let trial = only_trial(&result)?;
-    ensure!(lost_at(trial, Place::Socket) > trial.lost / 2, "{:?}", trial.lost_at);
-    let unread: Vec<_> =
-        result.findings.iter().filter(|finding| finding.code == Code::CountersUnread).collect();
-    ensure!(unread.iter().any(|one| one.message.contains("chronyd: no answer")), "{unread:?}");
+    ensure!(lost_at(trial, LossLocation::Socket) > trial.lost / 2, "{:?}", trial.lost_at);
+    let unread: Vec<_> = result
+        .findings
+        .iter()
+        .filter(|finding| finding.code == FindingCode::CountersUnavailable)
+        .collect();
+    ensure!(unread.iter().any(|one| one.message.contains("chronyd: no reply")), "{unread:?}");
     Ok(())
 }
 
@@ -184,7 +187,7 @@ fn a_stopped_server_s_losses_are_found(engine: Engine) -> Result<()> {
 }
 
 /// The page has chronyd's own numbers, of the interface and port that were asked for alone.
-pub(crate) fn the_page_tells_what_chronyd_tells() -> Result<()> {
+pub(crate) fn the_snapshot_agrees_with_chronyd() -> Result<()> {
     const REQUESTS: u64 = 400;
     let lab = Lab::new(&LabConfig::default())?;
     let chronyd = Chronyd::start(lab.server())?;
@@ -192,17 +195,17 @@ pub(crate) fn the_page_tells_what_chronyd_tells() -> Result<()> {
     let counters = Counters::start(lab.server(), &["--chronyd", &socket])?;
     let target = lab.server().port().ipv4;
     let query = format!("?address={target}&port=123");
-    let read = || counters.page(lab.client(), &query);
+    let read = || counters.snapshot(lab.client(), &query);
     let before = read()?;
     let target = target.to_string();
     let run = [&target, "--engine", "udp", "-r", "2000", "-t", "0.2"];
     let trial_sent = only_trial(&result_of(lab.client(), &run)?)?.sent;
     let after = read()?;
     ensure!(trial_sent == REQUESTS, "{trial_sent}");
-    let [of_before, of_after] = [&before, &after].map(|page| page.servers.first());
+    let [of_before, of_after] = [&before, &after].map(|snapshot| snapshot.servers.first());
     let (of_before, of_after) = (of_before.context("no chronyd")?, of_after.context("no chronyd")?);
     ensure!(of_after.program == "chronyd" && of_after.received - of_before.received == REQUESTS);
-    ensure!(of_after.answered == of_after.received && after.unread.is_empty(), "{after:?}");
+    ensure!(of_after.answered == of_after.received && after.unavailable.is_empty(), "{after:?}");
     let [interface] = &after.interfaces[..] else { anyhow::bail!("{:?}", after.interfaces) };
     ensure!(interface.name == lab.server().port().interface, "{interface:?}");
     ensure!(interface.rx_packets - before.interfaces[0].rx_packets >= REQUESTS, "{interface:?}");
@@ -213,7 +216,7 @@ pub(crate) fn the_page_tells_what_chronyd_tells() -> Result<()> {
 }
 
 /// A page that goes away in the middle of a run ends neither the run nor its sums, and is named.
-pub(crate) fn a_page_that_goes_away_is_a_doubt() -> Result<()> {
+pub(crate) fn an_unavailable_snapshot_is_a_finding() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
@@ -233,7 +236,8 @@ pub(crate) fn a_page_that_goes_away_is_a_doubt() -> Result<()> {
     let result: LoadResult = parse(run.read(out)?.as_bytes())?;
     ensure!(result.trials.len() > 2, "{} trials", result.trials.len());
     result.trials.iter().try_for_each(check_sums)?;
-    let doubt = result.findings.iter().find(|finding| finding.code == Code::CountersUnread);
+    let doubt =
+        result.findings.iter().find(|finding| finding.code == FindingCode::CountersUnavailable);
     let doubt = doubt.context("no doubt")?;
     ensure!(doubt.message.contains(&counters.at.to_string()), "{}", doubt.message);
     Ok(())
@@ -241,16 +245,16 @@ pub(crate) fn a_page_that_goes_away_is_a_doubt() -> Result<()> {
 
 /// Neither what is there nor what is wrong is told to who does not show the token, and nothing
 /// takes anything but a question.
-pub(crate) fn who_has_no_token_learns_nothing() -> Result<()> {
+pub(crate) fn clients_without_a_token_learn_nothing() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let mut counters = Counters::start(lab.server(), &[])?;
-    let ask = |request: &str| ask(lab.client(), counters.at, request);
+    let fetch = |request: &str| fetch(lab.client(), counters.at, request);
     let wrong = [None, Some(""), Some("0123456789abcdee"), Some("0123456789abcdef0")];
     for (target, token) in ["/counters", "/counters.txt", "/nothing", "/counters?x"]
         .into_iter()
         .flat_map(|target| wrong.map(|token| (target, token)))
     {
-        let reply = ask(&get(target, token))?;
+        let reply = fetch(&get(target, token))?;
         ensure!(reply.starts_with("HTTP/1.0 401 "), "{target} {token:?}: {reply}");
         ensure!(!reply.contains("interface") && reply.contains("Bearer"), "{reply}");
     }
@@ -262,7 +266,7 @@ pub(crate) fn who_has_no_token_learns_nothing() -> Result<()> {
         (get("/counters", Some(TOKEN)).replace("GET", "POST"), "405"),
         ("x".repeat(5_000), "400"),
     ] {
-        let reply = ask(&request)?;
+        let reply = fetch(&request)?;
         ensure!(reply.starts_with(&format!("HTTP/1.0 {code} ")), "{request}: {reply}");
     }
     counters.started.signal("TERM")?;
@@ -273,7 +277,7 @@ pub(crate) fn who_has_no_token_learns_nothing() -> Result<()> {
 }
 
 /// A wrong place or token is said at once, by one line that does not hold the token.
-pub(crate) fn a_load_without_a_page_does_not_begin() -> Result<()> {
+pub(crate) fn a_load_without_its_snapshot_does_not_start() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let metrics = SocketAddr::new(at.ip(), 9123).to_string();
@@ -282,48 +286,48 @@ pub(crate) fn a_load_without_a_page_does_not_begin() -> Result<()> {
     let (right, wrong) = (counters.token.text(), TokenFile::new("fedcba9876543210")?);
     let open = TokenFile::new(TOKEN)?;
     fs::set_permissions(open.path(), Permissions::from_mode(0o644))?;
-    let (page, host) = (format!("http://{}", counters.at), counters.at.ip());
+    let (snapshot, host) = (format!("http://{}", counters.at), counters.at.ip());
     let (wrong, open) = (wrong.text(), open.text());
     let (silent, other) = (format!("http://{host}:9"), format!("http://{metrics}"));
     let cases: [(&str, &str, i32, &[&str]); 7] = [
-        (&page, &wrong, USAGE, &["refuses the token"]),
-        (&page, &open, USAGE, &["mode 644", "chmod o="]),
-        (&page, "/nothing", USAGE, &["/nothing", "token file"]),
+        (&snapshot, &wrong, USAGE, &["refused the token"]),
+        (&snapshot, &open, USAGE, &["mode 644", "chmod o="]),
+        (&snapshot, "/nothing", USAGE, &["/nothing", "token file"]),
         (&silent, &right, ENVIRONMENT, &["horolog counters", ":9"]),
-        (&other, &right, USAGE, &["no page of counters", "404"]),
+        (&other, &right, USAGE, &["not a counter snapshot", "404"]),
         ("https://192.0.2.2", &right, USAGE, &["--counters", "tunnel"]),
         ("192.0.2.2:9323", &right, USAGE, &["--counters", "http://HOST:PORT"]),
     ];
     let target = at.ip().to_string();
     for (url, token, status, named) in cases {
         let flags = [&target, "--engine", "udp", "--counters", url, "--counters-token-file", token];
-        let output = run_to_end(&mut load(lab.client(), &flags)?, PATIENCE)?;
+        let output = run_to_end(&mut load(lab.client(), &flags)?, TIMEOUT)?;
         check(&output, status, named).with_context(|| format!("{url} {token}"))?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(!said.contains("0123456789") && !said.contains("fedcba98"), "{said}");
     }
     let mut nothing = lab.server().command(binary()?);
-    check(&run_to_end(nothing.arg("counters"), PATIENCE)?, USAGE, &["--listen", "--once"])
+    check(&run_to_end(nothing.arg("counters"), TIMEOUT)?, USAGE, &["--listen", "--once"])
 }
 
 /// Who is not root sees the kernel's counters, and what else would take it.
-pub(crate) fn what_an_ordinary_user_cannot_read_is_named() -> Result<()> {
+pub(crate) fn counters_that_need_root_are_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let user = ForNobody::new()?;
+    let user = UnprivilegedCopy::new()?;
     let closed = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir()?;
     let socket = closed.path().join("chronyd.sock");
     let run = |more: &[&str]| -> Result<Output> {
         let mut command = user.command(lab.server().command("setpriv"));
         command.args(["counters", "--once"]).args(more).arg("--chronyd").arg(&socket);
-        run_to_end(&mut command, PATIENCE)
+        run_to_end(&mut command, TIMEOUT)
     };
     let output = run(&["--json"])?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let page = Page::parse(&output.stdout).map_err(anyhow::Error::msg)?;
-    ensure!(page.udp_ipv4.is_some() && page.softnet.is_some(), "{page:?}");
-    ensure!(page.interfaces.iter().any(|one| one.name == lab.server().port().interface));
-    let [unread] = &page.unread[..] else { anyhow::bail!("{:?}", page.unread) };
-    ensure!(unread.what == "chronyd" && unread.why.contains("root"), "{unread:?}");
+    let snapshot = CounterSnapshot::parse(&output.stdout).map_err(anyhow::Error::msg)?;
+    ensure!(snapshot.udp_ipv4.is_some() && snapshot.softnet.is_some(), "{snapshot:?}");
+    ensure!(snapshot.interfaces.iter().any(|one| one.name == lab.server().port().interface));
+    let [unread] = &snapshot.unavailable[..] else { anyhow::bail!("{:?}", snapshot.unavailable) };
+    ensure!(unread.item == "chronyd" && unread.reason.contains("root"), "{unread:?}");
     let output = run(&[])?;
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(text.contains("not read: chronyd") && text.contains("UDP over IPv4"), "{text}");
@@ -332,12 +336,12 @@ pub(crate) fn what_an_ordinary_user_cannot_read_is_named() -> Result<()> {
 
 /// A router between the two has no way back to half of the clients; both ends count, and neither
 /// has lost those replies.
-pub(crate) fn what_a_router_drops_is_lost_on_the_link() -> Result<()> {
+pub(crate) fn packets_dropped_by_a_router_are_lost_on_the_link() -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
     let (router, generator, far) = (lab.host(0), lab.host(1), lab.host(2));
     let [near_address, far_address] = [generator, far].map(|host| IpAddr::from(host.port().ipv4));
     let routers = [0, 1].map(|port| IpAddr::from(router.ports[port].ipv4));
-    let route = |host: &Host, to: Prefix, gateway: IpAddr, port: usize| -> Result<()> {
+    let route = |host: &LabHost, to: Prefix, gateway: IpAddr, port: usize| -> Result<()> {
         Ok(host.netlink()?.add_route(to, Some(gateway), host.ports[port].index)?)
     };
     router.run(|| fs::write("/proc/sys/net/ipv4/ip_forward", "1"))??;
@@ -356,6 +360,6 @@ pub(crate) fn what_a_router_drops_is_lost_on_the_link() -> Result<()> {
     check_sums(trial)?;
     ensure!(trial.lost > trial.sent / 4 && trial.received > trial.sent / 4, "{trial:?}");
     // Other packets that came to the generator hide as many.
-    ensure!(lost_at(trial, Place::Link) + 20 >= trial.lost, "{:?}", trial.lost_at);
+    ensure!(lost_at(trial, LossLocation::Link) + 20 >= trial.lost, "{:?}", trial.lost_at);
     Ok(())
 }

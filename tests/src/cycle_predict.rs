@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_record::{
-    Code, CyclePredictCostKind, CyclePredictResult, CyclePredictVerdict as Verdict,
+    CyclePredictCostKind, CyclePredictResult, CyclePredictVerdict as Verdict, FindingCode,
 };
 use libtest_mimic::Trial;
 use tempfile::TempDir;
@@ -28,9 +28,9 @@ const TWO: &str = "[[task]]\nname = \"control\"\nperiod = \"500ms\"\npriority = 
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(&[], cycle_predict:
         bounds_follow_from_files,
-        bounds_follow_from_what_is_measured_now,
-        what_is_late_or_unknown_ends_in_status_1,
-        what_cannot_be_predicted_is_refused,
+        bounds_follow_from_measured_costs,
+        missed_deadlines_and_unknown_bounds_end_in_status_1,
+        unpredictable_tasks_are_refused,
     ))
 }
 
@@ -57,19 +57,22 @@ fn bounds_follow_from_files() -> Result<()> {
     let tasks = write(&directory, "tasks.toml", TWO)?;
     let (host, path) = (golden("host_all"), golden("path_udp"));
     let page = directory.path().join("page.html").to_string_lossy().into_owned();
-    let files = ["--costs", &*host, "--costs", &*path, "--worst", "p99"];
+    let files = ["--costs", &*host, "--costs", &*path, "--percentile", "p99"];
     let output = predict(&[&[&*tasks], &files[..], &["--json", "-", "--html", &*page]].concat())?;
     let result = read(&output)?;
     ensure!(output.status.success(), "{output:?}");
     ensure!(result.costs.iter().all(|cost| cost.source == host || cost.source == path));
     for task in &result.tasks {
-        let (safe, printed) = (task.safe.as_ref(), task.printed.as_ref());
+        let (safe, printed) = (task.safe.as_ref(), task.as_published.as_ref());
         let (safe, printed) = safe.zip(printed).context("a bound is missing")?;
         ensure!(printed.response_ns < safe.response_ns, "{task:?}");
         ensure!(task.verdict == Verdict::Schedulable && safe.dominant.is_some(), "{task:?}");
     }
     ensure!(result.tasks[1].before == ["control"], "{:?}", result.tasks[1]);
-    ensure!(result.findings.iter().any(|one| one.code == Code::CostForeign), "another machine");
+    ensure!(
+        result.findings.iter().any(|one| one.code == FindingCode::CostFromOtherMachine),
+        "another machine"
+    );
     ensure!(fs::read_to_string(&page)?.contains("class=\"term\""));
     let broken = predict(&[&[&*tasks], &files[..], &["--fail-if", "response>1us"]].concat())?;
     ensure!(broken.status.code() == Some(1), "{broken:?}");
@@ -77,22 +80,26 @@ fn bounds_follow_from_files() -> Result<()> {
     Ok(())
 }
 
-fn bounds_follow_from_what_is_measured_now() -> Result<()> {
+fn bounds_follow_from_measured_costs() -> Result<()> {
     let directory = TempDir::new()?;
     // Long periods, so that no noise of the machine makes them late.
     let tasks = write(&directory, "tasks.toml", TWO)?;
-    let output = predict(&[&tasks, "--measure", "--time", "5s", "--worst", "p90", "--json", "-"])?;
+    let output =
+        predict(&[&tasks, "--measure", "--time", "5s", "--percentile", "p90", "--json", "-"])?;
     let result = read(&output)?;
     for kind in [CyclePredictCostKind::Switch, CyclePredictCostKind::Release] {
         let found = result.costs.iter().find(|cost| cost.kind == kind);
         let cost = found.with_context(|| format!("no cost of {kind:?}"))?;
         ensure!(cost.source == "the measurement now", "{cost:?}");
     }
-    ensure!(result.findings.iter().all(|one| one.code != Code::CostForeign), "this machine");
+    ensure!(
+        result.findings.iter().all(|one| one.code != FindingCode::CostFromOtherMachine),
+        "this machine"
+    );
     Ok(())
 }
 
-fn what_is_late_or_unknown_ends_in_status_1() -> Result<()> {
+fn missed_deadlines_and_unknown_bounds_end_in_status_1() -> Result<()> {
     let directory = TempDir::new()?;
     let host = golden("host_all");
     let lines = |compute: &str, rest: &str| {
@@ -122,7 +129,7 @@ fn refused(arguments: &[&str], words: &str) -> Result<()> {
     Ok(())
 }
 
-fn what_cannot_be_predicted_is_refused() -> Result<()> {
+fn unpredictable_tasks_are_refused() -> Result<()> {
     let directory = TempDir::new()?;
     let host = golden("host_all");
     let task = |lines: &str| format!("[[task]]\nname = \"a\"\nperiod = \"10ms\"\n{lines}\n");
@@ -130,8 +137,12 @@ fn what_cannot_be_predicted_is_refused() -> Result<()> {
         ("toml", "[[task".to_owned(), "line 1: "),
         ("none", "task = []".to_owned(), "there are 0 tasks"),
         ("field", task("colour = 1"), "line 4: unknown field"),
-        ("program", task("program = [\"x\"]"), "task 'a': how long its program runs is not known"),
-        ("units", task("units = 7"), "task 'a': how long its units take is not known"),
+        (
+            "program",
+            task("program = [\"x\"]"),
+            "task 'a': the execution time of its program is unknown",
+        ),
+        ("units", task("units = 7"), "task 'a': the execution time of its units is unknown"),
     ] {
         let path = write(&directory, name, &text)?;
         refused(&[&path, "--costs", &host], words)?;
@@ -142,13 +153,13 @@ fn what_cannot_be_predicted_is_refused() -> Result<()> {
     let (text, other) = (write(&directory, "x", "no")?, golden("load"));
     refused(&[&tasks], "--costs")?;
     refused(&[&tasks, "--costs", &text], "no result: ")?;
-    refused(&[&tasks, "--costs", &other], "its schema is horolog.load/1; give a result of")?;
+    refused(&[&tasks, "--costs", &other], "its schema is horolog.load/2; give a result of")?;
     refused(&[&tasks, "--costs", "/nowhere"], "cannot read /nowhere")?;
     let run = ["--measured", &*other];
     refused(&[&[&*tasks, "--measure"], &run[..]].concat(), "give a result of 'cycle run'")?;
     refused(&["/nowhere", "--measure"], "cannot read /nowhere")?;
-    refused(&[&tasks, "--costs", &host, "--worst", "p42"], "write one of p50")?;
+    refused(&[&tasks, "--costs", &host, "--percentile", "p42"], "write one of p50")?;
     refused(&[&tasks, "--costs", &host, "--time", "9s"], "--measure")?;
-    refused(&[&tasks, "--costs", &host, "--fail-if", "margin>1ms"], "write a figure")?;
+    refused(&[&tasks, "--costs", &host, "--fail-if", "margin>1ms"], "name a metric")?;
     refused(&[&tasks, "--measure", "--time", "1s"], "5s to 1h")
 }

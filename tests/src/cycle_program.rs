@@ -11,8 +11,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::launch_after::processes;
-use crate::process::{PATIENCE, binary, run_to_end};
-use crate::refusal::{self, Case, ENVIRONMENT, USAGE, case};
+use crate::process::{TIMEOUT, binary, run_to_end};
+use crate::usage_error::{self, Case, ENVIRONMENT, USAGE, case};
 use crate::{cycle_program, scenarios};
 
 /// Where the examples stand.
@@ -22,14 +22,14 @@ const EXAMPLES: &str = concat!(env!("HOROLOG_REPOSITORY"), "docs/examples");
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(&[], cycle_program:
         a_program_in_c_marks_its_phases,
-        periods_of_a_program_in_python_are_told_apart_by_its_states,
-        a_program_that_goes_wrong_is_named_and_nothing_is_left,
-        what_is_wrong_of_a_program_is_said,
+        periods_of_a_python_program_are_distinguished_by_its_states,
+        a_failing_program_is_named_and_nothing_is_left,
+        invalid_programs_are_refused,
     ))
 }
 
 fn cycle(arguments: &[&str]) -> Result<Output> {
-    run_to_end(Command::new(binary()?).args(["cycle", "run"]).args(arguments), PATIENCE)
+    run_to_end(Command::new(binary()?).args(["cycle", "run"]).args(arguments), TIMEOUT)
 }
 
 fn task(output: &Output) -> Result<Value> {
@@ -47,7 +47,7 @@ fn a_program_in_c_marks_its_phases() -> Result<()> {
     let source = Path::new(EXAMPLES).join("cycle_program.c");
     let mut compiler = Command::new("gcc");
     compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source);
-    let compiled = run_to_end(&mut compiler, PATIENCE)?;
+    let compiled = run_to_end(&mut compiler, TIMEOUT)?;
     ensure!(compiled.status.success(), "{compiled:?}");
     let program = program.to_str().context("no text")?;
     let settings = ["--json", "-", "-p", "10ms", "-t", "500ms", "--program", "--", program];
@@ -63,7 +63,7 @@ fn a_program_in_c_marks_its_phases() -> Result<()> {
     Ok(())
 }
 
-fn periods_of_a_program_in_python_are_told_apart_by_its_states() -> Result<()> {
+fn periods_of_a_python_program_are_distinguished_by_its_states() -> Result<()> {
     let directory = TempDir::new()?;
     let (file, log) = (directory.path().join("tasks.toml"), directory.path().join("log.csv"));
     let tasks = format!(
@@ -95,13 +95,13 @@ fn shell(third: &str) -> String {
     )
 }
 
-fn a_program_that_goes_wrong_is_named_and_nothing_is_left() -> Result<()> {
+fn a_failing_program_is_named_and_nothing_is_left() -> Result<()> {
     for (third, named) in [
-        ("exit 1", "it ended before it was told to"),
+        ("exit 1", "it ended unexpectedly"),
         ("sleep 61.75", "it took longer than --timeout"),
-        ("echo hello >&3", "it said what is no mark"),
-        ("echo end >&3", "it said a mark at the wrong place"),
-        ("echo state dry >&3", "it said the state 'dry'"),
+        ("echo hello >&3", "it sent an unknown mark"),
+        ("echo end >&3", "it sent a mark out of order"),
+        ("echo state dry >&3", "it marked the state 'dry'"),
     ] {
         let script = shell(third);
         let settings = ["-p", "20ms", "-t", "10s", "--timeout", "500ms", "--program", "--"];
@@ -119,7 +119,7 @@ fn a_program_that_goes_wrong_is_named_and_nothing_is_left() -> Result<()> {
     let output = cycle(&[&settings[..], &["sh", "-c", &script]].concat())?;
     let task = task(&output)?;
     ensure!(task["periods"] == 10 && task["failed"] == 1, "{task}");
-    ensure!(task["fault"] == Value::Null, "{task}");
+    ensure!(task["failure"] == Value::Null, "{task}");
     Ok(())
 }
 
@@ -128,39 +128,39 @@ const WRONG: &[Case] = &[
     case(
         &["-p", "20ms", "-t", "100ms", "--program", "--", "/nowhere/at/all"],
         ENVIRONMENT,
-        &["node1 is not ready", "'/nowhere/at/all' cannot be started"],
+        &["node1 is not ready", "cannot start '/nowhere/at/all'"],
     ),
     case(
         &["-p", "20ms", "-t", "1s", "--timeout", "200ms", "--program", "--", "sleep", "61.5"],
         ENVIRONMENT,
-        &["node1 is not ready", "it has to say 'ready' first"],
+        &["node1 is not ready", "its first mark must be 'ready'"],
     ),
     case(
         &["-p", "20ms", "--policy", "deadline", "--program", "--", "true"],
         USAGE,
-        &["policy deadline is not for tasks that start programs"],
+        &["policy deadline does not support tasks that start programs"],
     ),
     case(
         &["-p", "20ms", "--compare", "fifo,deadline", "--", "true"],
         USAGE,
-        &["policy deadline is not for tasks that start programs"],
+        &["policy deadline does not support tasks that start programs"],
     ),
 ];
 
-fn what_is_wrong_of_a_program_is_said() -> Result<()> {
-    refusal::expect_all(WRONG, cycle)?;
+fn invalid_programs_are_refused() -> Result<()> {
+    usage_error::expect_all(WRONG, cycle)?;
     ensure!(processes("sleep 61.5")?.is_empty(), "it still sleeps");
     let directory = TempDir::new()?;
     let path = directory.path().join("tasks.toml");
     for (lines, named) in [
-        ("units = 1\nstates = [\"a\"]", "line 5: only a program says states"),
-        ("program = [\"true\"]\nstates = [\"a,b\"]", "'a,b' is no name of a state"),
-        ("program = [\"true\"]\nstates = [\"a\", \"a\"]", "state 'a' is named twice"),
-        ("program = []", "the program to run is not named"),
+        ("units = 1\nstates = [\"a\"]", "line 5: only a program reports states"),
+        ("program = [\"true\"]\nstates = [\"a,b\"]", "invalid state name 'a,b'"),
+        ("program = [\"true\"]\nstates = [\"a\", \"a\"]", "state 'a' occurs twice"),
+        ("program = []", "the program is missing"),
     ] {
         fs::write(&path, format!("[[task]]\nname = \"a\"\nperiod = \"20ms\"\n{lines}\n"))?;
         let output = cycle(&[path.to_str().context("no text")?])?;
-        refusal::check(&output, USAGE, &[named])?;
+        usage_error::check(&output, USAGE, &[named])?;
     }
     Ok(())
 }

@@ -14,38 +14,38 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::launch_after::{processes, until};
-use crate::process::{PATIENCE, binary, run_to_end, signal, signal_to};
-use crate::refusal::{self, Case, ENVIRONMENT, USAGE, case};
+use crate::process::{TIMEOUT, binary, run_to_end, signal, signal_to};
+use crate::usage_error::{self, Case, ENVIRONMENT, USAGE, case};
 use crate::{ROOT, cycle_run, scenarios};
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], cycle_run:
         each_period_is_counted_and_in_the_log,
-        what_takes_too_long_makes_the_next_late_and_skips_none,
-        a_command_that_never_ends_is_ended_and_so_is_the_run,
+        an_overrun_delays_the_next_period_and_skips_none,
+        a_command_that_never_ends_is_killed_and_the_run_ends,
         a_slow_node_is_named,
-        a_node_that_dies_is_named_and_the_rest_is_kept,
-        a_run_that_is_ended_keeps_what_it_has_and_leaves_nothing,
-        a_member_that_is_ended_is_named_and_the_rest_is_kept,
-        a_member_that_allows_no_commands_is_named_with_what_it_needs,
-        who_has_joined_is_told_that_others_did_not,
+        a_node_that_dies_is_named_and_other_results_remain,
+        an_interrupted_run_keeps_its_result_and_leaves_nothing,
+        an_interrupted_member_is_named_and_other_results_remain,
+        a_member_that_allows_no_commands_is_named_with_a_hint,
+        joined_nodes_report_the_missing_ones,
         a_node_that_falls_far_behind_is_named,
-        what_nodes_wait_for_in_vain_is_told,
+        waits_in_vain_are_reported,
         events_are_served_within_the_budget,
         packets_release_each_period_of_each_task,
-        what_is_wrong_of_a_run_is_said,
+        invalid_runs_are_refused,
     ));
     all.extend(scenarios!(ROOT, cycle_run:
         policies_are_compared_in_one_run,
-        nodes_of_two_hosts_run_together_and_a_clock_that_is_off_is_told,
+        nodes_of_two_hosts_run_together_and_a_clock_offset_is_reported,
         packets_release_nodes_whose_clocks_are_wrong_and_lost_ones_are_counted,
     ));
     all
 }
 
 fn cycle(arguments: &[&str]) -> Result<Output> {
-    run_to_end(Command::new(binary()?).args(["cycle", "run"]).args(arguments), PATIENCE)
+    run_to_end(Command::new(binary()?).args(["cycle", "run"]).args(arguments), TIMEOUT)
 }
 
 fn measured(arguments: &[&str]) -> Result<Value> {
@@ -72,7 +72,7 @@ fn each_period_is_counted_and_in_the_log() -> Result<()> {
     let result = measured(&settings)?;
     let task = task(&result, 0);
     ensure!(task["periods"] == 100 && task["planned"] == 100 && task["uncounted"] == 0, "{task}");
-    for times in ["lateness_ns", "execution_ns", "response_ns", "computation_ns"] {
+    for times in ["start_latency_ns", "execution_ns", "response_ns", "computation_ns"] {
         ensure!(task[times]["count"] == 100, "{times}: {task}");
     }
     let text = fs::read_to_string(&log)?;
@@ -88,18 +88,18 @@ fn each_period_is_counted_and_in_the_log() -> Result<()> {
 }
 
 /// A command of 50 ms every 20 ms: all ten periods are run, each later than the one before.
-fn what_takes_too_long_makes_the_next_late_and_skips_none() -> Result<()> {
+fn an_overrun_delays_the_next_period_and_skips_none() -> Result<()> {
     let result = measured(&["-p", "20ms", "-t", "200ms", "--", "sleep", "0.05"])?;
     let task = task(&result, 0);
     ensure!(task["periods"] == 10 && task["missed"] == 10 && task["overrun"] == 9, "{task}");
-    let latest = task["lateness_ns"]["max"].as_u64().context("no lateness")?;
+    let latest = task["start_latency_ns"]["max"].as_u64().context("no lateness")?;
     // Nine times 30 ms at least.
     ensure!(latest >= 270_000_000, "{task}");
     ensure!(codes(&result).contains(&"deadlines-missed"), "{result}");
     Ok(())
 }
 
-fn a_command_that_never_ends_is_ended_and_so_is_the_run() -> Result<()> {
+fn a_command_that_never_ends_is_killed_and_the_run_ends() -> Result<()> {
     // Shorter and longer than the run itself.
     for (time, timeout) in [("10s", "200ms"), ("200ms", "2500ms")] {
         let settings = ["--json", "-", "-p", "50ms", "-t", time, "--timeout", timeout];
@@ -109,7 +109,7 @@ fn a_command_that_never_ends_is_ended_and_so_is_the_run() -> Result<()> {
         let task = task(&result, 0);
         ensure!(task["periods"] == 1 && task["failed"] == 1 && task["missed"] == 1, "{result}");
         ensure!(task["execution_ns"].is_null(), "its times are not the work's: {task}");
-        let why = task["fault"].as_str().context("nothing is told of why")?;
+        let why = task["failure"].as_str().context("nothing is told of why")?;
         ensure!(why.starts_with("it took longer than --timeout ("), "{task}");
         for code in ["task-failed", "node-lost", "periods-not-run"] {
             ensure!(codes(&result).contains(&code), "{code}: {result}");
@@ -121,13 +121,13 @@ fn a_command_that_never_ends_is_ended_and_so_is_the_run() -> Result<()> {
 
 /// The second of two nodes has five times as much to do.
 fn a_slow_node_is_named() -> Result<()> {
-    let settings = ["-p", "40ms", "-c", "2ms", "-b", "-t", "1s", "-n", "2", "--slow", "2=5"];
+    let settings = ["-p", "40ms", "-c", "2ms", "-b", "-t", "1s", "-n", "2", "--slow-node", "2=5"];
     let result = measured(&settings)?;
     let shared = &result["runs"][0]["shared"][0];
-    let awaited: Vec<u64> = serde_json::from_value(shared["awaited"].clone())?;
+    let awaited: Vec<u64> = serde_json::from_value(shared["straggler_periods"].clone())?;
     ensure!(awaited[1] > 3 * awaited[0], "{shared}");
     let findings = result["findings"].as_array().context("no findings")?;
-    let named = findings.iter().find(|finding| finding["code"] == "node-awaited");
+    let named = findings.iter().find(|finding| finding["code"] == "straggler-node");
     let named = named.context("nobody is named")?;
     ensure!(named["message"].as_str().is_some_and(|text| text.contains("node2")), "{named}");
     // The idle node has the waiting among its extra cost.
@@ -153,7 +153,7 @@ fn nodes_of(leader: u32) -> Result<Vec<u32>> {
     Ok(all.into_iter().filter(is_child).collect())
 }
 
-fn a_node_that_dies_is_named_and_the_rest_is_kept() -> Result<()> {
+fn a_node_that_dies_is_named_and_other_results_remain() -> Result<()> {
     let run = start(&["--json", "-", "-p", "10ms", "-u", "10", "-t", "30s", "-n", "2"])?;
     let leader = run.id();
     until("nodes", || Ok(nodes_of(leader)?.len() == 2))?;
@@ -172,7 +172,7 @@ fn a_node_that_dies_is_named_and_the_rest_is_kept() -> Result<()> {
     Ok(())
 }
 
-fn a_run_that_is_ended_keeps_what_it_has_and_leaves_nothing() -> Result<()> {
+fn an_interrupted_run_keeps_its_result_and_leaves_nothing() -> Result<()> {
     let run = start(&["--json", "-", "-p", "10ms", "-u", "10", "-t", "60s", "-n", "2"])?;
     let leader = run.id();
     until("nodes", || Ok(nodes_of(leader)?.len() == 2))?;
@@ -190,7 +190,7 @@ fn a_run_that_is_ended_keeps_what_it_has_and_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-fn a_member_that_is_ended_is_named_and_the_rest_is_kept() -> Result<()> {
+fn an_interrupted_member_is_named_and_other_results_remain() -> Result<()> {
     let listen = "127.0.0.1:4468";
     let run = start(&["-p", "20ms", "-u", "10", "-t", "60s", "-n", "2", "--listen", listen])?;
     thread::sleep(Duration::from_millis(300));
@@ -202,30 +202,31 @@ fn a_member_that_is_ended_is_named_and_the_rest_is_kept() -> Result<()> {
     let output = run.wait_with_output()?;
     let said = String::from_utf8([&output.stdout[..], &output.stderr].concat())?;
     ensure!(output.status.code() == Some(1), "{output:?}");
-    ensure!(said.contains("on far ended before all its periods were over"), "{said}");
+    ensure!(said.contains("on far ended before its last period"), "{said}");
     Ok(())
 }
 
-fn a_member_that_allows_no_commands_is_named_with_what_it_needs() -> Result<()> {
+fn a_member_that_allows_no_commands_is_named_with_a_hint() -> Result<()> {
     let listen = "127.0.0.1:4469";
     let run = start(&["-p", "50ms", "-t", "1s", "-n", "2", "--listen", listen, "--", "true"])?;
-    let member = start(&["--join", listen, "--name", "far", "--wait", "10s"])?;
+    let member = start(&["--join", listen, "--name", "far", "--join-timeout", "10s"])?;
     let (joined, output) = (member.wait_with_output()?, run.wait_with_output()?);
     let said = String::from_utf8(output.stderr)?;
     ensure!(output.status.code() == Some(3) && joined.status.code() == Some(2), "{said}");
-    let wanted = "node far is not ready: it does not allow commands; give it --allow-commands";
+    let wanted =
+        "node far is not ready: it does not permit commands; join it with --allow-commands";
     ensure!(said.contains(wanted), "{said}");
-    ensure!(!said.contains("EOF") && !said.contains("this command runs within"), "{said}");
+    ensure!(!said.contains("EOF") && !said.contains("this command is started by"), "{said}");
     Ok(())
 }
 
-fn who_has_joined_is_told_that_others_did_not() -> Result<()> {
+fn joined_nodes_report_the_missing_ones() -> Result<()> {
     let settings = ["-p", "50ms", "-u", "1", "-n", "3", "--listen", "127.0.0.1:4470"];
-    let run = start(&[&settings[..], &["--wait", "2s"]].concat())?;
-    let member = start(&["--join", "127.0.0.1:4470", "--name", "far", "--wait", "10s"])?;
+    let run = start(&[&settings[..], &["--join-timeout", "2s"]].concat())?;
+    let member = start(&["--join", "127.0.0.1:4470", "--name", "far", "--join-timeout", "10s"])?;
     let (joined, output) = (member.wait_with_output()?, run.wait_with_output()?);
     for (output, words) in
-        [(output, "1 of 2 other nodes have joined"), (joined, "not all others have joined")]
+        [(output, "1 of 2 other nodes joined"), (joined, "not all other nodes have joined")]
     {
         let said = String::from_utf8(output.stderr)?;
         ensure!(output.status.code() == Some(3) && said.contains(words), "{said}");
@@ -236,19 +237,19 @@ fn who_has_joined_is_told_that_others_did_not() -> Result<()> {
 /// It takes several periods for each, and the first one waits only until the next release.
 fn a_node_that_falls_far_behind_is_named() -> Result<()> {
     let settings = ["--json", "-", "-p", "20ms", "-c", "1ms", "-b", "-t", "600ms", "-n", "2"];
-    let output = cycle(&[&settings[..], &["--slow", "2=80"]].concat())?;
+    let output = cycle(&[&settings[..], &["--slow-node", "2=80"]].concat())?;
     let result: Value = serde_json::from_slice(&output.stdout)?;
     let findings = result["findings"].as_array().context("no findings")?;
-    let named = findings.iter().find(|finding| finding["code"] == "node-awaited");
+    let named = findings.iter().find(|finding| finding["code"] == "straggler-node");
     let message = named.and_then(|named| named["message"].as_str());
     ensure!(message.is_some_and(|text| text.contains("node2")), "{result}");
     Ok(())
 }
 
 /// The second node is a period and a half before the first, whom it never meets.
-fn what_nodes_wait_for_in_vain_is_told() -> Result<()> {
+fn waits_in_vain_are_reported() -> Result<()> {
     let settings = ["-p", "20ms", "-u", "1", "-m", "100", "-b", "-t", "1s", "-n", "2"];
-    let result = measured(&[&settings[..], &["--clock-error", "2=+30ms"]].concat())?;
+    let result = measured(&[&settings[..], &["--inject-clock-offset", "2=+30ms"]].concat())?;
     for (code, of) in
         [("messages-missing", "messages_missing"), ("barriers-broken", "barriers_broken")]
     {
@@ -270,7 +271,7 @@ fn events_are_served_within_the_budget() -> Result<()> {
     // Three in each of a hundred periods; about a thousand came.
     let events = served["events"].as_u64().context("no events")?;
     ensure!((250..=300).contains(&events) && served["response_ns"]["count"] == events, "{served}");
-    ensure!(served["left"].as_u64().is_some_and(|left| left > 400), "{served}");
+    ensure!(served["backlog"].as_u64().is_some_and(|left| left > 400), "{served}");
     Ok(())
 }
 
@@ -290,7 +291,7 @@ fn policies_are_compared_in_one_run() -> Result<()> {
 }
 
 /// The member's clock is 3 ms ahead by its own will: refused by a narrow bound, told by a wide one.
-fn nodes_of_two_hosts_run_together_and_a_clock_that_is_off_is_told() -> Result<()> {
+fn nodes_of_two_hosts_run_together_and_a_clock_offset_is_reported() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (first, second) = (lab.client(), lab.server());
     let listen = format!("{}:4460", first.port().ipv4);
@@ -303,7 +304,15 @@ fn nodes_of_two_hosts_run_together_and_a_clock_that_is_off_is_told() -> Result<(
     };
     let join = || -> Result<std::process::Child> {
         let mut command = second.command(binary()?);
-        command.args(["cycle", "run", "--join", &listen, "--name", "far", "--clock-ahead=+3ms"]);
+        command.args([
+            "cycle",
+            "run",
+            "--join",
+            &listen,
+            "--name",
+            "far",
+            "--inject-clock-offset=+3ms",
+        ]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(die_with_parent(&mut command).spawn()?)
     };
@@ -339,7 +348,7 @@ fn nodes_of_two_hosts_run_together_and_a_clock_that_is_off_is_told() -> Result<(
         ensure!(task["barriers_broken"] == 0, "{task}");
     }
     // The node whose clock is ahead comes first, and waits.
-    let awaited = &result["runs"][0]["shared"][0]["awaited"];
+    let awaited = &result["runs"][0]["shared"][0]["straggler_periods"];
     ensure!(awaited[0].as_u64() > awaited[1].as_u64(), "{awaited}");
     Ok(())
 }
@@ -390,14 +399,22 @@ fn packets_release_nodes_whose_clocks_are_wrong_and_lost_ones_are_counted() -> R
     let mut leading = die_with_parent(&mut leading).spawn()?;
     thread::sleep(Duration::from_millis(300));
     let mut joining = second.command(binary()?);
-    joining.args(["cycle", "run", "--join", &listen, "--name", "far", "--clock-ahead=+3600s"]);
+    joining.args([
+        "cycle",
+        "run",
+        "--join",
+        &listen,
+        "--name",
+        "far",
+        "--inject-clock-offset=+3600s",
+    ]);
     joining.stdout(Stdio::piped()).stderr(Stdio::piped());
     let joining = die_with_parent(&mut joining).spawn()?;
     // Ready within a second, and begun within another.
     thread::sleep(Duration::from_millis(2_500));
     let port = &second.port().interface;
     let link =
-        |state: &str| run_to_end(second.command("ip").args(["link", "set", port, state]), PATIENCE);
+        |state: &str| run_to_end(second.command("ip").args(["link", "set", port, state]), TIMEOUT);
     ensure!(link("down")?.status.success(), "the link stays up");
     thread::sleep(Duration::from_millis(400));
     ensure!(link("up")?.status.success(), "the link stays down");
@@ -414,44 +431,53 @@ fn packets_release_nodes_whose_clocks_are_wrong_and_lost_ones_are_counted() -> R
     let (run, lost) =
         (far["periods"].as_u64().unwrap_or(0), far["unreleased"].as_u64().unwrap_or(0));
     ensure!(run + lost == 150 && (10..120).contains(&lost), "{far}");
-    ensure!(codes(&result).contains(&"signal-lost"), "{result}");
+    ensure!(codes(&result).contains(&"release-signal-lost"), "{result}");
     ensure!(text.contains("'task' on far") && output.status.code() == Some(1), "{output:?}");
     Ok(())
 }
 
 const WRONG: &[Case] = &[
-    case(&[], USAGE, &["there are no tasks", "--period"]),
+    case(&[], USAGE, &["no tasks", "--period"]),
     case(&["-p", "10ms"], USAGE, &["the task does nothing", "--compute"]),
     case(&["-p", "10us", "-u", "1"], USAGE, &["a period is 50us to 1h"]),
     case(&["-p", "10ms", "-d", "11ms", "-u", "1"], USAGE, &["a deadline is"]),
     case(&["-p", "10ms", "-u", "1", "-t", "5ms"], USAGE, &["shorter than one period"]),
     case(&["-p", "10ms", "-u", "1", "--policy", "best"], USAGE, &["write fifo, rr"]),
     case(&["-p", "10ms", "-u", "1", "-n", "0"], USAGE, &["--nodes", "from 1 to 256"]),
-    case(&["-p", "10ms", "-u", "1", "-n", "1,2,1"], USAGE, &["--nodes", "1 stands there twice"]),
+    case(&["-p", "10ms", "-u", "1", "-n", "1,2,1"], USAGE, &["--nodes", "1 given twice"]),
     case(
         &["-p", "10ms", "-u", "1", "--compare", "rr,fifo,rr"],
         USAGE,
-        &["--compare: rr stands there twice"],
+        &["--compare: rr given twice"],
     ),
     case(
-        &["-p", "10ms", "--divide", "--", "true"],
+        &["-p", "10ms", "--split-work", "--", "true"],
         USAGE,
-        &["--divide changes what tasks compute"],
+        &["--split-work changes the computation of tasks"],
     ),
     case(
-        &["-p", "10ms", "-u", "1", "--signal", "udp", "--clock-error", "1=+1ms"],
+        &["-p", "10ms", "-u", "1", "--signal", "udp", "--inject-clock-offset", "1=+1ms"],
         USAGE,
-        &["--clock-error does nothing with --signal udp"],
+        &["--inject-clock-offset has no effect with --signal udp"],
     ),
     case(
-        &["-p", "10ms", "-u", "1", "--slow", "1=2", "--slow", "1=3"],
+        &["-p", "10ms", "-u", "1", "--slow-node", "1=2", "--slow-node", "1=3"],
         USAGE,
-        &["--slow: node 1 stands there twice"],
+        &["--slow-node: node 1 given twice"],
     ),
     case(
-        &["-p", "10ms", "-u", "1", "--clock-error", "1=+1ms", "--clock-error", "1=+2ms"],
+        &[
+            "-p",
+            "10ms",
+            "-u",
+            "1",
+            "--inject-clock-offset",
+            "1=+1ms",
+            "--inject-clock-offset",
+            "1=+2ms",
+        ],
         USAGE,
-        &["--clock-error: node 1 stands there twice"],
+        &["--inject-clock-offset: node 1 given twice"],
     ),
     case(
         &["-p", "10ms", "-u", "1", "--log", "x.csv", "--json", "./x.csv"],
@@ -459,25 +485,25 @@ const WRONG: &[Case] = &[
         &["--log and --json name the same file"],
     ),
     case(&["-p", "10ms", "-u", "1", "--log", "-"], USAGE, &["--log takes a file", "name one"]),
-    case(&["-p", "10ms", "-u", "1", "--slow", "3=2"], USAGE, &["--slow", "there is no node 3"]),
+    case(&["-p", "10ms", "-u", "1", "--slow-node", "3=2"], USAGE, &["--slow-node", "no node 3"]),
     case(
         &["-p", "10ms", "-u", "1", "--core", "8191"],
         USAGE,
-        &["core 8191 is not to be had", "may run on 0"],
+        &["core 8191 is not available", "may run on 0"],
     ),
     case(&["-p", "10ms", "./prog"], USAGE, &["./prog", "--period", "write '--' before it"]),
     case(
         &["-p", "10ms", "-u", "1", "--listen", "127.0.0.1:1"],
         USAGE,
-        &["--listen waits for other nodes; say --nodes 2"],
+        &["--listen waits for other nodes; use --nodes 2"],
     ),
     case(
         &["-p", "1s", "-t", "1s", "--", "/nowhere/at/all"],
         ENVIRONMENT,
-        &["node1 is not ready", "'/nowhere/at/all' cannot be started: there is no such file"],
+        &["node1 is not ready", "cannot start '/nowhere/at/all': no such file"],
     ),
     case(&["/nowhere/tasks.toml"], USAGE, &["cannot read /nowhere/tasks.toml"]),
-    case(&["-p", "10ms", "-u", "1", "--fail-if", "late>1"], USAGE, &["write a figure", "missed"]),
+    case(&["-p", "10ms", "-u", "1", "--fail-if", "late>1"], USAGE, &["name a metric", "missed"]),
     case(
         &["-p", "10ms", "-u", "1", "-n", "2", "--listen", "0.0.0.0:1"],
         USAGE,
@@ -486,11 +512,11 @@ const WRONG: &[Case] = &[
     case(&["--join", "127.0.0.1:9"], ENVIRONMENT, &["127.0.0.1:9", "--listen"]),
 ];
 
-fn what_is_wrong_of_a_run_is_said() -> Result<()> {
-    refusal::expect_all(WRONG, cycle)?;
+fn invalid_runs_are_refused() -> Result<()> {
+    usage_error::expect_all(WRONG, cycle)?;
     for (script, why) in [
-        ("exit 3", "the last time it ended with status 3"),
-        ("kill -9 $$", "the last time it ended by signal 9"),
+        ("exit 3", "the last time it exited with status 3"),
+        ("kill -9 $$", "the last time it was terminated by signal 9"),
     ] {
         let failed = cycle(&["-p", "100ms", "-t", "500ms", "--", "sh", "-c", script])?;
         let said = String::from_utf8(failed.stderr)?;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_record::{
-    Code, CycleTestFault, CycleTestGrade, CycleTestNotice as Notice, CycleTestResult, CycleTestRun,
-    CycleTestScale, SearchEnd,
+    CycleTestDetectionKind as Notice, CycleTestFault, CycleTestGrade, CycleTestResult,
+    CycleTestRun, CycleTestScale, FindingCode, SearchEnd,
 };
 use horolog_sys::namespace::die_with_parent;
 use libtest_mimic::Trial;
@@ -17,15 +17,15 @@ use tempfile::TempDir;
 
 use crate::launch_after::{processes, until};
 use crate::process::{binary, run_to_end, signal};
-use crate::refusal::{self, USAGE};
+use crate::usage_error::{self, USAGE};
 use crate::{cycle_test, scenarios};
 
 /// A search makes many runs.
-const PATIENCE: Duration = Duration::from_mins(3);
+const TIMEOUT: Duration = Duration::from_mins(3);
 /// Of another machine, with every figure that a result can have.
 const GOLDEN: &str = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/tests/schema");
 /// Ordinary processes with little to do: the machine that runs this has other work as well.
-const HEAD: &str = "schema = \"horolog.test/1\"\nname = \"small\"\ntime = \"6s\"\nperiod = \"50ms\"\n\
+const HEAD: &str = "schema = \"horolog.test/2\"\nname = \"small\"\ntime = \"6s\"\nperiod = \"50ms\"\n\
     [[stage]]\nname = \"intake\"\nintake = true\nper-report = \"5us\"\n\
     [[stage]]\nname = \"meet\"\ncompute = \"1ms\"\nmessage = 2000\nbarrier = true\n\
     wait = \"20ms\"\n\
@@ -36,17 +36,17 @@ const HEAD: &str = "schema = \"horolog.test/1\"\nname = \"small\"\ntime = \"6s\"
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(&[], cycle_test:
-        what_is_injected_into_reports_is_what_is_noticed,
-        a_node_that_stops_is_noticed_and_recovered_from,
-        a_slow_node_is_named_and_one_that_ends_is_gone,
+        faults_injected_into_reports_are_detected,
+        a_stopped_node_is_detected_and_recovered_from,
+        a_slow_node_is_named_and_an_exited_one_is_gone,
         a_load_is_found,
-        a_test_that_is_ended_leaves_nothing,
-        what_is_wrong_of_a_test_is_said,
+        an_interrupted_test_leaves_nothing,
+        invalid_tests_are_refused,
     ))
 }
 
 fn test(arguments: &[&str]) -> Result<Output> {
-    run_to_end(Command::new(binary()?).args(["cycle", "test"]).args(arguments), PATIENCE)
+    run_to_end(Command::new(binary()?).args(["cycle", "test"]).args(arguments), TIMEOUT)
 }
 
 fn write(directory: &TempDir, name: &str, text: &str) -> Result<String> {
@@ -72,8 +72,8 @@ fn run(result: &CycleTestResult) -> Result<&CycleTestRun> {
     result.run.as_ref().context("no run")
 }
 
-fn all_noticed(run: &CycleTestRun, kind: Notice) -> u64 {
-    run.noticed.iter().filter(|one| one.kind == kind).map(|one| one.count).sum()
+fn all_detected(run: &CycleTestRun, kind: Notice) -> u64 {
+    run.detections.iter().filter(|one| one.kind == kind).map(|one| one.count).sum()
 }
 
 /// Recovered from, in the time that the rest of the run has.
@@ -85,7 +85,7 @@ fn recovered(fault: &CycleTestFault) -> Result<u64> {
 
 /// Each report that was damaged or lost was noticed as that, and nothing else was; those that were
 /// late were, and on a busy machine a few more.
-fn what_is_injected_into_reports_is_what_is_noticed() -> Result<()> {
+fn faults_injected_into_reports_are_detected() -> Result<()> {
     let result = measured(
         &[
             "kind = \"data-error\"\nat = \"1s\"\nfor = \"1s\"\nsource = \"radar\"\nshare = 0.2",
@@ -101,7 +101,7 @@ fn what_is_injected_into_reports_is_what_is_noticed() -> Result<()> {
         [(damaged, Notice::DataError, 40), (lost, Notice::Lost, 20), (late, Notice::Late, 5)]
     {
         ensure!(fault.injected >= least, "{fault:?}");
-        let noticed = all_noticed(run, kind);
+        let noticed = all_detected(run, kind);
         let is_exact = noticed == fault.injected && fault.noticed_as(kind) == fault.injected;
         let may_be_more = kind == Notice::Late && noticed >= fault.injected;
         ensure!(is_exact || may_be_more, "{noticed} noticed of {fault:?}");
@@ -115,7 +115,7 @@ fn what_is_injected_into_reports_is_what_is_noticed() -> Result<()> {
     Ok(())
 }
 
-fn a_node_that_stops_is_noticed_and_recovered_from() -> Result<()> {
+fn a_stopped_node_is_detected_and_recovered_from() -> Result<()> {
     let result = measured(
         &[
             "kind = \"stop\"\nat = \"1s\"\nfor = \"600ms\"\nnode = 2",
@@ -126,7 +126,7 @@ fn a_node_that_stops_is_noticed_and_recovered_from() -> Result<()> {
     let run = run(&result)?;
     let [stop, lost] = &run.faults[..] else { anyhow::bail!("two faults") };
     ensure!(stop.injected == 1 && stop.of.as_deref() == Some("node2"), "{stop:?}");
-    ensure!(stop.noticed_as(Notice::NodeSilent) >= 1, "{stop:?}");
+    ensure!(stop.noticed_as(Notice::NodeTimeout) >= 1, "{stop:?}");
     ensure!(stop.noticed_as(Notice::DeadlineMissed) >= 8, "{stop:?}");
     ensure!(stop.detected.as_ref().is_some_and(|first| first.after_ns < 500_000_000), "{stop:?}");
     ensure!(recovered(stop)? > 0, "{stop:?}");
@@ -136,7 +136,7 @@ fn a_node_that_stops_is_noticed_and_recovered_from() -> Result<()> {
     recovered(lost).map(drop)
 }
 
-fn a_slow_node_is_named_and_one_that_ends_is_gone() -> Result<()> {
+fn a_slow_node_is_named_and_an_exited_one_is_gone() -> Result<()> {
     let result = measured(
         &[
             "kind = \"slow\"\nat = \"1s\"\nfor = \"500ms\"\nnode = 2\nfactor = 16",
@@ -147,16 +147,16 @@ fn a_slow_node_is_named_and_one_that_ends_is_gone() -> Result<()> {
     let run = run(&result)?;
     let [slow, end] = &run.faults[..] else { anyhow::bail!("two faults") };
     ensure!(slow.injected == 10, "{slow:?}");
-    let awaited = run.noticed.iter().filter(|one| one.kind == Notice::NodeAwaited);
+    let awaited = run.detections.iter().filter(|one| one.kind == Notice::StragglerNode);
     let most = awaited.max_by_key(|one| one.count).context("nobody was awaited")?;
     ensure!(most.of.as_deref() == Some("node2") && most.count >= 5, "{most:?}");
     recovered(slow)?;
-    ensure!(end.injected == 1 && end.noticed_as(Notice::NodeSilent) == 1, "{end:?}");
+    ensure!(end.injected == 1 && end.noticed_as(Notice::NodeTimeout) == 1, "{end:?}");
     recovered(end)?;
     let [first, second] = &run.nodes[..] else { anyhow::bail!("two nodes") };
     ensure!(first.ended.is_some() && first.periods < 90, "{first:?}");
     ensure!(second.ended.is_none() && second.periods == 120, "{second:?}");
-    ensure!(result.findings.iter().all(|one| one.code != Code::NodeLost), "it was meant to");
+    ensure!(result.findings.iter().all(|one| one.code != FindingCode::NodeLost), "it was meant to");
     Ok(())
 }
 
@@ -165,14 +165,14 @@ fn a_load_is_found() -> Result<()> {
     let result = measured(
         &[],
         &[
-            "--find",
-            "--range",
+            "--search",
+            "--search-range",
             "1-64",
-            "--width",
+            "--search-width",
             "50%",
-            "--trial",
+            "--trial-time",
             "1s",
-            "--least-load",
+            "--load-min",
             "1",
             "--measured",
             &format!("{GOLDEN}/host_all.json"),
@@ -194,11 +194,14 @@ fn a_load_is_found() -> Result<()> {
     };
     ensure!(grade(CycleTestScale::SwitchTime).is_some(), "{:?}", result.scorecard);
     ensure!(grade(CycleTestScale::Granularity) < Some(CycleTestGrade::Poor), "it computes most");
-    ensure!(result.findings.iter().any(|one| one.code == Code::CostForeign), "another machine");
+    ensure!(
+        result.findings.iter().any(|one| one.code == FindingCode::CostFromOtherMachine),
+        "another machine"
+    );
     Ok(())
 }
 
-fn a_test_that_is_ended_leaves_nothing() -> Result<()> {
+fn an_interrupted_test_leaves_nothing() -> Result<()> {
     let mut command = Command::new(binary()?);
     command.args(["cycle", "test", "--json", "-"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -219,39 +222,43 @@ fn a_test_that_is_ended_leaves_nothing() -> Result<()> {
     let output = tested.wait_with_output()?;
     ensure!(output.status.code() == Some(0), "{output:?}");
     let result: CycleTestResult = serde_json::from_slice(&output.stdout)?;
-    ensure!(result.findings.iter().any(|one| one.code == Code::Interrupted), "{result:?}");
+    ensure!(result.findings.iter().any(|one| one.code == FindingCode::Interrupted), "{result:?}");
     let left = processes("cycle application-node")?;
     ensure!(!before.iter().any(|node| left.contains(node)), "{before:?} of {left:?} are left");
     Ok(())
 }
 
-fn what_is_wrong_of_a_test_is_said() -> Result<()> {
+fn invalid_tests_are_refused() -> Result<()> {
     let directory = TempDir::new()?;
     let stop = "kind = \"stop\"\nat = \"1s\"\nfor = \"1s\"\nnode = 2";
     for (name, text, words) in [
         ("toml", "[[stage".to_owned(), "line 1: "),
-        ("schema", HEAD.replace("test/1", "test/9"), "line 1: this version reads"),
+        (
+            "schema",
+            HEAD.replace("test/1", "test/9"),
+            "line 1: unsupported schema; this version reads",
+        ),
         ("kind", HEAD.to_owned() + &fault("kind = \"rain\"\nat = \"1s\""), "write one of"),
         ("long", HEAD.to_owned() + &fault(&stop.replace("for = \"1s", "for = \"9s")), "ends"),
     ] {
         let path = write(&directory, name, &text)?;
-        refusal::check(&test(&[&path])?, USAGE, &[name, words])?;
+        usage_error::check(&test(&[&path])?, USAGE, &[name, words])?;
     }
     let path = write(&directory, "good", &(HEAD.to_owned() + &fault(stop)))?;
     for (arguments, words) in [
-        (&["--nodes", "1"][..], "there is no node 2"),
+        (&["--nodes", "1"][..], "node 2 does not exist"),
         (&["--nodes", "0"], "--nodes"),
-        (&["--time", "1s"], "or give a longer time (--time"),
-        (&["--load", "none"], "write a factor"),
-        (&["--range", "1-2"], "--find"),
-        (&["--find", "--trial", "1ms"], "10 periods"),
-        (&["--fail-if", "rain>1"], "write a figure"),
+        (&["--time", "1s"], "or use a longer time (--time"),
+        (&["--load", "none"], "expected a factor"),
+        (&["--search-range", "1-2"], "--search"),
+        (&["--search", "--trial-time", "1ms"], "10 periods"),
+        (&["--fail-if", "rain>1"], "name a metric"),
         (&["--measured", "/nowhere"], "cannot read /nowhere"),
     ] {
         let refused = test(&[&[&*path], arguments].concat())?;
-        refusal::check(&refused, USAGE, &[words]).with_context(|| format!("{arguments:?}"))?;
+        usage_error::check(&refused, USAGE, &[words]).with_context(|| format!("{arguments:?}"))?;
     }
-    let sample = test(&["--sample"])?;
+    let sample = test(&["--example"])?;
     ensure!(sample.status.success() && String::from_utf8(sample.stdout)?.contains("[[fault]]"));
     let broken = fault("kind = \"lost\"\nat = \"1s\"\nfor = \"100ms\"\nsource = \"radar\"");
     let path = write(

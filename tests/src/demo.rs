@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{Candidate, Code, DEMO_SCHEMA, DemoResult, Engine};
+use horolog_record::{DEMO_SCHEMA, DemoCandidate, DemoResult, FindingCode, LoadEngineKind};
 
-use crate::load_command::{ForNobody, Started, check_sums, has, parse};
+use crate::load_command::{Started, UnprivilegedCopy, check_sums, has, parse};
 use crate::process::{binary, run_to_end};
 
 const SECONDS: &str = "1";
 /// Much longer than four searches take that send for about a second each.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 /// The kernel takes programs and processes away a moment after they are let go.
 const MOMENT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -35,28 +35,28 @@ fn check(result: &DemoResult, page: &str) -> Result<()> {
     Ok(())
 }
 
-fn check_load(candidate: &Candidate) -> Result<()> {
+fn check_load(candidate: &DemoCandidate) -> Result<()> {
     let load = &candidate.load;
     ensure!(load.search.is_some() && !load.trials.is_empty(), "no search");
     ensure!(load.trials.iter().any(|trial| trial.received > 0), "no reply at all");
-    ensure!(!has(load, Code::InvalidReplies), "{:?}", load.findings);
+    ensure!(!has(load, FindingCode::InvalidReplies), "{:?}", load.findings);
     load.trials.iter().try_for_each(check_sums)
 }
 
 /// How many candidates were started with all of these arguments.
 fn count(result: &DemoResult, arguments: &[&str]) -> usize {
-    let has_all = |candidate: &&Candidate| {
+    let has_all = |candidate: &&DemoCandidate| {
         arguments.iter().all(|&argument| candidate.server_command.iter().any(|own| own == argument))
     };
     result.candidates.iter().filter(has_all).count()
 }
 
 /// Root sees sockets behind locks, sockets from one thread to one for each core, and XDP.
-pub(crate) fn root_sees_every_server() -> Result<()> {
+pub(crate) fn root_measures_every_server() -> Result<()> {
     let directory = tempfile::TempDir::new()?;
     let mut command = Command::new(binary()?);
-    command.args(["demo", "--seconds", SECONDS]).current_dir(directory.path());
-    let output = run_to_end(&mut command, PATIENCE)?;
+    command.args(["demo", "--time", SECONDS]).current_dir(directory.path());
+    let output = run_to_end(&mut command, TIMEOUT)?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{stderr}");
     let read = |name: &str| fs::read_to_string(directory.path().join(name));
@@ -77,24 +77,27 @@ pub(crate) fn root_sees_every_server() -> Result<()> {
 }
 
 /// An ordinary user sees sockets on loopback, and is told what was left out.
-pub(crate) fn an_ordinary_user_sees_sockets() -> Result<()> {
+pub(crate) fn an_ordinary_user_measures_socket_engines() -> Result<()> {
     // For a loopback interface of its own, where nobody else is.
     let lab = Lab::new(&LabConfig::default())?;
-    let nobody = ForNobody::new()?;
+    let nobody = UnprivilegedCopy::new()?;
     let mut command = nobody.command(lab.client().command("setpriv"));
-    let output = run_to_end(command.args(["demo", "--seconds", SECONDS]), PATIENCE)?;
+    let output = run_to_end(command.args(["demo", "--time", SECONDS]), TIMEOUT)?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{stderr}");
     let result: DemoResult = parse(&fs::read(nobody.path("result.json"))?)?;
     check(&result, &fs::read_to_string(nobody.path("report.html"))?)?;
     ensure!(count(&result, &["shared-lock"]) == 1, "{:?}", result.candidates);
     ensure!(count(&result, &["--engine", "xdp"]) == 0, "XDP without privilege");
-    ensure!(result.candidates.iter().all(|one| one.load.engine == Engine::Udp), "another engine");
+    ensure!(
+        result.candidates.iter().all(|one| one.load.engine == LoadEngineKind::Udp),
+        "another engine"
+    );
     let told = result.findings.iter().any(|finding| {
-        finding.code == Code::EngineFallback
-            && ["XDP", "left out"].iter().all(|word| finding.message.contains(word))
+        finding.code == FindingCode::EngineFallback
+            && ["XDP", "skipped"].iter().all(|word| finding.message.contains(word))
     });
-    ensure!(told && stderr.contains("left out") && stderr.contains("root"), "{stderr}");
+    ensure!(told && stderr.contains("skipped") && stderr.contains("root"), "{stderr}");
     Ok(())
 }
 
@@ -127,7 +130,7 @@ fn processes_in(network: &PathBuf) -> Result<Vec<u32>> {
 /// After kill -9 of a demonstration, its server is gone, and with it the last process in its
 /// private host; so the host is gone too, and whatever was attached to its interfaces.
 pub(crate) fn a_killed_demonstration_leaves_nothing() -> Result<()> {
-    let mut demo = Started::start(Command::new(binary()?).args(["demo", "--seconds", "5"]))?;
+    let mut demo = Started::start(Command::new(binary()?).args(["demo", "--time", "5"]))?;
     let own = network_of(std::process::id()).context("no network")?;
     let started = Instant::now();
     let (server, network) = loop {
@@ -138,7 +141,7 @@ pub(crate) fn a_killed_demonstration_leaves_nothing() -> Result<()> {
             break found;
         }
         ensure!(demo.child.try_wait()?.is_none(), "it ended: {}", demo.read("stderr")?);
-        ensure!(started.elapsed() < PATIENCE, "it starts no server");
+        ensure!(started.elapsed() < TIMEOUT, "it starts no server");
         thread::sleep(POLL_INTERVAL);
     };
     // Into the middle of a trial.

@@ -10,25 +10,25 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 
-use crate::process::{PATIENCE, binary, run_to_end};
+use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::scenario::scenario;
 use crate::{ROOT, documented, scenarios};
 
+mod fixtures;
 mod page;
-mod properties;
-mod stage;
 mod table;
+mod testbed;
 
 use page::{Block, Documented, Page};
-use stage::Stage;
 use table::{EXCEPTIONS, Exception};
+use testbed::Testbed;
 
 /// All of them: one for each page.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], documented:
-        blocks_are_told_apart,
+        blocks_are_classified,
         no_exception_is_stale,
-        what_the_text_names_is_there,
+        names_in_the_text_exist,
     ));
     let names = match page::names() {
         Ok(names) => names,
@@ -45,8 +45,8 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-fn blocks_are_told_apart() -> Result<()> {
-    page::blocks_are_told_apart()
+fn blocks_are_classified() -> Result<()> {
+    page::blocks_are_classified()
 }
 
 /// Runs everything that a page has its reader type, and tells all that went wrong.
@@ -55,7 +55,7 @@ fn commands_work(name: &str) -> Result<()> {
     if page.commands().next().is_none() {
         return Ok(());
     }
-    let mut stage = Stage::new(table::OF_A_USER.contains(&name))?;
+    let mut stage = Testbed::new(table::OF_A_USER.contains(&name))?;
     let mut wrong = Vec::new();
     for block in &page.blocks {
         let Block::Commands(commands) = block else { continue };
@@ -75,9 +75,9 @@ fn commands_work(name: &str) -> Result<()> {
     Ok(())
 }
 
-fn works(stage: &mut Stage, command: &Documented) -> Result<()> {
+fn works(stage: &mut Testbed, command: &Documented) -> Result<()> {
     let mut text = command.text.clone();
-    for (from, to, _) in table::IN_PLACE {
+    for (from, to, _) in table::REPLACEMENTS {
         text = text.replace(from, to);
     }
     let (code, said) = if table::stays(&text) {
@@ -106,7 +106,7 @@ fn expected(text: &str, code: Option<i32>, said: &str) -> Result<()> {
     let exception = exception(text);
     let judged = [
         "--fail-if",
-        "--least-load",
+        "--load-min",
         "runs compare",
         "bench cores",
         "campaign run",
@@ -120,7 +120,7 @@ fn expected(text: &str, code: Option<i32>, said: &str) -> Result<()> {
     let cut = ["ending early", "Ended by a signal"].iter().any(|words| said.contains(words))
         && !said.contains("cannot write");
     let right = match exception {
-        Some(exception) => code == Some(exception.status) && said.contains(exception.says),
+        Some(exception) => code == Some(exception.status) && said.contains(exception.message),
         None => match code {
             Some(0) => true,
             Some(1) => judged,
@@ -134,7 +134,7 @@ fn expected(text: &str, code: Option<i32>, said: &str) -> Result<()> {
     }
     let last: Vec<&str> = said.lines().rev().take(4).collect();
     let wanted = exception.map_or("0".to_owned(), |one| {
-        format!("{} and '{}', because {}", one.status, one.says, one.because)
+        format!("{} and '{}', because {}", one.status, one.message, one.because)
     });
     bail!("'{text}' ended with {code:?} instead of {wanted}: {}", last.join(" | "))
 }
@@ -151,21 +151,21 @@ fn no_exception_is_stale() -> Result<()> {
         ensure!(known, "no page has '{}'", exception.begins);
         ensure!(!exception.because.is_empty(), "{}", exception.begins);
     }
-    for (from, _, because) in table::IN_PLACE {
+    for (from, _, because) in table::REPLACEMENTS {
         ensure!(all.iter().any(|text| text.contains(from)), "no page has '{from}' ({because})");
     }
     Ok(())
 }
 
 /// Scenarios, targets of the fuzzer and options that stand in the text of a page exist.
-fn what_the_text_names_is_there() -> Result<()> {
-    let listed = run_to_end(Command::new(env::current_exe()?).arg("--list"), PATIENCE)?;
+fn names_in_the_text_exist() -> Result<()> {
+    let listed = run_to_end(Command::new(env::current_exe()?).arg("--list"), TIMEOUT)?;
     let scenarios = String::from_utf8(listed.stdout)?;
     let mut helps = Helps::default();
     let mut wrong = Vec::new();
     for name in page::names()? {
         for span in Page::read(&name)?.spans {
-            if let Err(error) = is_there(&span.text, &scenarios, &mut helps) {
+            if let Err(error) = exists(&span.text, &scenarios, &mut helps) {
                 wrong.push(format!("{name}:{}: {error:#}", span.line));
             }
         }
@@ -174,7 +174,7 @@ fn what_the_text_names_is_there() -> Result<()> {
     Ok(())
 }
 
-fn is_there(span: &str, scenarios: &str, helps: &mut Helps) -> Result<()> {
+fn exists(span: &str, scenarios: &str, helps: &mut Helps) -> Result<()> {
     if let Some(target) = span.strip_prefix("fuzz ") {
         let file = page::path("fuzz/src").join(target).with_extension("rs");
         ensure!(file.is_file(), "there is no fuzz target '{target}'");
@@ -232,7 +232,7 @@ impl Helps {
         }
         let mut asked = Command::new(binary()?);
         asked.args(command.split_whitespace()).arg("--help");
-        let help = String::from_utf8(run_to_end(&mut asked, PATIENCE)?.stdout)?;
+        let help = String::from_utf8(run_to_end(&mut asked, TIMEOUT)?.stdout)?;
         self.0.insert(command.to_owned(), help.clone());
         Ok(help)
     }

@@ -1,18 +1,22 @@
-//! Frames for both bodies of the server to judge: requests of every shape that they should know,
+//! Frames for both engines of the server: requests of every shape that they should recognise,
 //! and of every shape that they should pass. It says what is to become of each kind where that
-//! follows from the kind alone; the rest is for the bodies to agree upon.
+//! follows from the kind alone; the rest is for the engines to agree upon.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use horolog_server::ListenSet;
+use horolog_sys::netlink::{Prefix, VlanId};
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, MacAddress, TYPE_SERVICE_VLAN, TYPE_VLAN};
 use horolog_wire::ethernet::{VLAN_TAG_LEN, VlanTag};
 use horolog_wire::frame::Builder;
 use horolog_wire::ipv4;
 use horolog_wire::ntp::{HEADER_LEN, PORT};
+use horolog_xdp::{Responder, Station, XdpError};
 
-use crate::mutated::{
-    extension_header, fragment, mend, no_udp_checksum, other_header_fields, other_protocol, tagged,
-    unanswerable, with_options, wrong_ipv4_checksum, wrong_length, wrong_udp_checksum,
+use crate::mutated_frames::{
+    extension_header, fragment, mend, no_udp_checksum, other_header_fields, other_protocol,
+    partial_udp_checksum, tagged, unanswerable, with_options, wrong_ipv4_checksum, wrong_length,
+    wrong_udp_checksum,
 };
 use crate::random::Random;
 
@@ -21,6 +25,42 @@ pub(crate) const LISTEN: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), PORT),
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2)), PORT),
 ];
+
+/// The broadcast address of that server's network of IPv4.
+pub(crate) const BROADCAST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 255);
+/// Its MAC address, which is the same in each VLAN.
+pub(crate) const MAC: MacAddress = MacAddress([2, 0, 192, 0, 2, 2]);
+/// The VLAN that it has interfaces in, by either kind of tag.
+const VLAN: u16 = 0x123;
+const VLANS: [Option<VlanId>; 3] = [
+    None,
+    Some(VlanId { protocol: TYPE_VLAN, identifier: VLAN }),
+    Some(VlanId { protocol: TYPE_SERVICE_VLAN, identifier: VLAN }),
+];
+/// A test run's frames come in by the loopback interface.
+const LOOPBACK: u32 = 1;
+
+/// That server as the model knows it.
+pub(crate) fn listen_set() -> ListenSet {
+    let network = Prefix::new(LISTEN[0].ip(), 24);
+    ListenSet::resolve(&LISTEN, &LISTEN.map(|at| at.ip()))
+        .with_networks(&network.into_iter().collect::<Vec<_>>())
+        .with_stations(&VLANS.map(|vlan| (vlan, MAC)))
+}
+
+/// The same for the program.
+pub(crate) fn listen_by(responder: &Responder) -> Result<(), XdpError> {
+    responder.refuse_broadcast(BROADCAST, true)?;
+    serve_stations(responder)?;
+    LISTEN.iter().try_for_each(|&address| responder.listen(address))
+}
+
+/// Lets the program answer at that server's MAC address.
+pub(crate) fn serve_stations(responder: &Responder) -> Result<(), XdpError> {
+    VLANS.into_iter().try_for_each(|vlan| {
+        responder.serve_station(Station { interface: LOOPBACK, vlan, mac: MAC.0 }, true)
+    })
+}
 
 /// What is to become of every frame of a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,15 +93,17 @@ pub(crate) const fn kind(
 }
 
 /// All kinds.
-pub(crate) const KINDS: [Kind; 27] = [
+pub(crate) const KINDS: [Kind; 31] = [
     kind("IPv4 requests", Expected::Answered, |random| plain(random, true)),
     kind("IPv6 requests", Expected::Answered, |random| plain(random, false)),
     kind("any version and mode", Expected::Either, any_version_and_mode),
-    kind("one VLAN tag", Expected::Answered, one_tag),
+    kind("a VLAN of this host", Expected::Answered, one_tag),
+    kind("another VLAN", Expected::Passed, other_tag),
     kind("two VLAN tags", Expected::Passed, |random| tagged(one_tag(random), random)),
     kind("IPv4 options", Expected::Answered, options),
     kind("other header fields", Expected::Answered, |r| other_header_fields(any_plain(r), r)),
-    kind("wrong UDP checksum", Expected::Answered, |r| wrong_udp_checksum(any_plain(r), r)),
+    kind("wrong UDP checksum", Expected::Passed, |r| wrong_udp_checksum(any_plain(r), r)),
+    kind("pseudo-header checksum", Expected::Answered, |r| partial_udp_checksum(any_plain(r))),
     kind("IPv4 without UDP checksum", Expected::Answered, |r| no_udp_checksum(plain(r, true))),
     kind("IPv6 without UDP checksum", Expected::Passed, |r| no_udp_checksum(plain(r, false))),
     kind("IPv4 fragments", Expected::Passed, |r| fragment(plain(r, true), r)),
@@ -73,7 +115,9 @@ pub(crate) const KINDS: [Kind; 27] = [
     kind("other ports", Expected::Passed, other_port),
     kind("other addresses", Expected::Passed, other_address),
     kind("group MAC addresses", Expected::Passed, group_mac),
+    kind("MAC addresses of other hosts", Expected::Passed, other_mac),
     kind("sources that no link has", Expected::Passed, impossible_source),
+    kind("broadcast sources", Expected::Passed, broadcast_source),
     kind("source port 0", Expected::Passed, source_port_0),
     kind("longer payloads", Expected::Passed, longer_payload),
     kind("truncated", Expected::Passed, truncated),
@@ -94,7 +138,7 @@ fn source_address(random: &mut Random, ipv4: bool) -> IpAddr {
 fn builder(random: &mut Random, ipv4: bool) -> Builder {
     let port = random.within(1..=65_535) as u16;
     Builder {
-        destination_mac: MacAddress([2, 0, 192, 0, 2, 2]),
+        destination_mac: MAC,
         source_mac: MacAddress([2, 0, 192, 0, 2, 1]),
         vlan: None,
         source: SocketAddr::new(source_address(random, ipv4), port),
@@ -113,10 +157,12 @@ pub(crate) fn build(builder: &Builder, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A header of a client's request that is random in every field that says nothing of the kind.
+/// A header of a request, of a client or now and then in symmetric active mode, that is random in
+/// every field that says nothing of the kind.
 pub(crate) fn request(random: &mut Random) -> Vec<u8> {
     let mut payload = random.bytes(HEADER_LEN);
-    payload[0] = payload[0] & 0xc0 | (random.within(1..=4) as u8) << 3 | 3;
+    let mode = random.pick(&[1, 3, 3, 3]);
+    payload[0] = payload[0] & 0xc0 | (random.within(1..=4) as u8) << 3 | mode;
     payload
 }
 
@@ -139,8 +185,25 @@ fn any_version_and_mode(random: &mut Random) -> Vec<u8> {
 
 fn one_tag(random: &mut Random) -> Vec<u8> {
     let protocol = random.pick(&[TYPE_VLAN, TYPE_SERVICE_VLAN]);
-    let vlan = Some(VlanTag { protocol, control: random.next() as u16 });
+    // Any priority; no identifier, or one of this host's VLANs.
+    let identifier = random.pick(&[0, VLAN]);
+    let control = random.next() as u16 & 0xf000 | identifier;
+    let vlan = Some(VlanTag { protocol, control });
     build(&Builder { vlan, ..any_builder(random) }, &request(random))
+}
+
+fn other_tag(random: &mut Random) -> Vec<u8> {
+    let protocol = random.pick(&[TYPE_VLAN, TYPE_SERVICE_VLAN]);
+    let identifier = VLAN ^ 1 << random.within(0..=11);
+    let control = random.next() as u16 & 0xf000 | identifier;
+    let vlan = Some(VlanTag { protocol, control });
+    build(&Builder { vlan, ..any_builder(random) }, &request(random))
+}
+
+fn broadcast_source(random: &mut Random) -> Vec<u8> {
+    let mut builder = builder(random, true);
+    builder.source.set_ip(IpAddr::V4(BROADCAST));
+    build(&builder, &request(random))
 }
 
 /// A request behind 4 to 40 bytes of IPv4 options, which are random.
@@ -184,6 +247,12 @@ fn group_mac(random: &mut Random) -> Vec<u8> {
             (builder.destination_mac, builder.source_mac) = (MacAddress(group), MacAddress(group));
         }
     }
+    build(&builder, &request(random))
+}
+
+fn other_mac(random: &mut Random) -> Vec<u8> {
+    let mut builder = any_builder(random);
+    builder.destination_mac.0[random.within(0..=5) as usize] ^= 1 << random.within(1..=7);
     build(&builder, &request(random))
 }
 

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::Result;
 use horolog_load::clients::{self, LaneClients, SourceNetwork};
-use horolog_load::ptp::{PtpKind, PtpPlan, Transport};
+use horolog_load::ptp::{PtpKind, PtpLoadTransport, PtpPlan};
 use horolog_load::request::{FramePlan, FrameTemplate, PtpFrames};
 use horolog_load::schedule;
-use horolog_load::token::Token;
+use horolog_load::token::TokenCodec;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_wire::ethernet::MacAddress;
@@ -41,12 +41,12 @@ const TARGETS: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2)),
 ];
 
-/// A run as both bodies of the generator are told of it.
+/// Settings of a run for both implementations of the generator.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) target: SocketAddr,
     pub(crate) network: SourceNetwork,
-    pub(crate) token: Token,
+    pub(crate) token: TokenCodec,
     pub(crate) version: u8,
     /// Clients are drawn from the whole network instead of taking turns.
     pub(crate) random_sources: bool,
@@ -74,7 +74,7 @@ impl World {
                 worlds.push(Self {
                     target: SocketAddr::new(target, PORT),
                     network: SourceNetwork::find(target, &[])?,
-                    token: Token::new(random.next(), MonotonicClock.now() - RUN_AGE),
+                    token: TokenCodec::new(random.next(), MonotonicClock.now() - RUN_AGE),
                     version: if random_sources { 3 } else { 4 },
                     random_sources,
                     interleaved,
@@ -94,13 +94,13 @@ impl World {
                 worlds.push(Self {
                     target: SocketAddr::new(target, EVENT_PORT),
                     network: SourceNetwork::find(target, &[])?,
-                    token: Token::new(random.next(), MonotonicClock.now() - RUN_AGE),
+                    token: TokenCodec::new(random.next(), MonotonicClock.now() - RUN_AGE),
                     ptp: Some(PtpPlan {
                         kind,
                         domain,
                         minor_version,
                         multicast,
-                        transport: Transport::Udp,
+                        transport: PtpLoadTransport::Udp,
                     }),
                     version: 0,
                     random_sources,
@@ -163,11 +163,11 @@ impl World {
     /// Loads the program, which takes frames from `interface` for replies and makes requests of all
     /// others.
     pub(crate) fn load(&self, interface: u32) -> Result<Generator> {
-        self.load_with_books(interface, 1)
+        self.load_with_intervals(interface, 1)
     }
 
-    /// The same with so many books for each processor.
-    pub(crate) fn load_with_books(&self, interface: u32, books: u32) -> Result<Generator> {
+    /// The same with counts of this many intervals for each CPU.
+    pub(crate) fn load_with_intervals(&self, interface: u32, intervals: u32) -> Result<Generator> {
         let template = FrameTemplate::new(&match self.ptp {
             None => FramePlan { source_port: 0, ..self.frames(0) },
             Some(_) => self.frames(0),
@@ -192,7 +192,7 @@ impl World {
             clients: CLIENTS,
             single_clients: false,
             chained: false,
-            books,
+            open_intervals: intervals,
             key: self.token.key(),
             run_start_ns: self.token.run_start().as_ns() as u64,
             reply_timeout_ns: TIMEOUT.as_ns() as u64,
@@ -211,7 +211,7 @@ impl World {
             lanes: LANES as u32,
             clients_per_lane: self.clients() / LANES as u32,
             lanes_with_one_more: self.clients() % LANES as u32,
-            random_room: if self.random_sources { self.network.room() } else { 0 },
+            random_addresses: if self.random_sources { self.network.room() } else { 0 },
             exponential: false,
             interval_ns: 0,
             intervals: 0,

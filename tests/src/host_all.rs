@@ -14,14 +14,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::host_scheduler::{last_core, while_busy};
-use crate::load_command::ForNobody;
-use crate::process::{PATIENCE, binary, run_to_end};
+use crate::load_command::UnprivilegedCopy;
+use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::scenario::Need;
 use crate::{ROOT, host_all, scenarios};
 
 const SETPRIV: &[Need] = &[Need::Root, Need::Peer("setpriv")];
 /// A run of some seconds on a machine that does other things as well.
-const RUN: Duration = PATIENCE.saturating_mul(9);
+const RUN: Duration = TIMEOUT.saturating_mul(9);
 const PARTS: [&str; 5] = ["clock", "delay", "timer", "switch", "interrupt"];
 /// What a measurement could change and not put back.
 const LEFT_AS_FOUND: [&str; 5] = [
@@ -35,11 +35,11 @@ const LEFT_AS_FOUND: [&str; 5] = [
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, host_all:
-        all_parts_run_and_leave_the_machine_as_it_was,
+        all_parts_run_and_leave_the_host_unchanged,
         a_busy_core_is_among_the_worst_findings,
     ));
-    all.extend(scenarios!(SETPRIV, host_all: without_privilege_parts_say_so_and_the_others_run));
-    all.extend(scenarios!(&[], host_all: what_cannot_be_measured_is_refused));
+    all.extend(scenarios!(SETPRIV, host_all: parts_without_privilege_report_it_and_the_others_run));
+    all.extend(scenarios!(&[], host_all: impossible_measurements_are_refused));
     all
 }
 
@@ -48,12 +48,12 @@ fn list<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
 }
 
 /// The result, and the status that follows from it.
-fn judged(output: &Output) -> Result<Value> {
+fn checked_result(output: &Output) -> Result<Value> {
     let result: Value =
         serde_json::from_slice(&output.stdout).with_context(|| format!("no result: {output:?}"))?;
     let expected = i32::from(result["verdict"] == "unfit");
     ensure!(output.status.code() == Some(expected), "{}: {output:?}", result["verdict"]);
-    ensure!(list(&result, "worst")?.len() <= 3, "{}", result["worst"]);
+    ensure!(list(&result, "worst_findings")?.len() <= 3, "{}", result["worst_findings"]);
     Ok(result)
 }
 
@@ -73,7 +73,7 @@ fn settings() -> Result<Vec<Option<Vec<u8>>>> {
     Ok(all)
 }
 
-pub(crate) fn all_parts_run_and_leave_the_machine_as_it_was() -> Result<()> {
+pub(crate) fn all_parts_run_and_leave_the_host_unchanged() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let server = lab.server();
     let directory = TempDir::new()?;
@@ -81,13 +81,13 @@ pub(crate) fn all_parts_run_and_leave_the_machine_as_it_was() -> Result<()> {
     let before = settings()?;
     let mut command = server.command(binary()?);
     command.args(["host", "all", "-t", "5s", "--json", "-", "--html"]).arg(&page);
-    let result = judged(&run_to_end(die_with_parent(&mut command), RUN)?)?;
+    let result = checked_result(&run_to_end(die_with_parent(&mut command), RUN)?)?;
     let after = settings()?;
     ensure!(after == before, "{after:?} and before {before:?}");
 
-    ensure!(result["schema"] == "horolog.host-all/1", "{result}");
+    ensure!(result["schema"] == "horolog.host-all/2", "{result}");
     for part in PARTS {
-        let schema = format!("horolog.host-{part}/1");
+        let schema = format!("horolog.host-{part}/2");
         ensure!(result[part]["schema"] == *schema, "{part}: {}", result["parts"]);
     }
     let nics: Vec<_> = list(&result, "nics")?.iter().map(|one| &one["interface"]).collect();
@@ -97,13 +97,13 @@ pub(crate) fn all_parts_run_and_leave_the_machine_as_it_was() -> Result<()> {
     for outcome in outcomes {
         let state = outcome["state"].as_str().context("no state")?;
         ensure!(["measured", "reduced"].contains(&state), "{outcome}");
-        let why = list(outcome, "why")?;
+        let why = list(outcome, "reason")?;
         ensure!(why.is_empty() == (state == "measured"), "{outcome}");
     }
     let all = severities(&result);
     let verdict = match (all.contains(&"error"), all.contains(&"warning")) {
         (true, _) => "unfit",
-        (false, true) => "doubtful",
+        (false, true) => "marginal",
         (false, false) => "fit",
     };
     ensure!(result["verdict"] == verdict, "{} of {all:?}", result["verdict"]);
@@ -115,15 +115,18 @@ pub(crate) fn all_parts_run_and_leave_the_machine_as_it_was() -> Result<()> {
 }
 
 /// A user who may do nothing particular.
-pub(crate) fn without_privilege_parts_say_so_and_the_others_run() -> Result<()> {
-    let user = ForNobody::new()?;
+pub(crate) fn parts_without_privilege_report_it_and_the_others_run() -> Result<()> {
+    let user = UnprivilegedCopy::new()?;
     let mut command = user.command(Command::new("setpriv"));
     command.args(["host", "all", "-t", "5s", "--skip", "delay", "--json", "-"]);
-    let result = judged(&run_to_end(&mut command, RUN)?)?;
+    let result = checked_result(&run_to_end(&mut command, RUN)?)?;
     let outcomes = list(&result, "parts")?;
     let of = |part: &str| -> Result<(String, String)> {
         let outcome = outcomes.iter().find(|one| one["part"] == part).context("no such part")?;
-        Ok((outcome["state"].as_str().context("no state")?.to_owned(), outcome["why"].to_string()))
+        Ok((
+            outcome["state"].as_str().context("no state")?.to_owned(),
+            outcome["reason"].to_string(),
+        ))
     };
     for part in ["timer", "switch", "interrupt"] {
         let (state, why) = of(part)?;
@@ -131,7 +134,7 @@ pub(crate) fn without_privilege_parts_say_so_and_the_others_run() -> Result<()> 
         ensure!(result[part]["schema"].is_string(), "{part} gave nothing");
     }
     let (_, why) = of("interrupt")?;
-    ensure!(why.contains("gave no figures"), "the kernel's handler takes privilege: {why}");
+    ensure!(why.contains("returned no values"), "the kernel's handler takes privilege: {why}");
     ensure!(of("delay")?.0 == "skipped" && result.get("delay").is_none(), "{outcomes:?}");
     ensure!(of("clock")?.0 == "measured", "{outcomes:?}");
     let core = &list(&result["timer"], "cores")?[0];
@@ -140,9 +143,9 @@ pub(crate) fn without_privilege_parts_say_so_and_the_others_run() -> Result<()> 
     let told = |one: &Value| one["code"] == "real-time-refused";
     ensure!(findings.iter().any(told), "{findings:?}");
     // A busy machine may have three worse ones.
-    let worst = list(&result, "worst")?.iter();
+    let worst = list(&result, "worst_findings")?.iter();
     let refused = worst.filter(|one| told(&one["finding"])).count();
-    ensure!(refused <= 1, "it is told once of all parts: {}", result["worst"]);
+    ensure!(refused <= 1, "it is told once of all parts: {}", result["worst_findings"]);
     ensure!(result["verdict"] != "fit", "{}", result["verdict"]);
     Ok(())
 }
@@ -160,44 +163,44 @@ pub(crate) fn a_busy_core_is_among_the_worst_findings() -> Result<()> {
     ensure!(output.status.code() == Some(1), "{output:?}");
     let result: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
     ensure!(result["verdict"] == "unfit", "{}", result["verdict"]);
-    let worst = list(&result, "worst")?;
+    let worst = list(&result, "worst_findings")?;
     let about = |code: &str| {
         let message = |one: &Value| one["finding"]["message"].as_str().map(str::to_owned);
         let found = worst.iter().find(|one| one["finding"]["code"] == code).and_then(message);
         found.with_context(|| format!("no {code}: {worst:?}"))
     };
-    let late = about("wake-ups-late")?;
+    let late = about("wakeup-latency-high")?;
     ensure!(late.starts_with(&format!("Core {core} wakes up")), "{late}");
     ensure!(worst[0]["part"] == "timer" && worst[0]["finding"]["severity"] == "error", "{worst:?}");
     // Another core may be busier still, with what else this machine does.
     let is_told = |one: &Value| {
         let message = one["finding"]["message"].as_str().unwrap_or_default();
         let is_own = message.starts_with(&format!("Core {core} was taken"));
-        one["finding"]["code"] == "time-stolen" && (is_own || one["others"] != 0)
+        one["finding"]["code"] == "os-noise" && (is_own || one["others"] != 0)
     };
     ensure!(worst.iter().any(is_told), "{worst:?}");
     let limits = list(&result, "limits")?;
     ensure!(limits.iter().all(|limit| limit["failed"] == true), "{limits:?}");
     ensure!(limits[1].get("value").is_none(), "switches were not measured: {limits:?}");
     let table = String::from_utf8(output.stdout)?;
-    for shown in ["not fit", "left out", "  → ", "limit 'interrupt.gap>3ms' broken"] {
+    for shown in ["not fit", "skipped", "  → ", "limit 'interrupt.gap>3ms' failed"] {
         ensure!(table.contains(shown), "{shown}: {table}");
     }
     Ok(())
 }
 
-pub(crate) fn what_cannot_be_measured_is_refused() -> Result<()> {
+pub(crate) fn impossible_measurements_are_refused() -> Result<()> {
     for (arguments, status, expected) in [
         (["-t", "1s"].as_slice(), 2, "5s to 1h"),
         (&["--skip", "card"], 2, "write one of clock, delay"),
-        (&["--skip", "clock,delay,timer,switch,interrupt,nic"], 2, "nothing is left to measure"),
-        (&["--fail-if", "p99>1ms"], 2, "write a part"),
-        (&["--fail-if", "timer.pipe>1ms"], 2, "write a figure"),
+        (&["--skip", "clock,delay,timer,switch,interrupt,nic"], 2, "no parts left to measure"),
+        (&["--fail-if", "p99>1ms"], 2, "expected PART.METRIC>BOUND"),
+        (&["--fail-if", "timer.pipe>1ms"], 2, "name a metric"),
         (&["--json", "/nowhere/at/all"], 3, "/nowhere/at/all"),
         (&["--json", "-", "--html", "-"], 2, "only one of"),
     ] {
         let mut command = Command::new(binary()?);
-        let output = run_to_end(command.args(["host", "all"]).args(arguments), PATIENCE)?;
+        let output = run_to_end(command.args(["host", "all"]).args(arguments), TIMEOUT)?;
         let stderr = String::from_utf8(output.stderr).context("no text")?;
         ensure!(output.status.code() == Some(status), "{arguments:?}: {stderr}");
         ensure!(stderr.contains(expected), "{arguments:?}: {stderr}");

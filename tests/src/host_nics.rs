@@ -1,24 +1,26 @@
 //! Scenarios of `horolog host nic` in private hosts: a veth whose queues and settings are known.
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig};
+use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_sys::ethtool::set_gro;
 use horolog_sys::namespace::die_with_parent;
 use libtest_mimic::Trial;
 use serde_json::Value;
 
-use crate::process::{PATIENCE, binary, run_to_end};
+use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::{ROOT, host_nics, scenarios};
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    Vec::from(scenarios!(ROOT, host_nics: a_veth_is_told_of_as_it_was_made, loopback_has_little))
+    Vec::from(
+        scenarios!(ROOT, host_nics: a_veth_is_reported_as_configured, loopback_has_few_settings),
+    )
 }
 
-fn look(host: &Host, interface: &str) -> Result<Value> {
+fn nic_report(host: &LabHost, interface: &str) -> Result<Value> {
     let mut command = host.command(binary()?);
     command.args(["host", "nic", interface, "--json", "-"]);
-    let output = run_to_end(die_with_parent(&mut command), PATIENCE)?;
+    let output = run_to_end(die_with_parent(&mut command), TIMEOUT)?;
     ensure!(output.status.success(), "{output:?}");
     Ok(serde_json::from_slice(&output.stdout)?)
 }
@@ -28,13 +30,13 @@ fn names(result: &Value, list: &str, name: &str) -> Result<Vec<String>> {
     Ok(entries.iter().filter_map(|one| one[name].as_str().map(str::to_owned)).collect())
 }
 
-fn a_veth_is_told_of_as_it_was_made() -> Result<()> {
+fn a_veth_is_reported_as_configured() -> Result<()> {
     let lab = Lab::new(&LabConfig { queues: 3, ..LabConfig::default() })?;
     let server = lab.server();
     let interface = server.port().interface.clone();
     server.run(|| set_gro(&interface, true))??;
-    let result = look(server, &interface)?;
-    ensure!(result["schema"] == "horolog.host-nic/1", "{result}");
+    let result = nic_report(server, &interface)?;
+    ensure!(result["schema"] == "horolog.host-nic/2", "{result}");
     ensure!(result["driver"] == "veth" && result["kind"] == "veth", "{result}");
     ensure!(result["queues"]["rx"] == 3 && result["queues"]["tx"] == 3, "{}", result["queues"]);
     let gro = |result: &Value| {
@@ -45,26 +47,26 @@ fn a_veth_is_told_of_as_it_was_made() -> Result<()> {
     let stamps = &result["timestamps"];
     ensure!(stamps["software_tx"] == true && stamps["hardware_tx"] == false, "{stamps}");
     ensure!(stamps.get("clock").is_none(), "{stamps}");
-    let untold = names(&result, "untold", "what")?;
+    let untold = names(&result, "unavailable", "item")?;
     ensure!(untold.iter().any(|what| what == "interrupts"), "{untold:?}");
     server.run(|| set_gro(&interface, false))??;
-    ensure!(gro(&look(server, &interface)?) == Some(Value::Bool(false)));
+    ensure!(gro(&nic_report(server, &interface)?) == Some(Value::Bool(false)));
     // The outer machine has no such interface.
     let mut outside = std::process::Command::new(binary()?);
-    let output = run_to_end(outside.args(["host", "nic", &interface]), PATIENCE)?;
+    let output = run_to_end(outside.args(["host", "nic", &interface]), TIMEOUT)?;
     ensure!(output.status.code() == Some(3), "{output:?}");
     Ok(())
 }
 
-fn loopback_has_little() -> Result<()> {
+fn loopback_has_few_settings() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let result = look(lab.server(), "lo")?;
+    let result = nic_report(lab.server(), "lo")?;
     ensure!(result["advice"].as_array().is_some_and(Vec::is_empty), "{result}");
-    let untold = names(&result, "untold", "what")?;
+    let untold = names(&result, "unavailable", "item")?;
     for what in ["rings", "coalescing", "interrupts"] {
         ensure!(untold.iter().any(|one| one == what), "{untold:?}");
     }
     let found = names(&result, "findings", "code")?;
-    ensure!(found.iter().any(|code| code == "stamps-missing"), "{found:?}");
+    ensure!(found.iter().any(|code| code == "timestamps-missing"), "{found:?}");
     Ok(())
 }

@@ -14,8 +14,8 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::load_command::ForNobody;
-use crate::process::{PATIENCE, binary, run_to_end};
+use crate::load_command::UnprivilegedCopy;
+use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::scenario::Need;
 use crate::{ROOT, host_scheduler, scenarios};
 
@@ -32,17 +32,17 @@ const SETPRIV: &[Need] = &[Need::Root, Need::Peer("setpriv")];
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, host_scheduler:
         a_busy_core_is_found_by_its_wake_ups,
-        stolen_time_is_found_and_whose_it_is,
-        switches_have_figures_by_every_way,
+        os_noise_is_found_with_its_source,
+        switches_are_measured_by_every_method,
         handlers_run_in_the_kernel_and_in_user_space,
     ));
-    all.extend(scenarios!(SETPRIV, host_scheduler: where_nothing_can_be_measured_it_is_said));
-    all.extend(scenarios!(&[], host_scheduler: what_is_wrong_of_a_host_is_said));
+    all.extend(scenarios!(SETPRIV, host_scheduler: missing_privileges_are_reported));
+    all.extend(scenarios!(&[], host_scheduler: invalid_host_measurements_are_refused));
     all
 }
 
 fn host(arguments: &[&str]) -> Result<Output> {
-    run_to_end(Command::new(binary()?).arg("host").args(arguments), PATIENCE)
+    run_to_end(Command::new(binary()?).arg("host").args(arguments), TIMEOUT)
 }
 
 /// The result of a command that has to be done.
@@ -58,7 +58,7 @@ pub(crate) fn while_busy<T>(core: usize, run: impl FnOnce() -> Result<T>) -> Res
     thread::scope(|scope| {
         let busy = scope.spawn(|| -> Result<()> {
             affinity::pin_to_core(core)?;
-            let scheduling = affinity::prefer_real_time(ABOVE);
+            let scheduling = affinity::try_real_time(ABOVE);
             ensure!(matches!(scheduling, Scheduling::RealTime), "{scheduling:?}");
             while !stop.load(Ordering::Relaxed) {
                 let begun = Instant::now();
@@ -109,13 +109,13 @@ pub(crate) fn a_busy_core_is_found_by_its_wake_ups() -> Result<()> {
 
 /// The detector is an ordinary thread: what takes the core at a higher priority is another thread,
 /// and it is told so.
-pub(crate) fn stolen_time_is_found_and_whose_it_is() -> Result<()> {
+pub(crate) fn os_noise_is_found_with_its_source() -> Result<()> {
     let core = last_core()?;
     let name = core.to_string();
     let spin = ["interrupt", "-c", &name, "--handlers", "timerfd", "-n", "1", "-r", "1"];
-    let spin = [&spin[..], &["-s", "600ms"]].concat();
+    let spin = [&spin[..], &["-t", "600ms"]].concat();
     let result = while_busy(core, || measured(&spin))?;
-    let found = &result["stolen"][0];
+    let found = &result["os_noise"][0];
     let threads = &found["by_threads"];
     let busy_ns = BUSY.as_nanos() as u64;
     ensure!(number(&threads["gaps"])? >= 5, "{found}");
@@ -136,12 +136,12 @@ pub(crate) fn stolen_time_is_found_and_whose_it_is() -> Result<()> {
 
 /// Of the eight steps and the exchanges each has figures in the order in which they must be, and no
 /// process is left.
-pub(crate) fn switches_have_figures_by_every_way() -> Result<()> {
+pub(crate) fn switches_are_measured_by_every_method() -> Result<()> {
     let directory = TempDir::new()?;
     let page = directory.path().join("switch.html");
     let page = page.to_str().context("no text")?;
     let result = measured(&["switch", "-n", "500", "-r", "3", "--html", page])?;
-    ensure!(result["schema"] == "horolog.host-switch/1", "{result}");
+    ensure!(result["schema"] == "horolog.host-switch/2", "{result}");
     for steps in result["steps"].as_array().context("no steps")? {
         let repetitions = steps["repetitions"].as_array().context("no repetitions")?;
         ensure!(repetitions.len() == 3, "{steps}");
@@ -152,7 +152,7 @@ pub(crate) fn switches_have_figures_by_every_way() -> Result<()> {
         }
         let figure = |name: &str| steps[name].as_f64().with_context(|| format!("{name}: {steps}"));
         // Two switches and a call are more than one switch.
-        ensure!(figure("document_ns")? > figure("per_switch_ns")?, "{steps}");
+        ensure!(figure("paper_ns")? > figure("per_switch_ns")?, "{steps}");
     }
     let exchanges = result["exchanges"].as_array().context("no exchanges")?;
     let cores = affinity::allowed_cores()?.len().min(2);
@@ -160,7 +160,7 @@ pub(crate) fn switches_have_figures_by_every_way() -> Result<()> {
     for exchange in exchanges {
         ensure!(number(&exchange["turn_ns"]["count"])? == 1_500, "{exchange}");
         let first = &exchange["repetitions"][0];
-        ensure!(first["turn_ns"].as_f64() > first["alone_ns"].as_f64(), "{first}");
+        ensure!(first["turn_ns"].as_f64() > first["baseline_ns"].as_f64(), "{first}");
         if exchange["placement"] == "same-core" {
             ensure!(first["switches_per_turn"].as_f64() >= Some(0.95), "{first}");
         }
@@ -171,7 +171,7 @@ pub(crate) fn switches_have_figures_by_every_way() -> Result<()> {
 
 pub(crate) fn handlers_run_in_the_kernel_and_in_user_space() -> Result<()> {
     let core = last_core()?.to_string();
-    let settings = ["interrupt", "-c", &core, "-n", "100", "-r", "5", "-s", "50ms"];
+    let settings = ["interrupt", "-c", &core, "-n", "100", "-r", "5", "-t", "50ms"];
     let result = measured(&settings)?;
     let handlers = result["handlers"].as_array().context("no handlers")?;
     ensure!(handlers.len() == 3, "{handlers:?}");
@@ -189,13 +189,13 @@ pub(crate) fn handlers_run_in_the_kernel_and_in_user_space() -> Result<()> {
 
 /// An ordinary user may load no program and have no real-time thread, where the machine's limits
 /// are the usual ones.
-pub(crate) fn where_nothing_can_be_measured_it_is_said() -> Result<()> {
-    let user = ForNobody::new()?;
+pub(crate) fn missing_privileges_are_reported() -> Result<()> {
+    let user = UnprivilegedCopy::new()?;
     let run = |arguments: &[&str]| -> Result<Output> {
         let mut command = user.command(Command::new("setpriv"));
-        run_to_end(command.arg("host").args(arguments), PATIENCE)
+        run_to_end(command.arg("host").args(arguments), TIMEOUT)
     };
-    let short = ["interrupt", "--handlers", "kernel", "-n", "10", "-r", "1", "-s", "0"];
+    let short = ["interrupt", "--handlers", "kernel", "-n", "10", "-r", "1", "-t", "0"];
     let output = run(&short)?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(3) && said.contains("nothing was measured"), "{said}");
@@ -212,24 +212,24 @@ pub(crate) fn where_nothing_can_be_measured_it_is_said() -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn what_is_wrong_of_a_host_is_said() -> Result<()> {
+pub(crate) fn invalid_host_measurements_are_refused() -> Result<()> {
     for (arguments, status, expected) in [
-        (["timer", "-c", "8000"].as_slice(), 2, "core 8000 is not to be had"),
+        (["timer", "-c", "8000"].as_slice(), 2, "core 8000 is not available"),
         (&["timer", "-c", "0-1"], 2, "write cores as"),
-        (&["timer", "-i", "1us"], 2, "50us at least"),
+        (&["timer", "-i", "1us"], 2, "at least 50us"),
         (&["timer", "-i", "1s", "-t", "10ms"], 2, "shorter than one --interval"),
         (&["timer", "-p", "100"], 2, "100"),
-        (&["timer", "-p", "5", "--ordinary"], 2, "cannot be used with"),
-        (&["timer", "--fail-if", "median>1us"], 2, "write a figure"),
+        (&["timer", "-p", "5", "--sched-other"], 2, "cannot be used with"),
+        (&["timer", "--fail-if", "median>1us"], 2, "name a metric"),
         (&["timer", "--fail-if", "p99>1"], 2, "give the unit of 1"),
         (&["timer", "--json", "/nowhere/at/all"], 3, "/nowhere/at/all"),
         (&["switch", "-n", "1M"], 2, "1M"),
         (&["switch", "-n", "60000"], 2, "60000"),
         (&["switch", "-c", "0..2"], 2, "one core, or two"),
-        (&["switch", "--fail-if", "stolen>1%"], 2, "write a figure"),
-        (&["interrupt", "-d", "1us"], 2, "20us to 1s"),
+        (&["switch", "--fail-if", "os-noise>1%"], 2, "name a metric"),
+        (&["interrupt", "-i", "1us"], 2, "20us to 1s"),
         (&["interrupt", "--handlers", "apc"], 2, "apc"),
-        (&["interrupt", "--fail-if", "stolen>1us"], 2, "is a share"),
+        (&["interrupt", "--fail-if", "os-noise>1us"], 2, "is a share"),
         (&["interrupt", "--json", "-", "--html", "-"], 2, "only one of"),
     ] {
         let output = host(arguments)?;

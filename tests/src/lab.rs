@@ -17,19 +17,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use horolog_lab::{HOSTS_MAX, Host, Lab, LabConfig, LabError, LabSummary};
+use horolog_lab::{HOSTS_MAX, Lab, LabConfig, LabError, LabHost, LabSummary};
 use horolog_sys::ethtool;
 use horolog_sys::namespace::{NetNs, delete_named, die_with_parent};
 use horolog_sys::netlink::{Netlink, NetlinkError, Prefix, VethEnd, VethPair};
 
 use crate::process::signal;
-use crate::replication_changes::{self, RELAY_HELPER};
+use crate::xdp_relay_changes::{self, RELAY_HELPER};
 
 /// First argument that makes the runner one of the processes that these scenarios watch.
 pub(crate) const HELPER: &str = "lab-helper";
 
 /// Long enough for the kernel to take a namespace apart on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Its number on Linux (`signal(7)`).
 const SIGTERM: i32 = 15;
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -69,7 +69,7 @@ pub(crate) fn datagrams_cross() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (client, server) = (lab.client(), lab.server());
     ping(client, server, client.port().ipv4.into(), server.port().ipv4.into())?;
-    let v6 = |host: &Host| host.port().ipv6.context("no IPv6 address");
+    let v6 = |host: &LabHost| host.port().ipv6.context("no IPv6 address");
     ping(client, server, v6(client)?.into(), v6(server)?.into())
 }
 
@@ -84,10 +84,10 @@ pub(crate) fn a_star_reaches_every_server() -> Result<()> {
     Ok(())
 }
 
-fn ping(client: &Host, server: &Host, from: IpAddr, to: IpAddr) -> Result<()> {
-    let bind = |host: &Host, address: IpAddr| -> Result<UdpSocket> {
+fn ping(client: &LabHost, server: &LabHost, from: IpAddr, to: IpAddr) -> Result<()> {
+    let bind = |host: &LabHost, address: IpAddr| -> Result<UdpSocket> {
         let socket = host.run(|| UdpSocket::bind((address, 0)))??;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
         Ok(socket)
     };
     let (asking, answering) = (bind(client, from)?, bind(server, to)?);
@@ -105,7 +105,7 @@ fn ping(client: &Host, server: &Host, from: IpAddr, to: IpAddr) -> Result<()> {
 }
 
 /// Interfaces have the queues that were asked for, and know each other across namespaces.
-pub(crate) fn links_are_as_asked() -> Result<()> {
+pub(crate) fn links_have_the_requested_settings() -> Result<()> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let (client, server) = (lab.client(), lab.server());
     for host in [client, server] {
@@ -130,7 +130,7 @@ pub(crate) fn links_are_as_asked() -> Result<()> {
 }
 
 /// The driver's counters of a veth can be read, its queues and its merging of packets changed.
-pub(crate) fn ethtool_speaks_to_veth() -> Result<()> {
+pub(crate) fn ethtool_works_on_veth() -> Result<()> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let interface = lab.client().port().interface.clone();
     let stats = lab.client().run(|| ethtool::stats(&interface))??;
@@ -209,7 +209,7 @@ pub(crate) fn neighbours_are_resolved() -> Result<()> {
         netlink.add_address(index, own.parse()?)?;
         server.netlink()?.add_address(server.port().index, present)?;
         ensure!(netlink.neighbour(index, present.address())?.is_none());
-        let resolved = client.run(|| netlink.resolve_mac(index, present.address(), PATIENCE))??;
+        let resolved = client.run(|| netlink.resolve_mac(index, present.address(), TIMEOUT))??;
         ensure!(resolved == mac, "{present} is at {resolved:?}");
 
         let wait = Duration::from_millis(50);
@@ -218,7 +218,7 @@ pub(crate) fn neighbours_are_resolved() -> Result<()> {
         })?;
         let error = silent.err().context("an absent neighbour was resolved")?;
         let told = error.downcast_ref();
-        ensure!(matches!(told, Some(NetlinkError::NeighbourSilent { .. })), "{error}");
+        ensure!(matches!(told, Some(NetlinkError::NeighbourUnreachable { .. })), "{error}");
     }
     Ok(())
 }
@@ -293,7 +293,7 @@ fn outside() -> Result<Vec<String>> {
 }
 
 /// A named lab is made, listed, used and removed; processes inside are told and left alone.
-pub(crate) fn a_named_lab_comes_and_goes() -> Result<()> {
+pub(crate) fn a_named_lab_is_created_and_removed() -> Result<()> {
     let lab = Named::new("round-trip");
     horolog_lab::up(&lab.0, &LabConfig::default())?;
     let listed = lab.find()?.context("not listed")?;
@@ -334,7 +334,7 @@ pub(crate) fn up_twice_is_refused() -> Result<()> {
 }
 
 /// What a crash left of a lab is listed as such, stands in the way of a new one, and is removed.
-pub(crate) fn half_a_lab_is_removed() -> Result<()> {
+pub(crate) fn a_partial_lab_is_removed() -> Result<()> {
     let lab = Named::new("half");
     horolog_lab::up(&lab.0, &LabConfig { hosts: 3, ..LabConfig::default() })?;
     for host in ["client", "server"] {
@@ -357,7 +357,7 @@ pub(crate) fn half_a_lab_is_removed() -> Result<()> {
 
 /// SIGINT while a lab is being built leaves nothing, and while its names are given out leaves all
 /// of it or nothing.
-pub(crate) fn an_interrupted_up_leaves_no_half() -> Result<()> {
+pub(crate) fn an_interrupted_up_leaves_no_partial_lab() -> Result<()> {
     const ATTEMPTS: usize = 5;
     let lab = Named::new("interrupted");
     // The largest lab takes longest to name, long enough for a signal to come in between.
@@ -368,7 +368,7 @@ pub(crate) fn an_interrupted_up_leaves_no_half() -> Result<()> {
             if while_naming {
                 let started = Instant::now();
                 while lab.find()?.is_none() {
-                    ensure!(started.elapsed() < PATIENCE, "no name was given out");
+                    ensure!(started.elapsed() < TIMEOUT, "no name was given out");
                 }
             } else {
                 thread::sleep(POLL_INTERVAL);
@@ -406,7 +406,7 @@ pub(crate) fn a_killed_holder_leaves_nothing() -> Result<()> {
     child.0.wait()?;
     let started = Instant::now();
     while netlink.links()?.len() > 1 {
-        ensure!(started.elapsed() < PATIENCE, "the hosts outlived their holder");
+        ensure!(started.elapsed() < TIMEOUT, "the hosts outlived their holder");
         thread::sleep(POLL_INTERVAL);
     }
     Ok(())
@@ -428,7 +428,7 @@ pub(crate) fn helper(arguments: &[String]) -> Result<()> {
             Ok(())
         }
         [action] if action == "hold" => match hold()? {},
-        [action, name, index] if action == RELAY_HELPER => replication_changes::hold(name, index),
+        [action, name, index] if action == RELAY_HELPER => xdp_relay_changes::hold(name, index),
         [action, name, argv @ ..] if action == "exec" => {
             let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
             match horolog_lab::exec(name, "client", &argv)? {}

@@ -13,7 +13,7 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{PATIENCE, binary, run_to_end, signal};
+use crate::process::{TIMEOUT, binary, run_to_end, signal};
 use crate::scenario::Need;
 use crate::{ROOT, launch_after, scenarios};
 
@@ -27,21 +27,21 @@ pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], launch_after:
         a_port_that_opens_later_is_waited_for,
         a_server_that_answers_later_is_waited_for,
-        a_command_that_fails_first_is_tried_again,
-        a_deadline_ends_the_wait_and_what_it_tried,
-        a_waiter_that_is_told_to_end_leaves_nothing,
-        what_cannot_be_waited_for_is_refused,
+        a_failing_command_is_retried,
+        a_deadline_ends_the_wait_and_its_checks,
+        a_terminated_wait_leaves_nothing,
+        impossible_conditions_are_refused,
     ));
-    all.extend(scenarios!(UNSYNCHRONISED, launch_after: a_clock_without_a_keeper_is_waited_for));
+    all.extend(scenarios!(UNSYNCHRONISED, launch_after: an_unsynchronised_clock_is_waited_for));
     all.extend(scenarios!(ROOT, launch_after:
         a_mount_that_appears_is_waited_for,
-        a_name_server_that_is_silent_does_not_hold_up_the_deadline,
+        an_unresponsive_name_server_does_not_delay_the_deadline,
     ));
     all
 }
 
 fn after(arguments: &[&str]) -> Result<Output> {
-    run_to_end(Command::new(binary()?).arg("after").args(arguments), PATIENCE)
+    run_to_end(Command::new(binary()?).arg("after").args(arguments), TIMEOUT)
 }
 
 fn text(bytes: &[u8]) -> Result<&str> {
@@ -67,7 +67,7 @@ pub(crate) fn processes(with: &str) -> Result<Vec<u32>> {
 pub(crate) fn until(what: &str, holds: impl Fn() -> Result<bool>) -> Result<()> {
     let began = Instant::now();
     while !holds()? {
-        ensure!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        ensure!(began.elapsed() < TIMEOUT, "{what}: not within {TIMEOUT:?}");
         thread::sleep(POLL_INTERVAL);
     }
     Ok(())
@@ -84,14 +84,15 @@ fn a_port_that_opens_later_is_waited_for() -> Result<()> {
         listener.accept().map(drop)
     });
     let (port, json_text) = (free.to_string(), json.to_string_lossy().into_owned());
-    let wait = ["--tcp", &port, "--interval", "20ms", "--deadline", "8s", "--json", &json_text];
+    let wait =
+        ["--tcp", &port, "--retry-interval", "20ms", "--deadline", "8s", "--json", &json_text];
     let output = after(&[&wait[..], &["--", "sh", "-c", "echo ran; exit 7"]].concat())?;
     opener.join().map_err(|_| anyhow::anyhow!("the opener panicked"))??;
     ensure!(output.status.code() == Some(7), "{output:?}");
     ensure!(text(&output.stdout)? == "ran\n", "{output:?}");
-    ensure!(text(&output.stderr)?.contains(&format!("tcp {port} holds after")), "{output:?}");
+    ensure!(text(&output.stderr)?.contains(&format!("tcp {port} met after")), "{output:?}");
     let result: Value = serde_json::from_str(&fs::read_to_string(&json)?)?;
-    ensure!(result["schema"] == "horolog.after/1" && result["end"] == "held", "{result}");
+    ensure!(result["schema"] == "horolog.after/2" && result["end"] == "held", "{result}");
     let tries = result["dependencies"][0]["tries"].as_u64().context("no tries")?;
     ensure!(tries >= 3, "{result}");
     Ok(())
@@ -109,20 +110,28 @@ fn a_server_that_answers_later_is_waited_for() -> Result<()> {
         socket.send_to(&request[..length], from).map(|_| request)
     });
     let target = format!("{free},send=c0ffee");
-    let output =
-        after(&["--udp", &target, "--interval", "20ms", "--patience", "50ms", "--deadline", "8s"])?;
+    let output = after(&[
+        "--udp",
+        &target,
+        "--retry-interval",
+        "20ms",
+        "--try-timeout",
+        "50ms",
+        "--deadline",
+        "8s",
+    ])?;
     let request = server.join().map_err(|_| anyhow::anyhow!("the server panicked"))??;
     ensure!(output.status.success() && request[..3] == [0xc0, 0xff, 0xee], "{output:?}");
     let table = text(&output.stdout)?;
-    ensure!(table.contains("answers") && table.contains("It holds after"), "{table}");
+    ensure!(table.contains("answers") && table.contains("Condition met after"), "{table}");
     Ok(())
 }
 
-fn a_command_that_fails_first_is_tried_again() -> Result<()> {
+fn a_failing_command_is_retried() -> Result<()> {
     let directory = TempDir::new()?;
     let count = directory.path().join("count");
     let line = format!("echo x >> {0}; test $(wc -l < {0}) -ge 3", count.display());
-    let output = after(&["--succeeds", &line, "--interval", "10ms", "--json", "-", "-q"])?;
+    let output = after(&["--succeeds", &line, "--retry-interval", "10ms", "--json", "-", "-q"])?;
     let result: Value = serde_json::from_slice(&output.stdout)?;
     ensure!(result["dependencies"][0]["tries"] == 3, "{result}");
     ensure!(fs::read_to_string(&count)?.lines().count() == 3, "tried once more");
@@ -131,7 +140,7 @@ fn a_command_that_fails_first_is_tried_again() -> Result<()> {
 }
 
 /// The command is not run, the tries that hang go, and each that did not hold is named.
-fn a_deadline_ends_the_wait_and_what_it_tried() -> Result<()> {
+fn a_deadline_ends_the_wait_and_its_checks() -> Result<()> {
     let directory = TempDir::new()?;
     let (never, ran) = (directory.path().join("never"), directory.path().join("ran"));
     let (never, ran_text) = (never.to_string_lossy().into_owned(), ran.to_string_lossy());
@@ -139,13 +148,13 @@ fn a_deadline_ends_the_wait_and_what_it_tried() -> Result<()> {
     let output = after(&[&wait[..], &["--deadline", "300ms", "--", "touch", &ran_text]].concat())?;
     ensure!(output.status.code() == Some(1) && !ran.exists(), "{output:?}");
     let said = text(&output.stderr)?;
-    for expected in ["2 of 3 did not hold", "it is not there", "the first try has not ended"] {
+    for expected in ["2 of 3 conditions not met", "it does not exist", "first try not finished"] {
         ensure!(said.contains(expected), "{expected}: {said}");
     }
     until("what was tried is gone", || Ok(processes("sleep 61.25")?.is_empty()))
 }
 
-fn a_waiter_that_is_told_to_end_leaves_nothing() -> Result<()> {
+fn a_terminated_wait_leaves_nothing() -> Result<()> {
     for (name, status, marker) in
         [("TERM", Some(143), "61.5"), ("INT", Some(130), "61.75"), ("KILL", None, "61.875")]
     {
@@ -169,7 +178,7 @@ fn a_waiter_that_is_told_to_end_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-fn a_clock_without_a_keeper_is_waited_for() -> Result<()> {
+fn an_unsynchronised_clock_is_waited_for() -> Result<()> {
     let output = after(&["--clock", "1ms", "--deadline", "200ms"])?;
     ensure!(output.status.code() == Some(1), "{output:?}");
     ensure!(text(&output.stdout)?.contains("not synchronised"), "{output:?}");
@@ -180,21 +189,21 @@ fn a_mount_that_appears_is_waited_for() -> Result<()> {
     let directory = TempDir::new()?;
     let place = directory.path().join("a place");
     fs::create_dir(&place)?;
-    let script = "\"$1\" after --mount \"$2\" --interval 20ms --deadline 8s --json - -q & \
+    let script = "\"$1\" after --mount \"$2\" --retry-interval 20ms --deadline 8s --json - -q & \
                   sleep 0.25; mount -t tmpfs none \"$2\"; wait $!";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]).arg(binary()?).arg(&place);
-    let output = run_to_end(&mut command, PATIENCE)?;
+    let output = run_to_end(&mut command, TIMEOUT)?;
     ensure!(output.status.success(), "{output:?}");
     let result: Value = serde_json::from_slice(&output.stdout)?;
     let mount = &result["dependencies"][0];
-    ensure!(mount["seen"] == "tmpfs is mounted there", "{result}");
+    ensure!(mount["last_check"] == "tmpfs is mounted", "{result}");
     ensure!(mount["tries"].as_u64().is_some_and(|tries| tries >= 3), "{result}");
     Ok(())
 }
 
 /// A resolver waits for seconds, and this does not.
-fn a_name_server_that_is_silent_does_not_hold_up_the_deadline() -> Result<()> {
+fn an_unresponsive_name_server_does_not_delay_the_deadline() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let server = lab.server().port().ipv4;
     let silent = lab.server().run(|| UdpSocket::bind((server, 53)))??;
@@ -205,17 +214,17 @@ fn a_name_server_that_is_silent_does_not_hold_up_the_deadline() -> Result<()> {
                   exec \"$1\" after --dns nas.example --deadline 300ms";
     let mut command = lab.client().command("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]).arg(binary()?).arg(&resolver);
-    let output = run_to_end(&mut command, PATIENCE)?;
+    let output = run_to_end(&mut command, TIMEOUT)?;
     ensure!(output.status.code() == Some(1), "{output:?}");
-    ensure!(text(&output.stdout)?.contains("the first try has not ended"), "{output:?}");
+    ensure!(text(&output.stdout)?.contains("first try not finished"), "{output:?}");
     silent.set_nonblocking(true)?;
     silent.recv(&mut [0; 512]).context("the name server was not asked")?;
     Ok(())
 }
 
-fn what_cannot_be_waited_for_is_refused() -> Result<()> {
+fn impossible_conditions_are_refused() -> Result<()> {
     for (arguments, status, expected) in [
-        (["-d", "1s"].as_slice(), 2, "nothing is given to wait for"),
+        (["-d", "1s"].as_slice(), 2, "no condition to wait for"),
         (&["--tcp", "nas"], 2, "write a host and a port"),
         (&["--udp", "nas:9,send=x"], 2, "send=HEX"),
         (&["--delay", "tomorrow"], 2, "write a time"),
@@ -233,13 +242,13 @@ fn what_cannot_be_waited_for_is_refused() -> Result<()> {
         ensure!(stderr.contains(expected), "{arguments:?}: {stderr}");
         ensure!(stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
-    nobody_reads(&["after", "--file", "/"])?;
-    nobody_reads(&["at", "--every", "5ms", "--count", "2"])?;
-    nobody_reads(&["at", "now", "--past-too", "-c", "true"])
+    without_reader(&["after", "--file", "/"])?;
+    without_reader(&["at", "--every", "5ms", "--count", "2"])?;
+    without_reader(&["at", "now", "--allow-past", "-c", "true"])
 }
 
 /// With both outputs a pipe that nobody reads, and with both closed, a command does what it does.
-fn nobody_reads(arguments: &[&str]) -> Result<()> {
+fn without_reader(arguments: &[&str]) -> Result<()> {
     let directory = TempDir::new()?;
     let status = directory.path().join("status");
     let piped = "to=$1; shift; { sleep 0.05; \"$@\"; echo $? > \"$to\"; } 2>&1 | true";
@@ -247,7 +256,7 @@ fn nobody_reads(arguments: &[&str]) -> Result<()> {
     for script in [piped, closed] {
         let mut command = Command::new("sh");
         command.args(["-c", script, "sh"]).arg(&status).arg(binary()?).args(arguments);
-        run_to_end(&mut command, PATIENCE)?;
+        run_to_end(&mut command, TIMEOUT)?;
         let status = fs::read_to_string(&status)?;
         ensure!(status == "0\n", "{arguments:?}: {script}: {status}");
     }

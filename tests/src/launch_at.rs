@@ -13,7 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::launch_after::{processes, until};
-use crate::process::{PATIENCE, binary, run_to_end, signal, signal_to};
+use crate::process::{TIMEOUT, binary, run_to_end, signal, signal_to};
 use crate::{ROOT, launch_at, scenarios};
 
 /// Central Europe's time without the files that say so.
@@ -24,24 +24,24 @@ pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], launch_at:
         lines_run_in_their_order_and_the_first_failure_is_passed_on,
         a_series_is_on_its_grid,
-        what_passes_meanwhile_is_missed_and_counted,
+        overrun_instants_are_missed_and_counted,
         a_signal_ends_it_and_its_programs,
-        what_is_no_instant_is_refused_in_a_line,
+        invalid_instants_are_refused_in_one_line,
         a_job_waits_in_the_background_and_is_cancelled,
         a_job_runs_in_the_background,
-        a_job_that_runs_is_told_from_one_that_waits,
-        a_killed_job_is_lost_and_nobody_else_is_touched,
-        systemd_is_handed_what_it_keeps,
+        running_and_waiting_jobs_are_distinguished,
+        a_killed_job_is_lost_and_no_other_is_affected,
+        systemd_receives_the_unit_of_a_job,
     ));
     all.extend(scenarios!(ROOT, launch_at:
-        a_command_has_the_scheduling_that_its_starter_had,
-        what_is_refused_is_told_and_goes_without,
+        a_command_inherits_the_scheduling_of_its_starter,
+        refused_settings_are_reported_and_omitted,
     ));
     all
 }
 
 fn at(arguments: &[&str]) -> Result<Output> {
-    run_to_end(Command::new(binary()?).arg("at").args(arguments), PATIENCE)
+    run_to_end(Command::new(binary()?).arg("at").args(arguments), TIMEOUT)
 }
 
 fn text(bytes: &[u8]) -> Result<&str> {
@@ -52,13 +52,13 @@ fn text(bytes: &[u8]) -> Result<&str> {
 fn queued(state: &Path, arguments: &[&str]) -> Result<Output> {
     let mut command = Command::new(binary()?);
     command.arg("at").args(arguments).env("XDG_STATE_HOME", state);
-    let output = run_to_end(&mut command, PATIENCE)?;
+    let output = run_to_end(&mut command, TIMEOUT)?;
     ensure!(output.status.success(), "{arguments:?}: {output:?}");
     Ok(output)
 }
 
 fn listed(state: &Path) -> Result<Vec<Value>> {
-    let output = queued(state, &["list", "--by", "process", "--json"])?;
+    let output = queued(state, &["list", "--backend", "process", "--json"])?;
     let list: Value = serde_json::from_slice(&output.stdout)?;
     Ok(list["jobs"].as_array().context("no jobs")?.clone())
 }
@@ -70,9 +70,9 @@ fn lines_run_in_their_order_and_the_first_failure_is_passed_on() -> Result<()> {
     let output = at(&[&["now+100ms", "--json", &json][..], &lines[..]].concat())?;
     ensure!(output.status.code() == Some(5), "{output:?}");
     ensure!(text(&output.stdout)? == "a\nb\nc\n", "{output:?}");
-    ensure!(text(&output.stderr)?.contains("woken late by"), "{output:?}");
+    ensure!(text(&output.stderr)?.contains("wake-up latency"), "{output:?}");
     let result: Value = serde_json::from_str(&fs::read_to_string(&json)?)?;
-    ensure!(result["schema"] == "horolog.at/1" && result["met"] == 1, "{result}");
+    ensure!(result["schema"] == "horolog.at/2" && result["met"] == 1, "{result}");
     ensure!(result["programs"][2]["last_status"] == 6, "{result}");
     for late in ["woken_late_ns", "started_late_ns"] {
         ensure!(result[late]["count"] == 1, "{late}: {result}");
@@ -83,9 +83,9 @@ fn lines_run_in_their_order_and_the_first_failure_is_passed_on() -> Result<()> {
     let make = Command::new("mkfifo").arg(&fifo).status()?;
     ensure!(make.success(), "mkfifo");
     let output =
-        at(&["now", "--past-too", "--together", "-c", &read, "-c", &format!("echo > {write}")])?;
+        at(&["now", "--allow-past", "--parallel", "-c", &read, "-c", &format!("echo > {write}")])?;
     ensure!(output.status.success(), "{output:?}");
-    let missing = at(&["now", "--past-too", "--", "/nowhere/at/all"])?;
+    let missing = at(&["now", "--allow-past", "--", "/nowhere/at/all"])?;
     ensure!(missing.status.code() == Some(127), "{missing:?}");
     Ok(())
 }
@@ -120,12 +120,12 @@ fn under(words: &[&str], arguments: &[&str]) -> Result<(Output, Value)> {
     let json = directory.path().join("at.json");
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).arg(binary()?).args(["at", "now + 150 ms", "--json"]).arg(&json);
-    let output = run_to_end(command.args(arguments), PATIENCE)?;
+    let output = run_to_end(command.args(arguments), TIMEOUT)?;
     ensure!(output.status.success(), "{output:?}");
     Ok((output, serde_json::from_str(&fs::read_to_string(&json)?)?))
 }
 
-fn a_command_has_the_scheduling_that_its_starter_had() -> Result<()> {
+fn a_command_inherits_the_scheduling_of_its_starter() -> Result<()> {
     let facts = |words: &[&str], arguments: &[&str], line: &str| {
         let (output, result) = under(words, &[arguments, &["-q", "-c", line]].concat())?;
         ensure!(result["scheduling"] == "real-time" && result["memory_locked"] == true, "{result}");
@@ -139,14 +139,14 @@ fn a_command_has_the_scheduling_that_its_starter_had() -> Result<()> {
     if text(&own)?.trim() == "0" {
         let ended = facts(plain, &[], &later)?;
         ensure!(ended == (format!("0 0 0\n{usual}"), Some(5_000_000)), "{ended:?}");
-        let (lasts, _) = facts(plain, &["--head-start", "500ms"], FACTS)?;
+        let (lasts, _) = facts(plain, &["--priority-hold", "500ms"], FACTS)?;
         ensure!(lasts.starts_with("0 39 1\n"), "{lasts}");
         // What is started meanwhile is ordinary.
         let (child, _) =
-            facts(plain, &["--head-start", "500ms"], &format!("sh -c '{{ {FACTS}; }}'; :"))?;
+            facts(plain, &["--priority-hold", "500ms"], &format!("sh -c '{{ {FACTS}; }}'; :"))?;
         ensure!(child.starts_with("0 0 0\n"), "{child}");
     }
-    let none = facts(plain, &["--head-start", "0ms"], FACTS)?;
+    let none = facts(plain, &["--priority-hold", "0ms"], FACTS)?;
     ensure!(none.0.ends_with(&format!(" 0 0\n{usual}")) && none.1.is_none(), "{none:?}");
     // Another scheduling is what is given from the first, so that children have it as well.
     let batch = facts(&["chrt", "--batch", "0", "nice", "-n", "7"], &[], FACTS)?;
@@ -156,7 +156,7 @@ fn a_command_has_the_scheduling_that_its_starter_had() -> Result<()> {
     Ok(())
 }
 
-fn what_is_refused_is_told_and_goes_without() -> Result<()> {
+fn refused_settings_are_reported_and_omitted() -> Result<()> {
     let bare = ["setpriv", "--bounding-set", "-sys_nice,-ipc_lock,-sys_resource", "--inh-caps"];
     let words = [&bare[..], &["-sys_nice,-ipc_lock,-sys_resource", "prlimit"]].concat();
     let words = [&words[..], &["--rtprio=0", "--memlock=65536"]].concat();
@@ -172,7 +172,7 @@ fn what_is_refused_is_told_and_goes_without() -> Result<()> {
     Ok(())
 }
 
-fn what_passes_meanwhile_is_missed_and_counted() -> Result<()> {
+fn overrun_instants_are_missed_and_counted() -> Result<()> {
     let series = ["--every", "20ms", "--count", "3", "--json", "-", "-q"];
     let output = at(&[&series[..], &["--", "sleep", "0.05"]].concat())?;
     let result: Value = serde_json::from_slice(&output.stdout)?;
@@ -191,9 +191,11 @@ fn a_signal_ends_it_and_its_programs() -> Result<()> {
         let found = if line == "true" { "at -q now + 1 hour" } else { marker };
         let count = if line == "true" { 1 } else { 2 };
         let status = format!("/proc/{}/status", child.id());
-        let there = until("it waits", || {
-            Ok(keeps_terminate_back(&status)? && processes(found)?.len() >= count)
-        });
+        let there =
+            until(
+                "it waits",
+                || Ok(blocks_terminate(&status)? && processes(found)?.len() >= count),
+            );
         let told = there.and_then(|()| signal(&child, "TERM"));
         let ended = child.wait()?;
         told?;
@@ -203,30 +205,30 @@ fn a_signal_ends_it_and_its_programs() -> Result<()> {
 }
 
 /// Whether a process has got so far that a signal ends it in its own way (`proc_pid_status(5)`).
-fn keeps_terminate_back(status: &str) -> Result<bool> {
+fn blocks_terminate(status: &str) -> Result<bool> {
     const TERMINATE: u64 = 1 << (15 - 1);
     let status = fs::read_to_string(status)?;
     let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
     Ok(u64::from_str_radix(blocked.context("no signals")?.trim(), 16)? & TERMINATE != 0)
 }
 
-fn what_is_no_instant_is_refused_in_a_line() -> Result<()> {
+fn invalid_instants_are_refused_in_one_line() -> Result<()> {
     for (arguments, status, expected) in [
-        (["2018/10/22"].as_slice(), 2, "is past"),
-        (&["31 February"], 2, "there is no 31 February"),
-        (&["25:00"], 2, "no hour of a day"),
+        (["2018/10/22"].as_slice(), 2, "is in the past"),
+        (&["31 February"], 2, "31 February does not exist"),
+        (&["25:00"], 2, "invalid hour"),
         (&["2:30 2099-03-29"], 2, "does not exist"),
-        (&["elevenses"], 2, "'elevenses' is not understood"),
-        (&[], 2, "no time is given"),
+        (&["elevenses"], 2, "cannot parse 'elevenses'"),
+        (&[], 2, "no time specified"),
         (&["now", "--count", "2"], 2, "--every"),
-        (&["--every", "1us"], 2, "100us at least"),
+        (&["--every", "1us"], 2, "at least 100us"),
         (&["noon", "--detach"], 2, "needs a command"),
         (&["noon", "--tai", "--utc"], 2, "cannot be used with"),
-        (&["cancel", "none"], 2, "there is no job 'none'"),
+        (&["cancel", "none"], 2, "no job 'none'"),
     ] {
         let mut command = Command::new(binary()?);
         command.arg("at").args(arguments).env("TZ", BERLIN);
-        let output = run_to_end(&mut command, PATIENCE)?;
+        let output = run_to_end(&mut command, TIMEOUT)?;
         let stderr = text(&output.stderr)?;
         ensure!(output.status.code() == Some(status), "{arguments:?}: {output:?}");
         ensure!(stderr.contains(expected), "{arguments:?}: {stderr}");
@@ -238,7 +240,7 @@ fn what_is_no_instant_is_refused_in_a_line() -> Result<()> {
 fn a_job_waits_in_the_background_and_is_cancelled() -> Result<()> {
     let state = TempDir::new()?;
     let ran = state.path().join("ran").to_string_lossy().into_owned();
-    let job = ["--detach", "--by", "process", "now + 63 s", "--", "touch", &ran];
+    let job = ["--detach", "--backend", "process", "now + 63 s", "--", "touch", &ran];
     let output = queued(state.path(), &job)?;
     let said = text(&output.stdout)?;
     ensure!(said.starts_with("job 1: ") && said.lines().count() == 1, "{said}");
@@ -263,59 +265,59 @@ fn a_job_runs_in_the_background() -> Result<()> {
     let state = TempDir::new()?;
     let ran = state.path().join("ran");
     let line = format!("echo said; pwd > {}", ran.display());
-    let job = ["--detach", "--by", "process", "now + 100 ms", "--run", &line];
+    let job = ["--detach", "--backend", "process", "now + 100 ms", "--run", &line];
     queued(state.path(), &job)?;
-    until("it ran", || Ok(ran.exists() && listed(state.path())?[0]["standing"] == "ended"))?;
+    until("it ran", || Ok(ran.exists() && listed(state.path())?[0]["standing"] == "finished"))?;
     let ended = &listed(state.path())?[0];
     ensure!(ended["status"] == 0 && ended["ended"].is_string(), "{ended}");
     ensure!(ended["programs"][0][0] == *line && ended["first"].is_string(), "{ended}");
     let log = fs::read_to_string(state.path().join("horolog/at/1.log"))?;
-    ensure!(log.starts_with("said\n") && log.contains("met"), "{log}");
+    ensure!(log.starts_with("said\n") && log.contains("started"), "{log}");
     let own = std::env::current_dir()?;
     ensure!(fs::read_to_string(&ran)?.trim_end() == own.to_string_lossy(), "another directory");
-    queued(state.path(), &["cancel", "--ended"])?;
+    queued(state.path(), &["cancel", "--finished"])?;
     ensure!(listed(state.path())?.is_empty(), "its output is there");
     Ok(())
 }
 
-fn a_job_that_runs_is_told_from_one_that_waits() -> Result<()> {
+fn running_and_waiting_jobs_are_distinguished() -> Result<()> {
     let state = TempDir::new()?;
     let fifo = state.path().join("fifo").to_string_lossy().into_owned();
     ensure!(Command::new("mkfifo").arg(&fifo).status()?.success(), "mkfifo");
     let line = format!("read x < {fifo}; exit 7");
-    let detach = ["--detach", "--by", "process", "--quiet"];
+    let detach = ["--detach", "--backend", "process", "--quiet"];
     queued(state.path(), &[&detach[..], &["now + 1 s", "--run", &line]].concat())?;
     let standing =
         |expected: &str| until(expected, || Ok(listed(state.path())?[0]["standing"] == expected));
     standing("waiting")?;
     standing("running")?;
     fs::write(&fifo, "go\n")?;
-    standing("ended")?;
+    standing("finished")?;
     let ended = &listed(state.path())?[0];
     ensure!(ended["status"] == 7 && ended["log"].is_null(), "{ended}");
-    let shown = text(&queued(state.path(), &["list", "--by", "process"])?.stdout)?.to_owned();
+    let shown = text(&queued(state.path(), &["list", "--backend", "process"])?.stdout)?.to_owned();
     ensure!(shown.contains(" with status 7 ") && shown.contains("exit 7"), "{shown}");
     // What runs is ended with its commands, and what succeeds and says nothing leaves nothing.
-    queued(state.path(), &[&detach[..], &["now", "--past-too", "--run", &line]].concat())?;
+    queued(state.path(), &[&detach[..], &["now", "--allow-past", "--run", &line]].concat())?;
     until("it runs", || Ok(listed(state.path())?[1]["standing"] == "running"))?;
     queued(state.path(), &["cancel", "2"])?;
-    queued(state.path(), &[&detach[..], &["now", "--past-too", "--", "true"]].concat())?;
+    queued(state.path(), &[&detach[..], &["now", "--allow-past", "--", "true"]].concat())?;
     until("it is over", || Ok(listed(state.path())?.len() == 1))?;
-    queued(state.path(), &["cancel", "--ended"])?;
+    queued(state.path(), &["cancel", "--finished"])?;
     ensure!(listed(state.path())?.is_empty(), "something is left");
     let mut homeless = Command::new(binary()?);
     let home = state.path().join("none");
-    homeless.args(["at", "--detach", "--by", "process", "now + 1 h", "--", "true"]);
-    let output = run_to_end(homeless.env_remove("XDG_STATE_HOME").env("HOME", &home), PATIENCE)?;
+    homeless.args(["at", "--detach", "--backend", "process", "now + 1 h", "--", "true"]);
+    let output = run_to_end(homeless.env_remove("XDG_STATE_HOME").env("HOME", &home), TIMEOUT)?;
     let said = text(&output.stderr)?;
-    ensure!(output.status.code() == Some(3) && said.contains("no directory"), "{output:?}");
+    ensure!(output.status.code() == Some(3) && said.contains("not a directory"), "{output:?}");
     ensure!(!home.exists(), "a home was made");
     Ok(())
 }
 
-fn a_killed_job_is_lost_and_nobody_else_is_touched() -> Result<()> {
+fn a_killed_job_is_lost_and_no_other_is_affected() -> Result<()> {
     let state = TempDir::new()?;
-    queued(state.path(), &["--detach", "--by", "process", "now + 64 s", "--", "true"])?;
+    queued(state.path(), &["--detach", "--backend", "process", "now + 64 s", "--", "true"])?;
     let file = state.path().join("horolog/at/1.json");
     let mut job: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
     let pid = job["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).context("no process")?;
@@ -335,7 +337,7 @@ fn a_killed_job_is_lost_and_nobody_else_is_touched() -> Result<()> {
 }
 
 /// A systemd that writes down what it is told, and none at all.
-fn systemd_is_handed_what_it_keeps() -> Result<()> {
+fn systemd_receives_the_unit_of_a_job() -> Result<()> {
     let directory = TempDir::new()?;
     let told = directory.path().join("told");
     let script = |name: &str, rest: &str| -> Result<()> {
@@ -351,21 +353,22 @@ fn systemd_is_handed_what_it_keeps() -> Result<()> {
     let call = |path: &str, arguments: &[&str]| {
         let mut command = Command::new(binary()?);
         command.arg("at").args(arguments).env("PATH", path);
-        run_to_end(&mut command, PATIENCE)
+        run_to_end(&mut command, TIMEOUT)
     };
-    let job = ["--detach", "--by", "systemd", "--utc", "12:00 2099-01-01", "--", "echo", "$HOME"];
+    let job =
+        ["--detach", "--backend", "systemd", "--utc", "12:00 2099-01-01", "--", "echo", "$HOME"];
     let output = call(&path, &job)?;
     ensure!(output.status.success(), "{output:?}");
     let words = fs::read_to_string(&told)?;
-    for expected in ["--on-calendar=2099-01-01 11:59:55.000000 UTC", "$$HOME", "--past-too"] {
+    for expected in ["--on-calendar=2099-01-01 11:59:55.000000 UTC", "$$HOME", "--allow-past"] {
         ensure!(words.lines().any(|word| word == expected), "{expected}: {words}");
     }
-    let list = call(&path, &["list", "--by", "systemd"])?;
+    let list = call(&path, &["list", "--backend", "systemd"])?;
     ensure!(text(&list.stdout)?.starts_with("7f-1  systemd  2099-01-01"), "{list:?}");
-    let cancel = call(&path, &["cancel", "--by", "systemd", "7f-1"])?;
+    let cancel = call(&path, &["cancel", "--backend", "systemd", "7f-1"])?;
     ensure!(cancel.status.success(), "{cancel:?}");
     ensure!(fs::read_to_string(&told)?.ends_with("stop\nhorolog-at-7f-1.timer\n"), "not stopped");
-    let unknown = call(&path, &["cancel", "--by", "systemd", "80-1"])?;
+    let unknown = call(&path, &["cancel", "--backend", "systemd", "80-1"])?;
     ensure!(unknown.status.code() == Some(2), "{unknown:?}");
     script("systemd-run", "echo 'Failed to connect to bus: No such file' >&2; exit 1")?;
     for (path, expected) in [(&*path, "Failed to connect to bus"), ("/nowhere", "systemd-run")] {

@@ -17,7 +17,7 @@ use crate::process::{binary, run_to_end};
 use crate::scenario::Need;
 use crate::{launch_systemd, scenarios};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// What transient units ask for; all are empty.
 const TARGETS: [&str; 5] = ["sysinit", "basic", "timers", "shutdown", "default"];
@@ -49,7 +49,7 @@ cd "$1" && exec > said 2>&1
 "$2" at list --json > list.json
 i=0
 until [ -s ran ] && [ -s at.json ] || [ $i -ge 300 ]; do sleep 0.1; i=$((i + 1)); done
-later=$("$2" at list --by systemd | sed -n 's/ .*echo later$//p')
+later=$("$2" at list --backend systemd | sed -n 's/ .*echo later$//p')
 "$2" at cancel "$later"
 "$2" at list
 systemctl poweroff --force
@@ -59,7 +59,7 @@ systemctl poweroff --force
 pub(crate) fn all() -> Vec<Trial> {
     const NEEDS: &[Need] =
         &[Need::Root, Need::Systemd, Need::Peer("unshare"), Need::Peer("setpriv")];
-    Vec::from(scenarios!(NEEDS, launch_systemd: a_real_systemd_keeps_jobs))
+    Vec::from(scenarios!(NEEDS, launch_systemd: a_real_systemd_runs_jobs))
 }
 
 /// Where this machine's tree of cgroups of the second version is.
@@ -96,7 +96,7 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         let began = Instant::now();
-        while remove(&self.0).is_err() && began.elapsed() < PATIENCE {
+        while remove(&self.0).is_err() && began.elapsed() < TIMEOUT {
             thread::sleep(POLL_INTERVAL);
         }
     }
@@ -112,7 +112,7 @@ fn remove(directory: &Path) -> std::io::Result<()> {
     fs::remove_dir(directory)
 }
 
-fn a_real_systemd_keeps_jobs() -> Result<()> {
+fn a_real_systemd_runs_jobs() -> Result<()> {
     let work = TempDir::new()?;
     let (units, inside) = (work.path().join("units"), work.path().join("inside"));
     fs::create_dir(&units)?;
@@ -132,7 +132,7 @@ fn a_real_systemd_keeps_jobs() -> Result<()> {
     let cgroup = Cgroup::make()?;
     let mut command = Command::new("sh");
     command.args(["-ec", START, "sh"]).arg(work.path()).arg(&cgroup.0);
-    let output = run_to_end(command.arg(systemd().context("no systemd")?), PATIENCE)?;
+    let output = run_to_end(command.arg(systemd().context("no systemd")?), TIMEOUT)?;
     drop(cgroup);
     let said = fs::read_to_string(work.path().join("said"))
         .with_context(|| format!("its service did not run: {output:?}"))?;
@@ -148,7 +148,7 @@ fn check(work: &Path, said: &str) -> Result<()> {
     let list: Value = serde_json::from_str(&read("list.json")?)?;
     let jobs = list["jobs"].as_array().context("no jobs")?;
     ensure!(jobs.len() == 2 && jobs.iter().all(|job| job["keeper"] == "systemd"), "{list}");
-    let kept = said.lines().filter(|line| line.contains(", kept by systemd; output: journalctl"));
+    let kept = said.lines().filter(|line| line.contains(", run by systemd; output: journalctl"));
     ensure!(kept.count() == 2, "not kept by systemd");
     let cancelled = said.lines().filter(|line| line.ends_with(": cancelled"));
     ensure!(cancelled.count() == 1 && said.ends_with("horolog: no jobs\n"), "not cancelled");

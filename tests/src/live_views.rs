@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{Code, EstablishmentResult, LoadResult, PathStallResult};
+use horolog_record::{FindingCode, LoadResult, NtsKeResult, PathStallResult};
 use horolog_sys::namespace::die_with_parent;
 use horolog_sys::pseudo_terminal::PseudoTerminal;
 use libtest_mimic::Trial;
@@ -17,9 +17,9 @@ use tempfile::TempDir;
 
 use crate::load_command::{has, load, parse};
 use crate::path_tcp::{address, far_end};
-use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};
-use crate::refusal::{USAGE, check};
+use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
 use crate::server_nts::WithNts;
+use crate::usage_error::{USAGE, check};
 use crate::{ROOT, live_views, scenarios};
 
 const ROWS: usize = 40;
@@ -29,13 +29,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(ROOT, live_views:
-        a_load_run_is_seen_and_its_table_follows,
-        keys_end_a_load_run_with_what_there_is,
-        establishments_are_seen_and_a_key_ends_them,
-        rows_of_a_path_are_seen,
-        rows_of_tcp_are_seen_and_a_key_ends_them,
-        a_watched_port_is_seen_and_a_key_ends_the_watch,
-        without_a_terminal_it_is_refused,
+        a_load_run_is_shown_live_and_its_table_follows,
+        keys_end_a_load_run_with_its_result,
+        an_nts_ke_load_is_shown_live_and_a_key_ends_it,
+        path_rows_are_shown_live,
+        tcp_rows_are_shown_live_and_a_key_ends_them,
+        an_observed_port_is_shown_live_and_a_key_ends_it,
+        a_live_view_without_a_terminal_is_refused,
     ))
 }
 
@@ -46,12 +46,12 @@ pub(crate) struct Screen {
     at: (usize, usize),
     /// The other screen was taken and given back so many times.
     pub(crate) taken: usize,
-    pub(crate) given_back: usize,
+    pub(crate) restored: usize,
 }
 
 impl Screen {
     fn new() -> Self {
-        Self { cells: vec![vec![' '; COLUMNS]; ROWS], at: (0, 0), taken: 0, given_back: 0 }
+        Self { cells: vec![vec![' '; COLUMNS]; ROWS], at: (0, 0), taken: 0, restored: 0 }
     }
 
     /// Draws what came, and returns what is left of a sequence that has not ended.
@@ -89,7 +89,7 @@ impl Screen {
             }
             (Some('J'), _) => self.cells = vec![vec![' '; COLUMNS]; ROWS],
             (Some('h'), "?1049") => self.taken += 1,
-            (Some('l'), "?1049") => self.given_back += 1,
+            (Some('l'), "?1049") => self.restored += 1,
             _ => {}
         }
     }
@@ -102,7 +102,7 @@ impl Screen {
 }
 
 /// A program whose keys and standard error are a terminal's, and its standard output if asked for.
-pub(crate) struct Viewed {
+pub(crate) struct LiveTerminal {
     child: Child,
     terminal: PseudoTerminal,
     bytes: Vec<u8>,
@@ -110,7 +110,7 @@ pub(crate) struct Viewed {
     directory: TempDir,
 }
 
-impl Viewed {
+impl LiveTerminal {
     /// One whose standard output is a file.
     pub(crate) fn start(command: Command) -> Result<Self> {
         let directory = TempDir::new()?;
@@ -140,7 +140,7 @@ impl Viewed {
     }
 
     /// Takes in what was drawn.
-    fn look(&mut self) {
+    fn read_terminal(&mut self) {
         let mut buffer = [0; 4_096];
         while let Ok(len @ 1..) = self.terminal.read(&mut buffer) {
             self.bytes.extend_from_slice(&buffer[..len]);
@@ -160,12 +160,12 @@ impl Viewed {
     pub(crate) fn until(&mut self, there: impl Fn(&str) -> bool) -> Result<String> {
         let begun = Instant::now();
         loop {
-            self.look();
+            self.read_terminal();
             let text = self.screen.text();
             if there(&text) {
                 return Ok(text);
             }
-            ensure!(begun.elapsed() < 2 * PATIENCE, "it never came: {text}");
+            ensure!(begun.elapsed() < 2 * TIMEOUT, "it never came: {text}");
             thread::sleep(POLL_INTERVAL);
         }
     }
@@ -178,9 +178,9 @@ impl Viewed {
     pub(crate) fn end(mut self) -> Result<(i32, String, Screen)> {
         let begun = Instant::now();
         loop {
-            self.look();
+            self.read_terminal();
             if let Some(status) = self.child.try_wait()? {
-                self.look();
+                self.read_terminal();
                 let rest = String::from_utf8_lossy(&self.bytes).into_owned();
                 self.screen.draw(&rest);
                 let stdout = self.directory.path().join("stdout");
@@ -188,13 +188,13 @@ impl Viewed {
                 let screen = std::mem::replace(&mut self.screen, Screen::new());
                 return Ok((status.code().context("no status")?, stdout, screen));
             }
-            ensure!(begun.elapsed() < 2 * PATIENCE, "it does not end: {}", self.screen.text());
+            ensure!(begun.elapsed() < 2 * TIMEOUT, "it does not end: {}", self.screen.text());
             thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
-impl Drop for Viewed {
+impl Drop for LiveTerminal {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -202,36 +202,35 @@ impl Drop for Viewed {
 }
 
 /// `horolog load ntp` with a terminal of its own.
-fn viewed_load(lab: &Lab, arguments: &[&str]) -> Result<Viewed> {
+fn viewed_load(lab: &Lab, arguments: &[&str]) -> Result<LiveTerminal> {
     let target = server_address(lab, false)?.to_string();
     let mut command = lab.client().command("setsid");
     command.arg("--ctty").arg(binary()?);
     command.args(["load", "ntp", &target, "--no-store", "--live", "--engine", "udp"]);
     command.args(arguments);
-    Viewed::start(command)
+    LiveTerminal::start(command)
 }
 
-fn a_load_run_is_seen_and_its_table_follows() -> Result<()> {
+fn a_load_run_is_shown_live_and_its_table_follows() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
     let mut run = viewed_load(&lab, &["-r", "1k-2k", "-t", "2"])?;
     let text = run.until(|text| text.contains("trial 2") && text.contains("1.50 k/s"))?;
-    for seen in ["engine udp", "offered", "answered", "latency", "sent late by", "in all", "q ends"]
-    {
+    for seen in ["engine udp", "offered", "answered", "latency", "lateness", "total", "q ends"] {
         ensure!(text.contains(seen), "{seen}: {text}");
     }
     // The first trial stands among those that are over.
     ensure!(text.contains("1.00 k/s") && text.contains("trial "), "{text}");
     let (status, stdout, screen) = run.end()?;
     ensure!(status == 0, "{status}: {stdout}");
-    ensure!((screen.taken, screen.given_back) == (1, 1), "the terminal is not as it was");
+    ensure!((screen.taken, screen.restored) == (1, 1), "the terminal is not as it was");
     let rows = stdout.lines().filter(|line| line.contains('%')).count();
     ensure!(rows >= 2 && stdout.contains("Highest trial without loss"), "{stdout}");
     Ok(())
 }
 
-fn keys_end_a_load_run_with_what_there_is() -> Result<()> {
+fn keys_end_a_load_run_with_its_result() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
@@ -243,9 +242,9 @@ fn keys_end_a_load_run_with_what_there_is() -> Result<()> {
         run.until(|text| text.contains("trial 1: 1.") || text.contains("trial 1: 2."))?;
         run.press(key)?;
         let (status, _, screen) = run.end()?;
-        ensure!(status == 0 && screen.given_back == 1, "{key:?}: {status}");
+        ensure!(status == 0 && screen.restored == 1, "{key:?}: {status}");
         let result: LoadResult = parse(&fs::read(&path)?)?;
-        ensure!(has(&result, Code::Interrupted), "{key:?}: {:?}", result.findings);
+        ensure!(has(&result, FindingCode::Interrupted), "{key:?}: {:?}", result.findings);
         ensure!(result.trials.len() == 1 && result.trials[0].sent > 0, "{key:?}: {result:?}");
     }
     // The second one ends it at once, and the terminal is given back all the same.
@@ -255,42 +254,42 @@ fn keys_end_a_load_run_with_what_there_is() -> Result<()> {
     run.press("q")?;
     let (status, _, screen) = run.end()?;
     // The first one may have been through by then.
-    ensure!([0, 130].contains(&status) && screen.given_back >= 1, "{status}");
+    ensure!([0, 130].contains(&status) && screen.restored >= 1, "{status}");
     Ok(())
 }
 
-fn establishments_are_seen_and_a_key_ends_them() -> Result<()> {
+fn an_nts_ke_load_is_shown_live_and_a_key_ends_it() -> Result<()> {
     let open = ["--nts-ke-rate-per-prefix", "0", "--nts-ke-connections-per-prefix", "0"];
     let nts = WithNts::start_on(Engine::Socket, &open)?;
     let directory = TempDir::new()?;
     let path = directory.path().join("result.json").display().to_string();
-    let viewed = |arguments: &[&str]| -> Result<Viewed> {
+    let viewed = |arguments: &[&str]| -> Result<LiveTerminal> {
         let mut command = nts.lab.client().command("setsid");
         command.arg("--ctty").arg(binary()?).args(["load", "nts-ke", &nts.at.ip().to_string()]);
         command.args(["--live", "--no-store", "--timeout", "3s", "-c", "2", "--ca"]);
         command.arg(nts.trust()).args(["--json", &path]).args(arguments);
-        Viewed::start(command)
+        LiveTerminal::start(command)
     };
     // The trials of a search, of which those that are over stand below.
     let mut run = viewed(&["--search", "pdr", "-r", "20-40", "-d", "1"])?;
     let text = run.until(|text| text.contains("trial 2") && text.contains("latency      50% "))?;
-    ensure!(text.contains("offered ") && text.contains("in all "), "{text}");
+    ensure!(text.contains("offered ") && text.contains("total "), "{text}");
     let (status, stdout, screen) = run.end()?;
-    ensure!(status == 0 && screen.given_back == 1, "{status}: {}", screen.text());
+    ensure!(status == 0 && screen.restored == 1, "{status}: {}", screen.text());
     ensure!(stdout.lines().count() > 3, "{stdout}");
     // Clients that go on until a key is pressed.
     let mut run = viewed(&["-d", "600"])?;
     run.until(|text| text.contains("trial 1: 1.") && text.contains("answered "))?;
     run.press("q")?;
     let (status, _, screen) = run.end()?;
-    ensure!(status == 0 && screen.given_back == 1, "{status}: {}", screen.text());
-    let result: EstablishmentResult = parse(&fs::read(&path)?)?;
+    ensure!(status == 0 && screen.restored == 1, "{status}: {}", screen.text());
+    let result: NtsKeResult = parse(&fs::read(&path)?)?;
     ensure!(result.trials[0].received > 0, "{result:?}");
-    ensure!(result.findings.iter().any(|one| one.code == Code::Interrupted), "{result:?}");
+    ensure!(result.findings.iter().any(|one| one.code == FindingCode::Interrupted), "{result:?}");
     Ok(())
 }
 
-fn rows_of_a_path_are_seen() -> Result<()> {
+fn path_rows_are_shown_live() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _far = far_end(&lab, &[])?;
     let at = address(&lab).to_string();
@@ -300,12 +299,12 @@ fn rows_of_a_path_are_seen() -> Result<()> {
         let mut command = lab.client().command("setsid");
         command.arg("--ctty").arg(binary()?).args(["path", "udp", &at, "--live", "--no-store"]);
         command.args(["-t", "1500ms", "-s", "64,128", "--json", &path]).args(mode);
-        let mut run = Viewed::start(command)?;
+        let mut run = LiveTerminal::start(command)?;
         let seen = |text: &str| text.contains("row 2 of 2 (128 bytes, R 0)");
         let text = run.until(|text| seen(text) && text.contains("sent"))?;
         ensure!(text.contains("latency      50% ") && text.contains("1 64 bytes"), "{text}");
         let (status, _, screen) = run.end()?;
-        ensure!(status == 0 && screen.given_back == 1, "{status}: {}", screen.text());
+        ensure!(status == 0 && screen.restored == 1, "{status}: {}", screen.text());
         let result: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
         ensure!(result["rows"].as_array().is_some_and(|rows| rows.len() == 2), "{result}");
     }
@@ -313,30 +312,31 @@ fn rows_of_a_path_are_seen() -> Result<()> {
 }
 
 /// `horolog path tcp` with a terminal of its own.
-fn viewed_tcp(lab: &Lab, arguments: &[&str]) -> Result<Viewed> {
+fn viewed_tcp(lab: &Lab, arguments: &[&str]) -> Result<LiveTerminal> {
     let at = address(lab).to_string();
     let mut command = lab.client().command("setsid");
     command.arg("--ctty").arg(binary()?).args(["path", "tcp", &at, "--live", "--no-store"]);
     command.args(arguments);
-    Viewed::start(command)
+    LiveTerminal::start(command)
 }
 
-fn rows_of_tcp_are_seen_and_a_key_ends_them() -> Result<()> {
+fn tcp_rows_are_shown_live_and_a_key_ends_them() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _far = far_end(&lab, &[])?;
     let json = TempDir::new()?;
     let path = json.path().join("result.json").display().to_string();
-    let mut run = viewed_tcp(&lab, &["-t", "1500ms", "--back", "-c", "2", "--json", &path])?;
+    let mut run =
+        viewed_tcp(&lab, &["-t", "1500ms", "--both-directions", "-c", "2", "--json", &path])?;
     // A row may have begun without a look at it yet: what it shows is waited for.
     for parts in [
         ["row 1 of 3 (latency 1 B)", "latency      50% ", "answered "],
-        ["row 2 of 3 (out 65536 B): ", "1 latency 1 B", "sent again"],
+        ["row 2 of 3 (out 65536 B): ", "1 latency 1 B", "retrans"],
         ["row 3 of 3 (back 65536 B)", "bytes  ", "2 out 65536 B"],
     ] {
         run.until(|text| parts.iter().all(|part| text.contains(part)))?;
     }
     let (status, _, screen) = run.end()?;
-    ensure!(status == 0 && screen.given_back == 1, "{status}: {}", screen.text());
+    ensure!(status == 0 && screen.restored == 1, "{status}: {}", screen.text());
     let result: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
     let rows = ["latency", "bandwidth"].map(|of| result[of].as_array().map(Vec::len));
     ensure!(rows == [Some(1), Some(2)], "{result}");
@@ -345,27 +345,27 @@ fn rows_of_tcp_are_seen_and_a_key_ends_them() -> Result<()> {
     run.until(|text| text.contains("row 1 of 2 (latency 1 B): 1."))?;
     run.press("q")?;
     let (status, _, screen) = run.end()?;
-    ensure!(status == 0 && screen.given_back == 1, "{status}: {}", screen.text());
+    ensure!(status == 0 && screen.restored == 1, "{status}: {}", screen.text());
     let result: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
     ensure!(result["latency"][0]["round_trips"].as_u64() > Some(0), "{result}");
     ensure!(result["findings"].to_string().contains("interrupted"), "{result}");
     Ok(())
 }
 
-fn a_watched_port_is_seen_and_a_key_ends_the_watch() -> Result<()> {
+fn an_observed_port_is_shown_live_and_a_key_ends_it() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _far = far_end(&lab, &[])?;
     let (target, port) = (address(&lab).to_string(), address(&lab).port().to_string());
-    for (more, answers) in [(&[][..], true), (&["--no-packets"], false)] {
+    for (more, answers) in [(&[][..], true), (&["--no-capture"], false)] {
         let mut command = lab.client().command("setsid");
         command.arg("--ctty").arg(binary()?).args(["path", "stall", "--watch", &port, "-t", "10m"]);
         command.args(["--live", "--json", "-", "--no-store"]).args(more);
-        let mut watch = Viewed::start(command)?;
-        watch.until(|text| text.contains("no connection with data was seen yet"))?;
+        let mut watch = LiveTerminal::start(command)?;
+        watch.until(|text| text.contains("no connections with data yet"))?;
         let mut traffic = lab.client().command(binary()?);
         traffic.args(["path", "stall", &target, "-n", "6", "-b", "1", "--pause", "0s"]);
-        traffic.args(["--no-packets", "--no-store"]);
-        let sent = run_to_end(&mut traffic, PATIENCE)?;
+        traffic.args(["--no-capture", "--no-store"]);
+        let sent = run_to_end(&mut traffic, TIMEOUT)?;
         ensure!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
         let seen = watch.until(|text| text.contains("Nagle + delayed ACK"))?;
         let row = seen.lines().find(|line| line.contains("Nagle")).unwrap_or_default();
@@ -374,25 +374,25 @@ fn a_watched_port_is_seen_and_a_key_ends_the_watch() -> Result<()> {
         ensure!(seen.contains(" of 600.0 s") && seen.contains("stalls over time, "), "{seen}");
         watch.press("q")?;
         let (status, stdout, screen) = watch.end()?;
-        ensure!(status == 0 && screen.given_back == 1, "{status}");
+        ensure!(status == 0 && screen.restored == 1, "{status}");
         let result: PathStallResult = parse(stdout.as_bytes())?;
         let watched = result.watched.context("nothing was watched")?;
         let stalls = watched.connections.iter().map(|one| one.client_stalls + one.server_stalls);
         ensure!(stalls.sum::<u64>() >= 2, "{:?}", watched.connections);
-        ensure!(result.findings.iter().any(|one| one.code == Code::Interrupted));
+        ensure!(result.findings.iter().any(|one| one.code == FindingCode::Interrupted));
     }
     Ok(())
 }
 
-fn without_a_terminal_it_is_refused() -> Result<()> {
+fn a_live_view_without_a_terminal_is_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?.to_string();
-    let output = run_to_end(&mut load(lab.client(), &[&at, "--live"])?, PATIENCE)?;
-    check(&output, USAGE, &["--live draws on a terminal"])?;
+    let output = run_to_end(&mut load(lab.client(), &[&at, "--live"])?, TIMEOUT)?;
+    check(&output, USAGE, &["--live needs a terminal"])?;
     for protocol in ["udp", "tcp"] {
         let mut command = lab.client().command(binary()?);
-        let output = run_to_end(command.args(["path", protocol, &at, "--live"]), PATIENCE)?;
-        check(&output, USAGE, &["--live draws on a terminal"])?;
+        let output = run_to_end(command.args(["path", protocol, &at, "--live"]), TIMEOUT)?;
+        check(&output, USAGE, &["--live needs a terminal"])?;
     }
     Ok(())
 }

@@ -9,32 +9,33 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::Host;
-use horolog_record::{Code, Engine, Finding, LoadResult, Trial};
+use horolog_lab::LabHost;
+use horolog_record::{Finding, FindingCode, LoadEngineKind, LoadResult, Trial};
 use horolog_sys::namespace::die_with_parent;
 use tempfile::TempDir;
 
 use crate::process::{self, binary, run_to_end};
 
 /// Longer than any load here takes, on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// A user without privileges, which every system has under this number.
-const NOBODY: &str = "65534";
+const UNPRIVILEGED_USER: &str = "65534";
 
 /// All engines that send.
-pub(crate) const ENGINES: [Engine; 3] = [Engine::Udp, Engine::Packet, Engine::Xdp];
+pub(crate) const ENGINES: [LoadEngineKind; 3] =
+    [LoadEngineKind::Udp, LoadEngineKind::Packet, LoadEngineKind::Xdp];
 
 /// `horolog load ntp TARGET ARGUMENTS` in a host, to be run.
-pub(crate) fn load(host: &Host, arguments: &[&str]) -> Result<Command> {
+pub(crate) fn load(host: &LabHost, arguments: &[&str]) -> Result<Command> {
     let mut command = host.command(binary()?);
     command.args(["load", "ntp"]).args(arguments);
     Ok(command)
 }
 
 /// Runs a load to its end and returns its result, which has to be there.
-pub(crate) fn result_of(host: &Host, arguments: &[&str]) -> Result<LoadResult> {
-    let output = run_to_end(load(host, arguments)?.args(["--json", "-"]), PATIENCE)?;
+pub(crate) fn result_of(host: &LabHost, arguments: &[&str]) -> Result<LoadResult> {
+    let output = run_to_end(load(host, arguments)?.args(["--json", "-"]), TIMEOUT)?;
     let complaint = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "load {arguments:?}: {complaint}");
     parse(&output.stdout).with_context(|| format!("load {arguments:?}"))
@@ -58,13 +59,13 @@ pub(crate) fn only_trial(result: &LoadResult) -> Result<&Trial> {
 }
 
 /// The first doubt of this kind.
-pub(crate) fn finding(result: &LoadResult, code: Code) -> Result<&Finding> {
+pub(crate) fn finding(result: &LoadResult, code: FindingCode) -> Result<&Finding> {
     let found = result.findings.iter().find(|finding| finding.code == code);
     found.with_context(|| format!("no finding {code:?} in {:?}", result.findings))
 }
 
 /// Whether a result has such a doubt.
-pub(crate) fn has(result: &LoadResult, code: Code) -> bool {
+pub(crate) fn has(result: &LoadResult, code: FindingCode) -> bool {
     result.findings.iter().any(|finding| finding.code == code)
 }
 
@@ -131,7 +132,7 @@ impl Started {
         while !there(&self.read("stdout")?, &self.read("stderr")?) {
             let ended = self.child.try_wait()?;
             ensure!(ended.is_none(), "it ended too early: {}", self.read("stderr")?);
-            ensure!(started.elapsed() < PATIENCE, "it never came: {}", self.read("stderr")?);
+            ensure!(started.elapsed() < TIMEOUT, "it never came: {}", self.read("stderr")?);
             thread::sleep(POLL_INTERVAL);
         }
         Ok(())
@@ -149,7 +150,7 @@ impl Started {
             if let Some(status) = self.child.try_wait()? {
                 return Ok((status, started.elapsed()));
             }
-            ensure!(started.elapsed() < PATIENCE, "it does not end: {}", self.read("stderr")?);
+            ensure!(started.elapsed() < TIMEOUT, "it does not end: {}", self.read("stderr")?);
             thread::sleep(POLL_INTERVAL);
         }
     }
@@ -164,11 +165,11 @@ impl Drop for Started {
 }
 
 /// The binary where an ordinary user may run it, which may not be so where it was built.
-pub(crate) struct ForNobody {
+pub(crate) struct UnprivilegedCopy {
     directory: TempDir,
 }
 
-impl ForNobody {
+impl UnprivilegedCopy {
     /// Makes a directory that this user may write to, with a copy of the binary.
     pub(crate) fn new() -> Result<Self> {
         let directory = TempDir::new()?;
@@ -185,7 +186,14 @@ impl ForNobody {
 
     /// Completes a command to set the user's privileges (`setpriv`) to one that runs the binary.
     pub(crate) fn command(&self, mut setpriv: Command) -> Command {
-        setpriv.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--inh-caps=-all"]);
+        setpriv.args([
+            "--reuid",
+            UNPRIVILEGED_USER,
+            "--regid",
+            UNPRIVILEGED_USER,
+            "--clear-groups",
+            "--inh-caps=-all",
+        ]);
         setpriv.arg("--").arg(self.path("horolog"));
         setpriv.current_dir(self.directory.path()).env("HOME", self.directory.path());
         setpriv.env("TMPDIR", self.directory.path()).env_remove("XDG_RUNTIME_DIR");

@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::places::ServerCounters;
+use horolog_load::loss_attribution::ServerCounters;
 use horolog_load::ramp::Ramp;
-use horolog_load::target::Hints;
-use horolog_load::{Job, Load, LoadError, LoadOptions, Observer};
-use horolog_record::{Code, Engine, LoadResult, Place, Trial};
-use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
+use horolog_load::target::RouteHints;
+use horolog_load::{LoadError, LoadJob, LoadOptions, LoadRun, Observer};
+use horolog_record::{FindingCode, LoadEngineKind, LoadResult, LossLocation, Trial};
+use horolog_sys::ethtool::set_gro;
+use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
-use crate::load_command::{finding, only_trial};
+use crate::load_command::{finding, has, only_trial};
 
 const NTP_PORT: u16 = 123;
 const RATE: f64 = 5_000.0;
@@ -83,7 +84,7 @@ impl Drop for Server {
 fn answer(request: &[u8]) -> Option<[u8; HEADER_LEN]> {
     let (request, _) = Header::parse(request).ok()?;
     let reply = Header {
-        mode: Mode::Server,
+        mode: AssociationMode::Server,
         stratum: 1,
         origin: request.transmit,
         receive: request.transmit,
@@ -94,10 +95,10 @@ fn answer(request: &[u8]) -> Option<[u8; HEADER_LEN]> {
     Some(bytes)
 }
 
-struct Silent;
+struct NullObserver;
 
-impl Observer for Silent {
-    fn ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
+impl Observer for NullObserver {
+    fn trial_ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
@@ -106,21 +107,22 @@ fn new_lab() -> Result<Lab> {
     Ok(Lab::new(&LabConfig::default())?)
 }
 
-fn options(target: IpAddr, engine: Option<Engine>) -> Result<LoadOptions> {
+fn options(target: IpAddr, engine: Option<LoadEngineKind>) -> Result<LoadOptions> {
     let ramp = Ramp { min: RATE, max: RATE, multiplier: 2.0, duration: DURATION };
     let target = target.to_string().parse()?;
-    Ok(LoadOptions { engine, ..LoadOptions::new(target, Job::Ramp(ramp)) })
+    Ok(LoadOptions { engine, ..LoadOptions::new(target, LoadJob::Ramp(ramp)) })
 }
 
 /// Runs a load from the lab's client and returns the record, or why it did not begin.
 fn run(lab: &Lab, options: LoadOptions) -> Result<Result<LoadResult, LoadError>> {
     let namespaces = vec![lab.server().netns.clone()];
-    let load = move || Load::prepare(LoadOptions { namespaces, ..options })?.run(&mut Silent);
+    let load =
+        move || LoadRun::prepare(LoadOptions { namespaces, ..options })?.run(&mut NullObserver);
     Ok(lab.client().run(load)?)
 }
 
 /// Everything is answered and counted, each request once.
-fn expect_all_answered(lab: &Lab, target: IpAddr, engine: Engine) -> Result<()> {
+fn expect_all_answered(lab: &Lab, target: IpAddr, engine: LoadEngineKind) -> Result<()> {
     let _server = Server::start(lab, target, u64::MAX)?;
     let result = run(lab, options(target, Some(engine))?)??;
     let trial = only_trial(&result)?;
@@ -141,15 +143,15 @@ fn v6_of(lab: &Lab) -> Result<IpAddr> {
 /// The packet engine's simulated clients ask over IPv4 and IPv6, and every reply is counted.
 pub(crate) fn packet_engine_counts_every_reply() -> Result<()> {
     let lab = new_lab()?;
-    expect_all_answered(&lab, lab.server().port().ipv4.into(), Engine::Packet)?;
-    expect_all_answered(&lab, v6_of(&lab)?, Engine::Packet)
+    expect_all_answered(&lab, lab.server().port().ipv4.into(), LoadEngineKind::Packet)?;
+    expect_all_answered(&lab, v6_of(&lab)?, LoadEngineKind::Packet)
 }
 
 /// The udp engine asks over IPv4 and IPv6, and every reply is counted.
 pub(crate) fn udp_engine_counts_every_reply() -> Result<()> {
     let lab = new_lab()?;
-    expect_all_answered(&lab, lab.server().port().ipv4.into(), Engine::Udp)?;
-    expect_all_answered(&lab, v6_of(&lab)?, Engine::Udp)
+    expect_all_answered(&lab, lab.server().port().ipv4.into(), LoadEngineKind::Udp)?;
+    expect_all_answered(&lab, v6_of(&lab)?, LoadEngineKind::Udp)
 }
 
 /// Sources scattered over a whole network are answered and recognised as well.
@@ -157,7 +159,8 @@ pub(crate) fn random_sources_are_recognised() -> Result<()> {
     let lab = new_lab()?;
     let target = lab.server().port().ipv4.into();
     let _server = Server::start(&lab, target, u64::MAX)?;
-    let options = LoadOptions { random_sources: true, ..options(target, Some(Engine::Packet))? };
+    let options =
+        LoadOptions { random_sources: true, ..options(target, Some(LoadEngineKind::Packet))? };
     let result = run(&lab, options)??;
     let trial = only_trial(&result)?;
     ensure!(trial.received == REQUESTS && trial.clients > 1_000_000, "{trial:?}");
@@ -170,13 +173,13 @@ pub(crate) fn unanswered_requests_are_lost_at_the_server() -> Result<()> {
     let target = lab.server().port().ipv4.into();
     let server = Server::start(&lab, target, 10)?;
     let options = LoadOptions {
-        ask_server: Some(Box::new(server.counters())),
-        ..options(target, Some(Engine::Packet))?
+        counter_source: Some(Box::new(server.counters())),
+        ..options(target, Some(LoadEngineKind::Packet))?
     };
     let result = run(&lab, options)??;
     let trial = only_trial(&result)?;
     ensure!(trial.lost == REQUESTS / 10, "{trial:?}");
-    let at_server = trial.lost_at.get(&Place::Server).copied();
+    let at_server = trial.lost_at.get(&LossLocation::Server).copied();
     ensure!(at_server == Some(trial.lost), "{:?}", trial.lost_at);
     Ok(())
 }
@@ -187,13 +190,13 @@ pub(crate) fn a_full_socket_is_found() -> Result<()> {
     let target: IpAddr = lab.server().port().ipv4.into();
     let bind = || UdpSocket::bind((target, NTP_PORT));
     let _deaf = lab.server().run(bind)??;
-    let result = run(&lab, options(target, Some(Engine::Packet))?)??;
+    let result = run(&lab, options(target, Some(LoadEngineKind::Packet))?)??;
     let trial = only_trial(&result)?;
     let place = |place| trial.lost_at.get(&place).copied().unwrap_or(0);
-    ensure!(trial.lost == REQUESTS && place(Place::Socket) > 0, "{trial:?}");
+    ensure!(trial.lost == REQUESTS && place(LossLocation::Socket) > 0, "{trial:?}");
     let sum: u64 = trial.lost_at.values().sum();
     ensure!(sum == trial.lost, "{:?} for {} lost", trial.lost_at, trial.lost);
-    finding(&result, Code::NoReplies).map(drop)
+    finding(&result, FindingCode::NoReplies).map(drop)
 }
 
 /// Without a way back to simulated clients, the route that is missing is named; an engine that was
@@ -203,18 +206,57 @@ pub(crate) fn a_missing_return_route_is_named() -> Result<()> {
     let lab = Lab::new(&config)?;
     let target = lab.server().port().ipv4.into();
     let _server = Server::start(&lab, target, u64::MAX)?;
-    let result = run(&lab, options(target, Some(Engine::Packet))?)??;
-    let advice = &finding(&result, Code::NoReplies)?.advice;
+    let result = run(&lab, options(target, Some(LoadEngineKind::Packet))?)??;
+    let advice = &finding(&result, FindingCode::NoReplies)?.advice;
     let route = format!("ip route add 10.64.0.0/10 via {}", lab.client().port().ipv4);
     ensure!(advice.contains(&route), "{advice}");
     let result = run(&lab, options(target, None)?)??;
-    ensure!(result.engine == Engine::Udp, "engine {:?}", result.engine);
+    ensure!(result.engine == LoadEngineKind::Udp, "engine {:?}", result.engine);
     ensure!(only_trial(&result)?.received == REQUESTS, "{:?}", result.trials);
     let told = |message: &str| {
         message.contains("'packet'") && message.contains("no reply to simulated clients")
     };
-    let mut fallbacks = result.findings.iter().filter(|one| one.code == Code::EngineFallback);
+    let mut fallbacks =
+        result.findings.iter().filter(|one| one.code == FindingCode::EngineFallback);
     ensure!(fallbacks.any(|one| told(&one.message)), "{:?}", result.findings);
+    Ok(())
+}
+
+/// Where the peer end of the veth takes no XDP frames, an engine that was left open is the next
+/// one, with the reason, and the in-kernel one is refused by it, over both families, from addresses
+/// of this host's choice and of the user's; where nothing answers, the best engine stays.
+pub(crate) fn xdp_frames_that_do_not_arrive_choose_the_next_engine() -> Result<()> {
+    let lab = new_lab()?;
+    let interface = lab.server().port().interface.clone();
+    let v4: IpAddr = lab.server().port().ipv4.into();
+    let with = |network: Option<&str>, target, engine| -> Result<LoadOptions> {
+        let source_network = network.map(str::parse).transpose()?;
+        let reply_timeout = Duration::from_millis(200);
+        Ok(LoadOptions { source_network, reply_timeout, ..options(target, engine)? })
+    };
+    let silent = run(&lab, with(Some("10.64.0.0/10"), v4, None)?)??;
+    ensure!(silent.engine == LoadEngineKind::Xdp, "engine {:?} to a silent target", silent.engine);
+    ensure!(!has(&silent, FindingCode::EngineFallback), "{:?}", silent.findings);
+    lab.server().run(|| set_gro(&interface, false))??;
+    for (target, network) in [(v4, "10.64.0.0/10"), (v6_of(&lab)?, "fdfe:686f:726f:6c6f::/96")] {
+        let _server = Server::start(&lab, target, u64::MAX)?;
+        for network in [None, Some(network)] {
+            let result = run(&lab, with(network, target, None)?)??;
+            ensure!(
+                result.engine == LoadEngineKind::Packet,
+                "{target}: engine {:?}",
+                result.engine
+            );
+            ensure!(only_trial(&result)?.received == REQUESTS, "{target}: {:?}", result.trials);
+            let why = &finding(&result, FindingCode::EngineFallback)?.message;
+            ensure!(why.contains("takes no frames from XDP"), "{why}");
+            let named = run(&lab, with(network, target, Some(LoadEngineKind::Xdp))?)?;
+            let error = named.err().context("in-kernel engine was not refused")?.to_string();
+            for words in ["'xdp'", "takes no frames from XDP", "enable GRO", "--engine packet"] {
+                ensure!(error.contains(words) && !error.contains('\n'), "{error}");
+            }
+        }
+    }
     Ok(())
 }
 
@@ -222,9 +264,9 @@ pub(crate) fn a_missing_return_route_is_named() -> Result<()> {
 pub(crate) fn a_closed_port_is_named() -> Result<()> {
     let lab = new_lab()?;
     let target = lab.server().port().ipv4.into();
-    let result = run(&lab, options(target, Some(Engine::Udp))?)??;
-    let advice = &finding(&result, Code::NoReplies)?.advice;
-    ensure!(advice.contains("nobody listens"), "{advice}");
+    let result = run(&lab, options(target, Some(LoadEngineKind::Udp))?)??;
+    let advice = &finding(&result, FindingCode::NoReplies)?.advice;
+    ensure!(advice.contains("port is closed"), "{advice}");
     Ok(())
 }
 
@@ -232,8 +274,8 @@ pub(crate) fn a_closed_port_is_named() -> Result<()> {
 pub(crate) fn unreachable_targets_are_refused() -> Result<()> {
     let lab = new_lab()?;
     let server: IpAddr = lab.server().port().ipv4.into();
-    let refuse = |target: IpAddr, hints: Hints, expected: &str| {
-        let options = LoadOptions { hints, ..options(target, Some(Engine::Packet))? };
+    let refuse = |target: IpAddr, hints: RouteHints, expected: &str| {
+        let options = LoadOptions { hints, ..options(target, Some(LoadEngineKind::Packet))? };
         let message = match run(&lab, options)? {
             Ok(_) => bail!("{target} was loaded"),
             Err(error) => error.to_string(),
@@ -241,16 +283,16 @@ pub(crate) fn unreachable_targets_are_refused() -> Result<()> {
         ensure!(message.contains(expected) && !message.contains('\n'), "{message}");
         Ok(())
     };
-    let through = |interface: &str| Hints { interface: Some(interface.into()), mac: None };
+    let through = |interface: &str| RouteHints { interface: Some(interface.into()), mac: None };
     let elsewhere = [203, 0, 113, 9].into();
-    refuse(elsewhere, Hints::default(), "no route to 203.0.113.9")?;
+    refuse(elsewhere, RouteHints::default(), "no route to 203.0.113.9")?;
     refuse(server, through("nosuch0"), "'nosuch0' not found")?;
-    refuse(lab.client().port().ipv4.into(), Hints::default(), "address of this machine")?;
+    refuse(lab.client().port().ipv4.into(), RouteHints::default(), "address of this host")?;
     // On the link by route, but nobody has the address. Fixed neighbours do not know it either.
     let client = lab.client();
     let absent: IpAddr = [198, 18, 7, 7].into();
     let route = horolog_sys::netlink::Prefix::host(absent);
     let index = client.port().index;
     client.netlink()?.add_route(route, None, index)?;
-    refuse(absent, Hints::default(), "did not tell its MAC address")
+    refuse(absent, RouteHints::default(), "no MAC address for 198.18.7.7")
 }

@@ -8,17 +8,17 @@ use std::path::Path;
 use std::process::Output;
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig};
-use horolog_record::{LoadResult, Mode, Part, Trial as LoadTrial};
+use horolog_lab::{Lab, LabConfig, LabHost};
+use horolog_record::{LoadResult, MixPartResult, RequestMode, Trial as LoadTrial};
 use libtest_mimic::Trial;
 
 use crate::chronyd;
-use crate::load_command::{PATIENCE, check_sums, only_trial, parse};
+use crate::load_command::{TIMEOUT, check_sums, only_trial, parse};
 use crate::load_modes::{NAME, certificate};
 use crate::process::{Engine, Server, binary, run_to_end, server_address};
 use crate::ptp4l::{Ptp4l, Transport, gained};
-use crate::refusal::{ENVIRONMENT, USAGE, case, expect_all};
 use crate::scenario::Need;
+use crate::usage_error::{ENVIRONMENT, USAGE, case, expect_all};
 use crate::{load_mix, scenarios};
 
 const KEYS: &str = "1 SHA256 HEX:00112233445566778899aabbccddeeff\n";
@@ -30,30 +30,30 @@ pub(crate) fn all() -> Vec<Trial> {
     const PTP4L: &[Need] =
         &[Need::Root, Need::Ipv6, Need::Peer("ptp4l"), Need::Peer("pmc"), Need::Peer("setpriv")];
     let mut all: Vec<Trial> = scenarios!(ROOT, load_mix:
-        trouble_with_one_kind_is_found_with_that_kind,
+        problems_are_attributed_to_their_kind,
         a_mix_follows_a_profile,
         the_kernel_sends_several_kinds_from_each_core,
-        what_cannot_be_a_mix_is_refused,
+        invalid_mixes_are_refused,
     )
     .into();
-    all.extend(scenarios!(CHRONYD, load_mix: chronyd_counts_what_each_kind_of_ntp_counts));
-    all.extend(scenarios!(PTP4L, load_mix: ntp_and_ptp_are_asked_for_at_once));
+    all.extend(scenarios!(CHRONYD, load_mix: chronyd_agrees_on_each_kind_of_ntp));
+    all.extend(scenarios!(PTP4L, load_mix: ntp_and_ptp_are_loaded_together));
     all
 }
 
-fn run(host: &Host, arguments: &[&str]) -> Result<Output> {
+fn run(host: &LabHost, arguments: &[&str]) -> Result<Output> {
     let mut command = host.command(binary()?);
     command.args(["load", "mix"]).args(arguments);
-    run_to_end(&mut command, PATIENCE)
+    run_to_end(&mut command, TIMEOUT)
 }
 
 /// Runs a mix and returns its result, whose counts add up.
-fn load(host: &Host, arguments: &[&str]) -> Result<LoadResult> {
+fn load(host: &LabHost, arguments: &[&str]) -> Result<LoadResult> {
     let output = run(host, &[arguments, &["--json", "-"]].concat())?;
     let told = String::from_utf8_lossy(&output.stderr);
     let result: LoadResult =
         parse(&output.stdout).with_context(|| format!("{arguments:?}: {told}"))?;
-    ensure!(result.mode == Mode::Mix && !result.trials.is_empty(), "{result:?}");
+    ensure!(result.mode == RequestMode::Mix && !result.trials.is_empty(), "{result:?}");
     result.trials.iter().try_for_each(check_parts)?;
     Ok(result)
 }
@@ -78,7 +78,7 @@ fn check_parts(trial: &LoadTrial) -> Result<()> {
     ensure!(counted.iter().all(|(parts, all)| parts == all), "{counted:?} of {trial:?}");
     let shares: f64 = trial.parts.iter().map(|part| part.share).sum();
     ensure!((shares - 1.0).abs() < 1e-9, "{shares}");
-    for Part { name, share, trial: part, .. } in &trial.parts {
+    for MixPartResult { name, share, trial: part, .. } in &trial.parts {
         let offered = trial.offered_rate * share;
         ensure!((part.offered_rate - offered).abs() < 1e-6 * offered, "{name}: {part:?}");
         let planned = offered * trial.duration_s;
@@ -94,7 +94,7 @@ fn part<'a>(trial: &'a LoadTrial, name: &str) -> Result<&'a LoadTrial> {
 }
 
 /// A chronyd with a key and a certificate, which it has in its directory.
-fn chronyd(host: &Host) -> Result<(chronyd::Client, tempfile::TempDir)> {
+fn chronyd(host: &LabHost) -> Result<(chronyd::Client, tempfile::TempDir)> {
     let files = tempfile::tempdir()?;
     let keys = files.path().join("chrony.keys");
     fs::write(&keys, KEYS)?;
@@ -111,7 +111,7 @@ fn chronyd(host: &Host) -> Result<(chronyd::Client, tempfile::TempDir)> {
 }
 
 /// Each kind gets the replies that are its own, and chronyd's counters say the same of each.
-fn chronyd_counts_what_each_kind_of_ntp_counts() -> Result<()> {
+fn chronyd_agrees_on_each_kind_of_ntp() -> Result<()> {
     for engine in ["udp", "packet"] {
         let lab = Lab::new(&LabConfig::default())?;
         let (chronyd, files) = chronyd(lab.server())?;
@@ -127,11 +127,11 @@ fn chronyd_counts_what_each_kind_of_ntp_counts() -> Result<()> {
         ensure!(trial.invalid.is_empty() && trial.received > 0, "{trial:?}");
         let names: Vec<_> = trial.parts.iter().map(|part| (&*part.name, part.mode)).collect();
         let expected = [
-            ("ntp", Mode::NtpBasic),
-            ("ntp-v3", Mode::NtpBasic),
-            ("ntp-interleaved", Mode::NtpInterleaved),
-            ("ntp-nts", Mode::NtpNts),
-            ("ntp-mac", Mode::NtpBasic),
+            ("ntp", RequestMode::NtpBasic),
+            ("ntp-v3", RequestMode::NtpBasic),
+            ("ntp-interleaved", RequestMode::NtpInterleaved),
+            ("ntp-nts", RequestMode::NtpNts),
+            ("ntp-mac", RequestMode::NtpBasic),
         ];
         ensure!(names == expected, "{names:?}");
         for (name, clients) in [("ntp", 40), ("ntp-interleaved", 30), ("ntp-mac", 5)] {
@@ -164,7 +164,7 @@ fn chronyd_counts_what_each_kind_of_ntp_counts() -> Result<()> {
 
 /// By the packet engine two kinds of PTP at once, which share their ports, over IPv4 and IPv6; by
 /// sockets one.
-fn ntp_and_ptp_are_asked_for_at_once() -> Result<()> {
+fn ntp_and_ptp_are_loaded_together() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _server = Server::start(
         lab.server(),
@@ -205,7 +205,7 @@ fn ntp_and_ptp_are_asked_for_at_once() -> Result<()> {
 }
 
 /// A server that knows one kind only: the other one loses all, and the result says which it is.
-fn trouble_with_one_kind_is_found_with_that_kind() -> Result<()> {
+fn problems_are_attributed_to_their_kind() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
@@ -266,7 +266,7 @@ fn the_kernel_sends_several_kinds_from_each_core() -> Result<()> {
             let trial = only_trial(&result)?;
             ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
             for part in &trial.parts {
-                let Part { name, trial: part, .. } = part;
+                let MixPartResult { name, trial: part, .. } = part;
                 ensure!(part.received * 10 >= part.sent * 9 && part.sent > 0, "{name}: {part:?}");
             }
             let interleaved = part(trial, "ntp-interleaved")?;
@@ -282,7 +282,7 @@ fn the_kernel_sends_several_kinds_from_each_core() -> Result<()> {
     Ok(())
 }
 
-fn what_cannot_be_a_mix_is_refused() -> Result<()> {
+fn invalid_mixes_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let cases = [
         case(&["192.0.2.2"], USAGE, &["--weights"]),
@@ -296,9 +296,9 @@ fn what_cannot_be_a_mix_is_refused() -> Result<()> {
         case(&["192.0.2.2", "-w", "ntp=1,ntp-mac=1"], USAGE, &["ntp-mac", "--key"]),
         case(&["192.0.2.2", "-w", "ntp=1,ntp-v3=1", "-c", "1"], USAGE, &["at least", "clients"]),
         case(
-            &["192.0.2.2", "-w", "ntp=1,ntp-v3=1", "--well-behaved", "1"],
+            &["192.0.2.2", "-w", "ntp=1,ntp-v3=1", "--compliant-clients", "1"],
             USAGE,
-            &["well-behaved", "leave them out"],
+            &["compliant clients", "omit one"],
         ),
         case(
             &["192.0.2.2", "-w", "ptp-delay=1,ptp-nsm=1", "--engine", "udp"],
@@ -308,7 +308,7 @@ fn what_cannot_be_a_mix_is_refused() -> Result<()> {
         case(
             &["192.0.2.2", "-w", "ntp=1,ptp-unicast=1", "--engine", "xdp"],
             ENVIRONMENT,
-            &["negotiates nothing", "--engine packet"],
+            &["unicast negotiation", "--engine packet"],
         ),
         case(&["8.8.8.8", "-w", "ntp=1,ntp-v3=1"], USAGE, &["8.8.8.8"]),
     ];

@@ -10,8 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig, Running};
-use horolog_record::{Code, Engine, EstablishmentResult, FailureReason, LoadResult, Mode};
+use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
+use horolog_record::{
+    FailureReason, FindingCode, LoadEngineKind, LoadResult, NtsKeResult, RequestMode,
+};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
@@ -22,7 +24,7 @@ use crate::{load_modes, scenarios};
 
 /// What the server is called in its certificate; no resolver is asked.
 pub(crate) const NAME: &str = "time.example";
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Few enough that each asks several times, and enough that no client asks before it was answered.
 const CLIENTS: u64 = 200;
 
@@ -34,10 +36,10 @@ pub(crate) fn all() -> Vec<Trial> {
         without_memory_chronyd_answers_in_basic_mode,
         chronyd_answers_authenticated_requests,
         chronyd_renews_the_cookies_of_each_client,
-        chronyd_answers_requests_with_additions,
-        what_nts_cannot_do_is_refused,
+        chronyd_answers_requests_with_trailers,
+        impossible_nts_loads_are_refused,
         chronyd_establishes_keys,
-        a_certificate_that_is_no_longer_valid_gives_no_keys,
+        an_expired_certificate_yields_no_keys,
         an_interrupt_keeps_the_result_of_every_mode,
     )
     .into()
@@ -45,13 +47,13 @@ pub(crate) fn all() -> Vec<Trial> {
 
 /// A chronyd that answers everybody; it leaves this machine's clock alone (`-x`).
 pub(crate) struct Chronyd {
-    process: Running,
+    process: RunningProgram,
     _directory: TempDir,
 }
 
 impl Chronyd {
     /// Starts it with further directives, and waits until it serves.
-    pub(crate) fn start(host: &Host, directives: &[&str]) -> Result<Self> {
+    pub(crate) fn start(host: &LabHost, directives: &[&str]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let pidfile = directory.path().join("chronyd.pid");
         let configuration = directory.path().join("chrony.conf");
@@ -63,8 +65,8 @@ impl Chronyd {
         fs::write(&configuration, text)?;
         let mut command = host.command("chronyd");
         command.args(["-x", "-d", "-u", "root", "-f"]).arg(&configuration);
-        let mut process = Running::start(&mut command)?;
-        process.await_ready(PATIENCE, || pidfile.exists())?;
+        let mut process = RunningProgram::start(&mut command)?;
+        process.await_ready(TIMEOUT, || pidfile.exists())?;
         Ok(Self { process, _directory: directory })
     }
 }
@@ -74,7 +76,10 @@ pub(crate) fn certificate(directory: &Path) -> Result<[PathBuf; 2]> {
     certificate_of(directory, &rcgen::CertificateParams::new([NAME.to_owned()])?)
 }
 
-fn certificate_of(directory: &Path, parameters: &rcgen::CertificateParams) -> Result<[PathBuf; 2]> {
+pub(crate) fn certificate_of(
+    directory: &Path,
+    parameters: &rcgen::CertificateParams,
+) -> Result<[PathBuf; 2]> {
     let signing_key = rcgen::KeyPair::generate()?;
     let signed = parameters.self_signed(&signing_key)?;
     let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.join(name));
@@ -86,13 +91,13 @@ fn certificate_of(directory: &Path, parameters: &rcgen::CertificateParams) -> Re
 }
 
 /// A chronyd that serves NTS, with its certificate.
-pub(crate) fn nts_chronyd(host: &Host) -> Result<(Chronyd, TempDir, String)> {
+pub(crate) fn nts_chronyd(host: &LabHost) -> Result<(Chronyd, TempDir, String)> {
     nts_chronyd_with(host, &rcgen::CertificateParams::new([NAME.to_owned()])?)
 }
 
 /// The same with a certificate like this one.
 fn nts_chronyd_with(
-    host: &Host,
+    host: &LabHost,
     parameters: &rcgen::CertificateParams,
 ) -> Result<(Chronyd, TempDir, String)> {
     let directory = tempfile::tempdir()?;
@@ -107,7 +112,7 @@ fn nts_chronyd_with(
     // Its helper listens some time after it serves.
     let address = (host.port().ipv4, 4460);
     let listens = || host.run(|| TcpStream::connect(address).is_ok()).unwrap_or(false);
-    chronyd.process.await_ready(PATIENCE, listens)?;
+    chronyd.process.await_ready(TIMEOUT, listens)?;
     Ok((chronyd, directory, certificate))
 }
 
@@ -117,7 +122,7 @@ fn chronyd_answers_authenticated_requests() -> Result<()> {
     const REQUESTS: u64 = 500;
     let lab = Lab::new(&LabConfig::default())?;
     let (_chronyd, _directory, certificate) = nts_chronyd(lab.server())?;
-    for engine in [Engine::Udp, Engine::Packet] {
+    for engine in [LoadEngineKind::Udp, LoadEngineKind::Packet] {
         for (share, ipv6) in [(0, false), (10, true), (50, false), (100, true), (100, false)] {
             let target = server_address(&lab, ipv6)?.ip().to_string();
             let percent = share.to_string();
@@ -128,7 +133,7 @@ fn chronyd_answers_authenticated_requests() -> Result<()> {
             let result = result_of(lab.client(), &all)?;
             let trial = only_trial(&result)?;
             check_sums(trial)?;
-            ensure!(result.mode == Mode::NtpNts && trial.invalid.is_empty(), "{trial:?}");
+            ensure!(result.mode == RequestMode::NtpNts && trial.invalid.is_empty(), "{trial:?}");
             let class = trial.authenticated.context("no counts of the authenticated ones")?;
             ensure!(trial.responses.nts == class.received, "{trial:?}");
             ensure!(class.lost == class.sent - class.received, "{class:?}");
@@ -146,7 +151,7 @@ fn chronyd_renews_the_cookies_of_each_client() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (_chronyd, _directory, certificate) = nts_chronyd(lab.server())?;
     let target = server_address(&lab, false)?.ip().to_string();
-    for engine in [Engine::Udp, Engine::Packet] {
+    for engine in [LoadEngineKind::Udp, LoadEngineKind::Packet] {
         let arguments = ["--nts", "--ca", &certificate, "--nts-name", NAME, "--nts-sessions"];
         let mut all = vec![&*target, "-r", "200", "-t", "2", "--engine", engine.name()];
         all.extend(arguments);
@@ -165,7 +170,7 @@ fn chronyd_renews_the_cookies_of_each_client() -> Result<()> {
 
 /// Extension fields that it does not know and a MAC of a key that it has; with another key it is
 /// silent.
-fn chronyd_answers_requests_with_additions() -> Result<()> {
+fn chronyd_answers_requests_with_trailers() -> Result<()> {
     const KEYS: &str = "1 SHA256 HEX:00112233445566778899aabbccddeeff\n\
                         2 AES128 HEX:000102030405060708090a0b0c0d0e0f\n";
     let lab = Lab::new(&LabConfig::default())?;
@@ -184,13 +189,13 @@ fn chronyd_answers_requests_with_additions() -> Result<()> {
         (&["--key", "1", "--keys", &right, "--extension", "0x2005:0102"], true),
         (&["--key", "1", "--keys", &wrong], false),
     ];
-    for engine in [Engine::Udp, Engine::Packet] {
+    for engine in [LoadEngineKind::Udp, LoadEngineKind::Packet] {
         for (arguments, answered) in cases {
             let target = server_address(&lab, false)?.ip().to_string();
             let mut all = vec![&*target, "-r", "1000", "-t", "0.2", "--engine", engine.name()];
             all.extend(["--timeout", "200ms"]);
             all.extend(arguments);
-            let output = run_to_end(load(lab.client(), &all)?.args(["--json", "-"]), PATIENCE)?;
+            let output = run_to_end(load(lab.client(), &all)?.args(["--json", "-"]), TIMEOUT)?;
             let result: LoadResult = parse(&output.stdout)?;
             let trial = only_trial(&result)?;
             let context = || format!("{engine:?}, {arguments:?}: {trial:?}");
@@ -209,13 +214,13 @@ fn chronyd_answers_requests_with_additions() -> Result<()> {
     for (arguments, status, words) in [
         (&["--key", "7", "--keys", &right][..], 2, "no key 7"),
         (&["--key", "1"], 2, "--keys"),
-        (&["--key", "1", "--keys", &open], 3, "is open to every user"),
+        (&["--key", "1", "--keys", &open], 3, "is accessible to every user"),
         (&["--key", "1", "--keys", "/nonexistent"], 3, "nonexistent"),
         (&["--extension", "0x2005:0"], 2, "hexadecimal"),
         (&["--extension", "1", "--engine", "xdp"], 3, "use --engine packet or udp"),
     ] {
         let all = [&[&*target], arguments].concat();
-        let output = run_to_end(&mut load(lab.client(), &all)?, PATIENCE)?;
+        let output = run_to_end(&mut load(lab.client(), &all)?, TIMEOUT)?;
         let told = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(status), "{arguments:?}: {told}");
         ensure!(told.contains(words) && told.trim_end().lines().count() == 1, "{told}");
@@ -224,7 +229,7 @@ fn chronyd_answers_requests_with_additions() -> Result<()> {
 }
 
 /// Each with one line that says what to do.
-fn what_nts_cannot_do_is_refused() -> Result<()> {
+fn impossible_nts_loads_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (_chronyd, directory, certificate) = nts_chronyd(lab.server())?;
     let target = server_address(&lab, false)?.ip().to_string();
@@ -233,7 +238,7 @@ fn what_nts_cannot_do_is_refused() -> Result<()> {
     let ca: &[&str] = &["--nts", "--nts-name", NAME, "--ca"];
     let cases: [(&[&str], i32, &str); 7] = [
         (&[&certificate, "--engine", "xdp"], 3, "use --engine packet or udp"),
-        (&[&certificate, "--interleaved"], 2, "--interleaved"),
+        (&[&certificate, "--interleaved"], 2, "interleaved mode"),
         (&[&certificate, "--ntp-version", "3"], 2, "version 4 only"),
         (&[&certificate, "--nts-sessions", "0"], 2, "from 1 to"),
         (&[&certificate, "--nts-ke", "127.0.0.1:9"], 3, "127.0.0.1:9"),
@@ -242,7 +247,7 @@ fn what_nts_cannot_do_is_refused() -> Result<()> {
     ];
     for (arguments, status, words) in cases {
         let all = [&[&*target], ca, arguments].concat();
-        let output = run_to_end(&mut load(lab.client(), &all)?, PATIENCE)?;
+        let output = run_to_end(&mut load(lab.client(), &all)?, TIMEOUT)?;
         let told = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(status), "{arguments:?}: {told}");
         ensure!(told.contains(words) && told.trim_end().lines().count() == 1, "{told}");
@@ -257,15 +262,15 @@ fn chronyd_establishes_keys() -> Result<()> {
     let other = tempfile::tempdir_in(directory.path())?;
     let [stranger, _] = crate::load_modes::certificate(other.path())?;
     let target = server_address(&lab, false)?.ip().to_string();
-    let run = |ca: &str| -> Result<(Option<i32>, EstablishmentResult)> {
+    let run = |ca: &str| -> Result<(Option<i32>, NtsKeResult)> {
         let mut command = lab.client().command(binary()?);
         command.args(["load", "nts-ke", &target, "--nts-name", NAME, "--ca", ca]);
-        let output = run_to_end(command.args(["-c", "3", "-d", "0.5", "--json", "-"]), PATIENCE)?;
+        let output = run_to_end(command.args(["-c", "3", "-d", "0.5", "--json", "-"]), TIMEOUT)?;
         Ok((output.status.code(), parse(&output.stdout)?))
     };
     let (status, result) = run(&certificate)?;
     let trial = result.trials.first().context("no trial")?;
-    ensure!(status == Some(0) && result.mode == Mode::NtsKe, "{status:?}, {result:?}");
+    ensure!(status == Some(0) && result.mode == RequestMode::NtsKe, "{status:?}, {result:?}");
     ensure!(trial.received > 3 && trial.lost == 0 && result.findings.is_empty(), "{result:?}");
     let timed = trial.handshake_ns.as_ref().map_or(0, |times| times.count);
     ensure!(timed == trial.received && trial.achieved_rate > 0.0, "{trial:?}");
@@ -279,7 +284,7 @@ fn chronyd_establishes_keys() -> Result<()> {
 
 /// A certificate that has expired, or that is another's, gives no keys: the run that would need
 /// them is refused, and the one that counts handshakes counts them as failed.
-fn a_certificate_that_is_no_longer_valid_gives_no_keys() -> Result<()> {
+fn an_expired_certificate_yields_no_keys() -> Result<()> {
     let mut expired = rcgen::CertificateParams::new([NAME.to_owned()])?;
     expired.not_before = rcgen::date_time_ymd(2019, 1, 1);
     expired.not_after = rcgen::date_time_ymd(2020, 1, 1);
@@ -290,14 +295,14 @@ fn a_certificate_that_is_no_longer_valid_gives_no_keys() -> Result<()> {
         let target = server_address(&lab, false)?.ip().to_string();
         let trust = ["--nts-name", NAME, "--ca", &certificate];
         let mut command = load(lab.client(), &[&target, "--nts", "--engine", "udp"])?;
-        let output = run_to_end(command.args(trust), PATIENCE)?;
+        let output = run_to_end(command.args(trust), TIMEOUT)?;
         let told = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(3), "{}: {told}", output.status);
         ensure!(told.contains("certificate") && told.trim_end().lines().count() == 1, "{told}");
         let mut command = lab.client().command(binary()?);
         command.args(["load", "nts-ke", &target, "-c", "2", "-d", "0.3", "--json", "-"]);
-        let output = run_to_end(command.args(trust), PATIENCE)?;
-        let result: EstablishmentResult = parse(&output.stdout)?;
+        let output = run_to_end(command.args(trust), TIMEOUT)?;
+        let result: NtsKeResult = parse(&output.stdout)?;
         let trial = result.trials.first().context("no trial")?;
         ensure!(output.status.code() == Some(1) && trial.received == 0, "{trial:?}");
         ensure!(trial.failures.get(&FailureReason::Tls) == Some(&trial.sent), "{trial:?}");
@@ -325,31 +330,33 @@ fn an_interrupt_keeps_the_result_of_every_mode() -> Result<()> {
     for engine in ENGINES {
         let nts = [&["--nts"], &trust[..]].concat();
         let modes = [&["--interleaved"][..], &nts];
-        for mode in modes.into_iter().filter(|mode| engine != Engine::Xdp || mode.len() == 1) {
+        for mode in
+            modes.into_iter().filter(|mode| engine != LoadEngineKind::Xdp || mode.len() == 1)
+        {
             let run = [&[&*target, "--engine", engine.name()], &ramp[..], mode].concat();
             let result: LoadResult =
                 parse(interrupted(&mut load(lab.client(), &run)?)?.as_bytes())?;
-            ensure!(has(&result, Code::Interrupted), "{engine:?} {mode:?}");
+            ensure!(has(&result, FindingCode::Interrupted), "{engine:?} {mode:?}");
             check_sums(only_trial(&result)?).with_context(|| format!("{engine:?} {mode:?}"))?;
         }
     }
     let mut command = lab.client().command(binary()?);
     command.args(["load", "nts-ke", &target, "-c", "2", "-d", "60"]).args(trust);
-    let result: EstablishmentResult = parse(interrupted(&mut command)?.as_bytes())?;
+    let result: NtsKeResult = parse(interrupted(&mut command)?.as_bytes())?;
     let trial = result.trials.first().context("no trial")?;
     ensure!(trial.received > 0 && trial.lost == trial.sent - trial.received, "{trial:?}");
     Ok(())
 }
 
 /// Runs an engine in interleaved mode for two trials.
-fn run(lab: &Lab, engine: Engine, ipv6: bool) -> Result<LoadResult> {
+fn run(lab: &Lab, engine: LoadEngineKind, ipv6: bool) -> Result<LoadResult> {
     let target = server_address(lab, ipv6)?.ip().to_string();
     let clients = CLIENTS.to_string();
     let arguments = ["-r", "4000-8000", "-x", "2", "-t", "0.25", "-c", &clients];
     let mut all = vec![&*target, "--interleaved", "--engine", engine.name()];
     all.extend(arguments);
     let result = result_of(lab.client(), &all)?;
-    ensure!(result.mode == Mode::NtpInterleaved && result.trials.len() == 2, "{result:?}");
+    ensure!(result.mode == RequestMode::NtpInterleaved && result.trials.len() == 2, "{result:?}");
     for trial in &result.trials {
         check_sums(trial)?;
         ensure!(trial.received > 0 && trial.invalid.is_empty(), "{trial:?}");

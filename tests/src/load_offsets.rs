@@ -4,10 +4,10 @@
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{Code, LoadResult, OffsetMethod};
+use horolog_record::{FindingCode, LoadResult, OffsetMethod};
 use libtest_mimic::Trial;
 
-use crate::load_command::{PATIENCE, check_sums, load, only_trial, result_of};
+use crate::load_command::{TIMEOUT, check_sums, load, only_trial, result_of};
 use crate::process::{Engine, Server, run_to_end, server_address};
 use crate::scenario::Need;
 use crate::{load_offsets, scenarios};
@@ -24,7 +24,7 @@ pub(crate) fn all() -> Vec<Trial> {
     const ROOT: &[Need] = &[Need::Root];
     const IPV6: &[Need] = &[Need::Root, Need::Ipv6];
     let mut all = Vec::from(scenarios!(IPV6, load_offsets: a_known_error_is_found));
-    all.extend(scenarios!(ROOT, load_offsets: what_cannot_be_measured_is_refused));
+    all.extend(scenarios!(ROOT, load_offsets: unmeasurable_offsets_are_refused));
     all
 }
 
@@ -35,11 +35,15 @@ fn checked(result: &LoadResult, method: OffsetMethod, error_ns: i64) -> Result<(
     check_sums(trial)?;
     ensure!(result.offset == Some(method), "{:?}", result.offset);
     let offset = trial.tx_offset_ns.as_ref().context("no offsets")?;
-    let stamped = trial.stamped.context("nothing said of timestamps")?;
+    let stamped = trial.timestamped.context("nothing said of timestamps")?;
     ensure!(stamped * 10 >= trial.received * 9 && offset.count <= stamped, "{trial:?}");
     let least = error_ns - method.correction_ns - TOLERANCE_NS;
     ensure!(offset.min >= least && offset.p50 <= least + WAY_NS_MAX, "{offset:?}");
-    let doubts = result.findings.iter().filter(|one| one.code == Code::RepliesUnstamped).count();
+    let doubts = result
+        .findings
+        .iter()
+        .filter(|one| one.code == FindingCode::RepliesWithoutTimestamp)
+        .count();
     ensure!((doubts > 0) == (stamped < trial.received), "{:?}", result.findings);
     Ok(())
 }
@@ -80,7 +84,7 @@ fn a_known_error_is_found() -> Result<()> {
 }
 
 /// Each with a line that says what to do.
-fn what_cannot_be_measured_is_refused() -> Result<()> {
+fn unmeasurable_offsets_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
@@ -100,7 +104,7 @@ fn what_cannot_be_measured_is_refused() -> Result<()> {
     ];
     for (arguments, status, words) in cases {
         let all = [&[&*target], arguments].concat();
-        let output = run_to_end(&mut load(lab.client(), &all)?, PATIENCE)?;
+        let output = run_to_end(&mut load(lab.client(), &all)?, TIMEOUT)?;
         let told = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(status), "{arguments:?}: {told}");
         ensure!(told.contains(words) && told.trim_end().lines().count() == 1, "{told}");

@@ -4,17 +4,17 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig};
-use horolog_record::{Code, Engine, LoadResult, Mode, Responses};
+use horolog_lab::{Lab, LabConfig, LabHost};
+use horolog_record::{FindingCode, LoadEngineKind, LoadResult, RequestMode, Responses};
 use libtest_mimic::Trial;
 
-use crate::load_command::{ENGINES, ForNobody, check_sums, has, only_trial, parse};
+use crate::load_command::{ENGINES, UnprivilegedCopy, check_sums, has, only_trial, parse};
 use crate::process::{binary, run_to_end, server_address};
 use crate::ptp4l::{Ptp4l, Transport, gained};
 use crate::scenario::Need;
 use crate::{load_ptp, scenarios};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 const RATE: &str = "1000";
 const TIME: &str = "0.5";
 
@@ -27,17 +27,20 @@ pub(crate) fn all() -> Vec<Trial> {
         ptp4l_answers_netsync_monitor,
         ptp4l_answers_over_ethernet,
         ptp4l_grants_unicast_messages,
-        a_master_of_another_domain_is_silent,
-        what_ptp_cannot_do_is_refused,
+        a_master_of_another_domain_does_not_answer,
+        impossible_ptp_loads_are_refused,
     )
     .into()
 }
 
 /// Runs `horolog load ptp` and returns its exit status, its result and its words.
-pub(crate) fn load(host: &Host, arguments: &[&str]) -> Result<(Option<i32>, LoadResult, String)> {
+pub(crate) fn load(
+    host: &LabHost,
+    arguments: &[&str],
+) -> Result<(Option<i32>, LoadResult, String)> {
     let mut command = host.command(binary()?);
     command.args(["load", "ptp"]).args(arguments).args(["--json", "-"]);
-    let output = run_to_end(&mut command, PATIENCE)?;
+    let output = run_to_end(&mut command, TIMEOUT)?;
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     let result = parse(&output.stdout).with_context(|| format!("{arguments:?}: {told}"))?;
     Ok((output.status.code(), result, told))
@@ -53,7 +56,7 @@ fn compare(lab: &Lab, ptp4l: &Ptp4l, target: &str, arguments: &[&str]) -> Result
     let trial = only_trial(&result)?;
     check_sums(trial)?;
     let Responses { delay, sync_follow_up, .. } = trial.responses;
-    let is_nsm = result.mode == Mode::PtpNsm;
+    let is_nsm = result.mode == RequestMode::PtpNsm;
     ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
     // How many depends on what else this machine does.
     ensure!(trial.received > 0, "{trial:?}");
@@ -73,7 +76,7 @@ fn compare(lab: &Lab, ptp4l: &Ptp4l, target: &str, arguments: &[&str]) -> Result
         let timed = trial.response_time_ns.as_ref().map_or(0, |times| times.count);
         ensure!(timed == trial.received, "{timed} response times: {trial:?}");
         // It runs free, and says so.
-        ensure!(has(&result, Code::ServerUnsynchronised), "{:?}", result.findings);
+        ensure!(has(&result, FindingCode::ServerUnsynchronised), "{:?}", result.findings);
     } else {
         ensure!((delay, sync_follow_up) == (trial.received, 0), "{trial:?}");
         ensure!(trial.response_time_ns.is_none(), "{trial:?}");
@@ -113,7 +116,7 @@ fn ptp4l_answers_over_ethernet() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let ptp4l = Ptp4l::start(lab.server(), Transport::Ethernet, 0)?;
     let target = server_address(&lab, false)?.ip().to_string();
-    for engine in [Engine::Xdp, Engine::Packet] {
+    for engine in [LoadEngineKind::Xdp, LoadEngineKind::Packet] {
         for mode in [&["delay"][..], &["delay", "--multicast"], &["nsm"]] {
             let arguments =
                 [mode, &["--transport", "ethernet", "--engine", engine.name()]].concat();
@@ -128,12 +131,12 @@ fn ptp4l_grants_unicast_messages() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let ptp4l = Ptp4l::start(lab.server(), Transport::Ipv4, 0)?;
     let target = server_address(&lab, false)?.ip().to_string();
-    for engine in [Engine::Udp, Engine::Packet] {
+    for engine in [LoadEngineKind::Udp, LoadEngineKind::Packet] {
         let before = ptp4l.counts()?;
         let arguments = ["unicast", &target, "-r", "200", "-t", "0.5", "--duration", "1"];
         let all = [&arguments[..], &["--log-interval", "-3", "--engine", engine.name()]].concat();
         let (status, result, told) = load(lab.client(), &all)?;
-        ensure!(status == Some(0) && result.mode == Mode::PtpUnicast, "{status:?}: {told}");
+        ensure!(status == Some(0) && result.mode == RequestMode::PtpUnicast, "{status:?}: {told}");
         let trial = only_trial(&result)?;
         check_sums(trial)?;
         let Responses { grant, denial, granted_messages, .. } = trial.responses;
@@ -149,7 +152,7 @@ fn ptp4l_grants_unicast_messages() -> Result<()> {
 }
 
 /// Requests of another domain than the master's are not answered, and a run without replies fails.
-fn a_master_of_another_domain_is_silent() -> Result<()> {
+fn a_master_of_another_domain_does_not_answer() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _ptp4l = Ptp4l::start(lab.server(), Transport::Ipv4, 9)?;
     let target = server_address(&lab, false)?.ip().to_string();
@@ -160,14 +163,14 @@ fn a_master_of_another_domain_is_silent() -> Result<()> {
             let (status, result, told) = load(lab.client(), &[&arguments[..], &more].concat())?;
             let context = format!("{engine:?}, domain {domain}: {told}");
             ensure!(status == Some(expected), "{status:?}, {context}");
-            ensure!(has(&result, Code::NoReplies) == (expected == 1), "{context}");
+            ensure!(has(&result, FindingCode::NoReplies) == (expected == 1), "{context}");
         }
     }
     Ok(())
 }
 
 /// Each with one line that says what to do.
-fn what_ptp_cannot_do_is_refused() -> Result<()> {
+fn impossible_ptp_loads_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let target = server_address(&lab, false)?.ip().to_string();
     let with_port = format!("{target}:319");
@@ -179,24 +182,24 @@ fn what_ptp_cannot_do_is_refused() -> Result<()> {
         (&with_udp, 3, "use --engine packet"),
         (&with_source, 2, "over Ethernet"),
         (&with_clients, 3, "one client"),
-        (&["delay", &with_port], 2, "leave out the target's port"),
+        (&["delay", &with_port], 2, "omit the target's port"),
         (&["delay", "224.0.1.129"], 2, "unicast"),
         (&["delay", &target, "--domain", "256"], 2, "'256'"),
-        (&["nsm", &target, "--random-sources"], 2, "leave out random sources"),
+        (&["nsm", &target, "--random-sources"], 2, "omit random sources"),
         (&["nsm", &target, "--multicast"], 2, "--multicast"),
         (&["delay", &target, "--engine", "udp", "-c", "2"], 3, "use --engine packet"),
         (&["delay", &target, "--engine", "udp", "--threads", "2"], 3, "use --engine packet"),
     ];
     for (arguments, status, words) in cases {
         let mut command = lab.client().command(binary()?);
-        let output = run_to_end(command.args(["load", "ptp"]).args(arguments), PATIENCE)?;
+        let output = run_to_end(command.args(["load", "ptp"]).args(arguments), TIMEOUT)?;
         let told = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(status), "{arguments:?}: {told}");
         ensure!(told.contains(words), "{arguments:?}: {told}");
     }
-    let nobody = ForNobody::new()?;
+    let nobody = UnprivilegedCopy::new()?;
     let mut command = nobody.command(lab.client().command("setpriv"));
-    let output = run_to_end(command.args(["load", "ptp", "delay", &target]), PATIENCE)?;
+    let output = run_to_end(command.args(["load", "ptp", "delay", &target]), TIMEOUT)?;
     let told = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(3), "{told}");
     ensure!(

@@ -1,124 +1,129 @@
-//! The scenarios: what Horolog does in private hosts, with real peers, as root. Each is a function
-//! of a module by topic; `listed.rs` lists them with what each needs.
+//! Scenarios: Horolog in lab hosts, with real peers, as root. Each is a function of a module by
+//! topic; `registry.rs` lists them with the needs of each.
 //!
 //! `cargo run --release -p horolog-scenarios [-- FILTER]` runs them: those that measure one after
-//! the other, because they use the whole machine, and beside them those that wait ([`lane`]). Build
-//! `horolog` first; `make scenarios` does all of that. What cannot run here is reported as ignored,
-//! with the reason.
+//! the other, because they use the whole machine, and in parallel with them those that wait
+//! ([`scenario_groups`]). Build `horolog` first; `make scenarios` does all of that. A scenario that
+//! cannot run here is reported as ignored, with the reason.
 
-mod again;
+mod addresses;
+mod af_xdp_queues;
 mod bench;
 mod bench_relay;
-mod bodies;
-mod bodies_limits;
-mod bodies_ptp;
 mod browser;
 mod calibration;
 mod campaign_brokers;
 mod campaign_control;
+mod campaign_errors;
 mod campaign_install;
 mod campaign_lab;
 mod campaign_local;
 mod campaign_nats;
 mod campaign_proxy;
-mod campaign_refusals;
 mod capture;
 mod chronyd;
-mod ci_use;
-mod clean_system;
+mod ci_outputs;
 mod client;
-mod clients;
+mod client_fairness;
 mod clocks;
 mod completions;
+mod compliant_clients_ptp;
 mod container;
 mod counters;
-mod courses;
 mod cycle_predict;
 mod cycle_program;
 mod cycle_run;
 mod cycle_test;
-mod cycle_watch;
-mod death;
+mod cycle_views;
+mod debian_root;
 mod demo;
-mod devices;
-mod dissection;
+mod denied_syscalls;
+mod differential;
+mod differential_limits;
+mod differential_ptp;
 mod documented;
-mod establishments;
+mod duration_report;
+mod faulty_master;
+mod faulty_server;
 mod frames;
 mod frames_ptp;
 mod generator;
+mod gnss_receivers;
+mod gnss_sentences;
+mod group_requests;
 mod host_all;
 mod host_clocks;
 mod host_nics;
 mod host_scheduler;
-mod kernel_courses;
+mod interop_clients;
+mod jumbo_frames;
 mod lab;
-mod lane;
 mod launch_after;
 mod launch_at;
 mod launch_systemd;
-mod leftovers;
-mod limiters;
-mod listed;
 mod live_views;
+mod load_accounting;
 mod load_command;
-mod load_ends;
 mod load_engines;
+mod load_interruption;
+mod load_limits;
 mod load_mix;
 mod load_modes;
 mod load_offsets;
+mod load_pages;
+mod load_profiles;
 mod load_ptp;
-mod load_refusals;
-mod loads;
+mod load_usage_errors;
+mod long_run_pages;
+mod malformed_flood;
 mod monitoring;
-mod mutated;
-mod noise;
+mod mutated_frames;
 mod ntpperf;
+mod nts_ke_load;
+mod odd_requests;
 mod package;
+mod packet_devices;
+mod page_interaction;
+mod page_oracle;
+mod page_samples;
 mod pages;
-mod pages_figures;
-mod pages_looks;
-mod pages_of_loads;
-mod pages_of_long_runs;
-mod pages_variants;
 mod path_stall;
 mod path_tcp;
 mod path_udp;
 mod path_udp_forwarder;
+mod path_udp_short;
 mod process;
 mod ptp4l;
-mod ptp_answers;
 mod ptp_master;
+mod ptp_messages;
 mod ptp_replies;
 mod ptp_slave;
-mod ptp_verdicts;
-mod qualification;
+mod ptp_verifier_differential;
 mod query;
-mod query_ends;
-mod queues;
+mod query_interruption;
+mod query_nts;
 mod random;
-mod raw;
-mod receivers;
-mod refusal;
-mod refusals;
+mod raw_frames;
+mod registry;
 mod relay;
-mod relay_below;
-mod relay_bodies;
-mod relay_full;
-mod relay_life;
+mod relay_capacity;
+mod relay_differential;
+mod relay_lengths;
+mod relay_lifecycle;
 mod relay_tree;
-mod replication;
-mod replication_changes;
-mod replication_load;
-mod replication_sockets;
+mod relay_xdp;
 mod replies;
+mod reply_counts;
 mod requests;
+mod resource_leaks;
+mod retry;
 mod runs;
 mod runs_compare;
-mod runs_damage;
 mod scenario;
+mod scenario_groups;
 mod search;
 mod server_configuration;
+mod server_crash;
 mod server_flood;
 mod server_interleaved;
 mod server_ke;
@@ -129,25 +134,31 @@ mod server_nts;
 mod server_ptp;
 mod server_ptp_hostile;
 mod server_ptp_masters;
+mod server_ptp_messages;
 mod server_ptp_monitor;
 mod server_ptp_peers;
 mod server_reload;
 mod server_sandbox;
 mod server_sources;
-mod slowest;
 mod soak;
 mod static_binary;
+mod store_corruption;
 mod supervisor;
-mod tallied;
-mod verdicts;
+mod tshark_capture;
+mod unsynchronised_server;
+mod usage_error;
+mod usage_errors;
+mod verifier_differential;
 mod web;
-mod well_behaved_ptp;
-mod wrong_master;
-mod wrong_server;
+mod xdp_load_profiles;
+mod xdp_relay;
+mod xdp_relay_changes;
+mod xdp_relay_load;
+mod xdp_relay_sockets;
 
 use std::process::ExitCode;
 
-use listed::lanes;
+use registry::groups;
 use scenario::Need;
 
 const ROOT: &[Need] = &[Need::Root];
@@ -157,13 +168,16 @@ fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some(lab::HELPER) => become_helper(&arguments[2..]),
+        Some(addresses::HELPER) => addresses::become_denied(&arguments[2..]),
         Some(soak::MODE) => soak::run(&arguments[2..]),
-        Some(lane::BESIDE) => lane::beside(&arguments[2..]),
-        Some(name) if name == lane::MEASURING || lane::WAITING.contains(&name) => {
+        Some(scenario_groups::WAITING_PARENT) => scenario_groups::run_waiting(&arguments[2..]),
+        Some(name)
+            if name == scenario_groups::MEASURING || scenario_groups::WAITING.contains(&name) =>
+        {
             let name = arguments.remove(1);
-            lanes().run_one(&name, &arguments)
+            groups().run_one(&name, &arguments)
         }
-        _ => lanes().run(&arguments),
+        _ => groups().run(&arguments),
     }
 }
 

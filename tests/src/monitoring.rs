@@ -13,14 +13,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use horolog_lab::receiver::Receiver;
-use horolog_lab::{Host, Lab, LabConfig, Running};
+use horolog_lab::receiver::LabReceiver;
+use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_time::Span;
 use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address, write_secret};
+use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address, write_secret};
 use crate::relay::{self, Relay};
 use crate::scenario::Need;
 use crate::server_nts::certificate;
@@ -44,11 +44,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[Need::Peer("promtool")], monitoring:
-        alert_rules_fire_where_they_are_to,
+        alert_rules_fire_as_intended,
     ));
     all.extend(scenarios!(&[Need::Root, Need::Peer("prometheus")], monitoring:
-        a_real_prometheus_answers_all_that_is_asked,
-        a_real_prometheus_sees_a_load_run,
+        a_real_prometheus_answers_every_query,
+        a_real_prometheus_scrapes_a_load_run,
     ));
     all
 }
@@ -57,7 +57,7 @@ fn packaging(name: &str) -> PathBuf {
     Path::new(PACKAGING).join(name)
 }
 
-fn alert_rules_fire_where_they_are_to() -> Result<()> {
+fn alert_rules_fire_as_intended() -> Result<()> {
     for (what, file) in
         [("check", "alerts.yml"), ("check", "prometheus.yml"), ("test", "alerts_test.yml")]
     {
@@ -105,16 +105,16 @@ fn metrics(text: &str) -> BTreeSet<&str> {
 
 /// A Prometheus that scrapes everything once a second, and whose alerts need little patience.
 struct Prometheus<'a> {
-    host: &'a Host,
+    host: &'a LabHost,
     at: SocketAddr,
-    _running: Running,
+    _running: RunningProgram,
     _directory: TempDir,
 }
 
 impl<'a> Prometheus<'a> {
     /// With the addresses of each job; `token` is the file of what they want to be shown.
     fn start(
-        host: &'a Host,
+        host: &'a LabHost,
         at: SocketAddr,
         targets: &[(&str, &[SocketAddr])],
         token: Option<&Path>,
@@ -148,14 +148,14 @@ impl<'a> Prometheus<'a> {
         command.arg(format!("--config.file={}", file.display()));
         command.arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()));
         command.arg(format!("--web.listen-address={at}")).current_dir(&directory);
-        let running = Running::start(&mut command)?;
+        let running = RunningProgram::start(&mut command)?;
         Ok(Self { host, at, _running: running, _directory: directory })
     }
 
     /// What its interface says to a question.
     fn get(&self, path: &str) -> Result<Value> {
         let mut stream = self.host.run(|| TcpStream::connect(self.at))??;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes())?;
         let mut reply = String::new();
         stream.read_to_string(&mut reply)?;
@@ -200,14 +200,14 @@ impl<'a> Prometheus<'a> {
 }
 
 /// A load that goes on until it is dropped.
-fn load(host: &Host, at: SocketAddr) -> Result<Running> {
+fn load(host: &LabHost, at: SocketAddr) -> Result<RunningProgram> {
     let mut command = host.command(binary()?);
     let target = at.to_string();
     command.args(["load", "ntp", &target, "--engine", "udp", "--rate", "500", "--time", "600"]);
-    Ok(Running::start(command.arg("--no-store"))?)
+    Ok(RunningProgram::start(command.arg("--no-store"))?)
 }
 
-fn a_real_prometheus_answers_all_that_is_asked() -> Result<()> {
+fn a_real_prometheus_answers_every_query() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let all = PORTS.map(|port| SocketAddr::new(at.ip(), port));
@@ -220,7 +220,7 @@ fn a_real_prometheus_answers_all_that_is_asked() -> Result<()> {
     let arguments = ["--metrics", &names[1], "--leap", "unsynchronised"];
     let _other = Server::start(lab.server(), Engine::Socket, &[other], &arguments)?;
     let line = files.path().join("gnss");
-    let _receiver = Receiver::start(&line, Span::ZERO)?;
+    let _receiver = LabReceiver::start(&line, Span::ZERO)?;
     let receiver = ["--gnss", &line.display().to_string(), "--no-clock-control"];
     let arguments = [&["--metrics", &names[2]][..], &receiver].concat();
     let third = SocketAddr::new(at.ip(), 2_123);
@@ -239,13 +239,13 @@ fn a_real_prometheus_answers_all_that_is_asked() -> Result<()> {
     prometheus.await_samples("horolog_calibration_uncertainty_seconds", 1)?;
     prometheus.await_samples("rate(horolog_replies_total{engine=\"xdp-ipv4\"}[1m]) > 100", 1)?;
     let rules = fs::read_to_string(packaging("prometheus/alerts.yml"))?;
-    all_is_there(&prometheus, "horolog.json", &rules)?;
-    // One server is not synchronised, and one knows the time to half a second alone.
+    all_metrics_exist(&prometheus, "horolog.json", &rules)?;
+    // One server is not synchronised, and one knows the time to a second alone.
     let alarms = [("HorologUnsynchronised", &names[1]), ("HorologDispersionHigh", &names[2])];
     alarms_are_raised(&prometheus, &alarms)
 }
 
-fn a_real_prometheus_sees_a_load_run() -> Result<()> {
+fn a_real_prometheus_scrapes_a_load_run() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     // Most requests are lost, so that there is something of everything.
@@ -259,7 +259,7 @@ fn a_real_prometheus_sees_a_load_run() -> Result<()> {
     command.args(["load", "ntp", &at.to_string(), "--engine", "udp", "--no-store", "-r", "500"]);
     command.args(["-t", "3", "--timeout", "100ms", "--web-linger", "600s"]);
     command.arg(format!("--web={page}")).arg("--web-token-file").arg(&token);
-    let run = Running::start(&mut command)?;
+    let run = RunningProgram::start(&mut command)?;
     let prometheus = Prometheus::start(
         lab.client(),
         (lab.client().port().ipv4, PROMETHEUS_PORT).into(),
@@ -269,7 +269,7 @@ fn a_real_prometheus_sees_a_load_run() -> Result<()> {
     // It lingers with its last figures.
     prometheus.await_samples("horolog_load_running == 0 and horolog_load_sent_total >= 1000", 1)?;
     prometheus.await_samples("count_over_time(up{job=\"load\"}[1m]) >= 4 and up == 1", 1)?;
-    all_is_there(&prometheus, "horolog-load.json", "")?;
+    all_metrics_exist(&prometheus, "horolog-load.json", "")?;
     // That it is gone is no cause for alarm.
     drop(run);
     prometheus.await_samples("up{job=\"load\"} == 0", 1)?;
@@ -279,7 +279,7 @@ fn a_real_prometheus_sees_a_load_run() -> Result<()> {
 }
 
 /// Whatever a dashboard and rules name.
-fn all_is_there(prometheus: &Prometheus<'_>, name: &str, rules: &str) -> Result<()> {
+fn all_metrics_exist(prometheus: &Prometheus<'_>, name: &str, rules: &str) -> Result<()> {
     let known = prometheus.get("/api/v1/label/__name__/values")?;
     let known: BTreeSet<_> =
         known.as_array().context("no names")?.iter().filter_map(Value::as_str).collect();

@@ -6,14 +6,15 @@ use std::os::unix::fs::symlink;
 use std::process::Output;
 
 use anyhow::{Context, Result, ensure};
-use horolog_ke::{KeClient, Trust};
+use horolog_ke::{KeClient, TrustAnchors};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{Code, LoadResult, Mode};
+use horolog_record::{FindingCode, LoadResult, RequestMode};
+use horolog_sys::ethtool::set_gro;
 use horolog_wire::ethernet::MacAddress;
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::load_command::{PATIENCE, has, parse};
+use crate::load_command::{TIMEOUT, has, parse};
 use crate::load_modes::{Chronyd, NAME, nts_chronyd};
 use crate::process::{Engine, Server, binary, run_to_end, server_address};
 use crate::ptp4l::{Ptp4l, Transport};
@@ -36,14 +37,15 @@ pub(crate) fn all() -> Vec<Trial> {
         &[Need::Root, Need::Peer("ptp4l"), Need::Peer("pmc"), Need::Peer("setpriv")];
     let mut all = Vec::from(scenarios!(ROOT, ntpperf:
         the_server_answers_as_chronyd_does,
-        a_silent_server_ends_the_run,
-        what_cannot_be_is_refused,
+        an_unresponsive_server_ends_the_run,
+        impossible_requests_are_refused,
     ));
     all.extend(scenarios!(CHRONYD, ntpperf:
-        chronyd_is_asked_in_both_modes,
-        chronyd_is_asked_with_a_given_session,
+        chronyd_is_loaded_in_both_modes,
+        chronyd_behind_a_plain_veth_is_measured,
+        chronyd_is_loaded_with_an_imported_session,
     ));
-    all.extend(scenarios!(PTP4L, ntpperf: ptp4l_is_asked_in_both_modes));
+    all.extend(scenarios!(PTP4L, ntpperf: ptp4l_is_loaded_in_both_modes));
     all
 }
 
@@ -67,7 +69,7 @@ impl Scene {
         let mut command = self.lab.client().command(self.directory.path().join("ntpperf"));
         command.args(["-i", &port.interface, "-m", &mac, "-s", CLIENTS]);
         command.args(["-d", &server_address(&self.lab, false)?.ip().to_string()]).args(more);
-        run_to_end(&mut command, PATIENCE)
+        run_to_end(&mut command, TIMEOUT)
     }
 
     /// The rows of a run that ends well.
@@ -144,7 +146,7 @@ const FIGURES: &str = "    min    mean     max stddev";
 
 /// Basic and interleaved mode, with response times and with offsets. Clients are known to the
 /// server when counting begins, so that hardly any reply of interleaved mode is in basic mode.
-fn ask_in_both_modes(scene: &Scene) -> Result<()> {
+fn load_in_both_modes(scene: &Scene) -> Result<()> {
     let columns = format!("{NTP}{FIGURES}");
     let times = format!("{LEFT}{TIMES}");
     let offsets = format!("{LEFT}{OFFSETS}");
@@ -163,10 +165,28 @@ fn ask_in_both_modes(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-fn chronyd_is_asked_in_both_modes() -> Result<()> {
+fn chronyd_is_loaded_in_both_modes() -> Result<()> {
     let scene = Scene::new()?;
     let _chronyd = Chronyd::start(scene.lab.server(), &[])?;
-    ask_in_both_modes(&scene)
+    load_in_both_modes(&scene)
+}
+
+/// The peer end of a veth takes no XDP frames unless GRO is on there. A rate below ntpperf's usual
+/// ones is taken as well.
+fn chronyd_behind_a_plain_veth_is_measured() -> Result<()> {
+    let scene = Scene::new()?;
+    let server = scene.lab.server();
+    let interface = server.port().interface.clone();
+    server.run(|| set_gro(&interface, false))??;
+    let _chronyd = Chronyd::start(server, &[])?;
+    let output = scene.run(&["-B", "-I", "-B", "-r", "100", "-t", "0.5"])?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success() && told.contains("with engine packet"), "{told}");
+    ensure!(told.contains("takes no frames from XDP"), "{told}");
+    let text = String::from_utf8(output.stdout)?;
+    let row = Row::parse(text.lines().nth(2).with_context(|| format!("{text}{told}"))?)?;
+    ensure!((row.rate, row.clients, row.shares[0]) == (100, 10, 0.0), "{row:?}");
+    row.check([true, false])
 }
 
 fn the_server_answers_as_chronyd_does() -> Result<()> {
@@ -174,7 +194,7 @@ fn the_server_answers_as_chronyd_does() -> Result<()> {
     let at = server_address(&scene.lab, false)?;
     for body in Engine::ALL {
         let _server = Server::start(scene.lab.server(), body, &[at], &[])?;
-        ask_in_both_modes(&scene).with_context(|| format!("{body:?}"))?;
+        load_in_both_modes(&scene).with_context(|| format!("{body:?}"))?;
     }
     Ok(())
 }
@@ -184,15 +204,15 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// A key and a cookie that another client got authenticate requests, and appear nowhere.
-fn chronyd_is_asked_with_a_given_session() -> Result<()> {
+fn chronyd_is_loaded_with_an_imported_session() -> Result<()> {
     let scene = Scene::new()?;
     let (_chronyd, _directory, certificate) = nts_chronyd(scene.lab.server())?;
-    let trust = Trust::from_pem_file(Some(certificate.as_ref()))?;
+    let trust = TrustAnchors::from_pem_file(Some(certificate.as_ref()))?;
     let address = (scene.lab.server().port().ipv4, KE_PORT).into();
     let given = scene
         .lab
         .client()
-        .run(|| KeClient::new(&trust, &[ALGORITHM])?.establish(NAME, address, PATIENCE))??;
+        .run(|| KeClient::new(&trust, &[ALGORITHM])?.exchange_keys(NAME, address, TIMEOUT))??;
     let blind = format!("{},{}", hex(&given.c2s), hex(given.cookies.first().context("no cookie")?));
     let seeing = format!("{blind},{}", hex(&given.s2c));
     let file = scene.directory.path().join("r.json");
@@ -207,15 +227,15 @@ fn chronyd_is_asked_with_a_given_session() -> Result<()> {
         let result: LoadResult = parse(&text)?;
         let told = String::from_utf8(text)?;
         ensure!(!told.contains(&blind) && told.contains("(hidden)"), "{:?}", result.command);
-        ensure!(result.mode == Mode::NtpNts, "{:?}", result.mode);
-        ensure!(has(&result, Code::RepliesUnopened) != opened, "{:?}", result.findings);
+        ensure!(result.mode == RequestMode::NtpNts, "{:?}", result.mode);
+        ensure!(has(&result, FindingCode::RepliesNotDecrypted) != opened, "{:?}", result.findings);
         ensure!(result.trials.iter().all(|trial| trial.responses.nts == trial.received), "{told}");
     }
     Ok(())
 }
 
 /// Delay requests have no panel; `NetSync` Monitor has, and both kinds of its replies are counted.
-fn ptp4l_is_asked_in_both_modes() -> Result<()> {
+fn ptp4l_is_loaded_in_both_modes() -> Result<()> {
     let scene = Scene::new()?;
     let _ptp4l = Ptp4l::start(scene.lab.server(), Transport::Ipv4, 7)?;
     for more in [&["-D", "7"][..], &["-D", "7", "-M"]] {
@@ -235,7 +255,7 @@ fn ptp4l_is_asked_in_both_modes() -> Result<()> {
 }
 
 /// More than half is lost in the first row, so it is the last one; and nothing answered.
-fn a_silent_server_ends_the_run() -> Result<()> {
+fn an_unresponsive_server_ends_the_run() -> Result<()> {
     let scene = Scene::new()?;
     for (more, columns) in [(&["-B", "-o", "0"][..], 10), (&["-D", "0"], 6)] {
         let output = scene.run(&[&RATES, more].concat())?;
@@ -249,12 +269,12 @@ fn a_silent_server_ends_the_run() -> Result<()> {
 }
 
 /// Each with one line, and nothing on standard output.
-fn what_cannot_be_is_refused() -> Result<()> {
+fn impossible_requests_are_refused() -> Result<()> {
     let scene = Scene::new()?;
     let cases: [(&[&str], i32, &str); 7] = [
         (&[], 2, "-B"),
-        (&["-B", "-I"], 2, "cannot be used"),
-        (&["-B", "-r", "10"], 2, "from 1000 to 1000000"),
+        (&["-B", "-M"], 2, "cannot be used"),
+        (&["-B", "-r", "0"], 2, "from 1 to 1000000000"),
         (&["-B", "-x", "1"], 2, "above 1"),
         (&["-B", "-S", "c0ffee,c0ffee"], 2, "32"),
         (&["-B", "-o", "0", "-H"], 3, "hardware timestamps"),

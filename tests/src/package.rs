@@ -13,13 +13,13 @@ use horolog_lab::{Lab, LabConfig};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::clean_system::System;
-use crate::clients::{chronyd, offset_of};
+use crate::debian_root::System;
+use crate::interop_clients::{chronyd, offset_of};
 use crate::process::{binary, run_to_end};
 use crate::scenario::Need;
 use crate::{package, scenarios};
 
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 const ERROR_MAX_S: f64 = 0.001;
 const SCRIPT: &str = concat!(env!("HOROLOG_REPOSITORY"), "scripts/deb.sh");
 const CONFIGURATION: &str = "/etc/horolog/horolog.toml";
@@ -52,7 +52,7 @@ pub(crate) fn all() -> Vec<Trial> {
     const INSTALLING: &[Need] = &[
         Need::Root,
         Need::Systemd,
-        Need::CleanSystem,
+        Need::DebianRoot,
         Need::Peer("dpkg-deb"),
         Need::Peer("dpkg-shlibdeps"),
         Need::Peer("setpriv"),
@@ -60,7 +60,7 @@ pub(crate) fn all() -> Vec<Trial> {
     ];
     let mut all = Vec::from(scenarios!(BUILDING, package:
         two_builds_are_the_same,
-        links_of_its_pages_hold,
+        links_of_its_pages_resolve,
     ));
     all.extend(scenarios!(&[Need::Peer("mandoc")], package: pages_are_sound));
     all.extend(scenarios!(INSTALLING, package: a_clean_system_serves_time));
@@ -75,7 +75,7 @@ pub(crate) fn build(into: &Path) -> Result<PathBuf> {
     let mut command = Command::new(SCRIPT);
     command.arg(&binary).arg(papers.or_else(beside).context("no place of papers")?).arg(into);
     command.env("DPKG_DEB_COMPRESSOR_TYPE", "gzip").env("DPKG_DEB_COMPRESSOR_LEVEL", "1");
-    let output = run_to_end(&mut command, PATIENCE)?;
+    let output = run_to_end(&mut command, TIMEOUT)?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
 }
@@ -91,13 +91,13 @@ fn two_builds_are_the_same() -> Result<()> {
 }
 
 /// What its pages link to is in the package as well.
-fn links_of_its_pages_hold() -> Result<()> {
+fn links_of_its_pages_resolve() -> Result<()> {
     let directory = TempDir::new()?;
     let package = build(directory.path())?;
     let tree = directory.path().join("tree");
     let mut unpack = Command::new("dpkg-deb");
     unpack.arg("-x").arg(package).arg(&tree);
-    ensure!(run_to_end(&mut unpack, PATIENCE)?.status.success(), "it cannot be unpacked");
+    ensure!(run_to_end(&mut unpack, TIMEOUT)?.status.success(), "it cannot be unpacked");
     let documents = tree.join("usr/share/doc/horolog");
     let (mut links, mut broken) = (0, Vec::new());
     for place in [documents.clone(), documents.join("docs")] {
@@ -134,13 +134,13 @@ fn pages_are_sound() -> Result<()> {
     let directory = TempDir::new()?;
     let mut write = Command::new(binary()?);
     write.args(["man", "--date", "2026-01-31"]).arg(directory.path());
-    ensure!(run_to_end(&mut write, PATIENCE)?.status.success(), "no pages");
+    ensure!(run_to_end(&mut write, TIMEOUT)?.status.success(), "no pages");
     let mut lint = Command::new("mandoc");
     lint.args(["-Tlint", "-Wwarning"]);
     for page in fs::read_dir(directory.path())? {
         lint.arg(page?.path());
     }
-    let output = run_to_end(&mut lint, PATIENCE)?;
+    let output = run_to_end(&mut lint, TIMEOUT)?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     Ok(())
 }

@@ -14,17 +14,17 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::browser::{Browser, PROGRAM};
-use crate::pages_figures::Figures;
-use crate::pages_looks::can_be_looked_into;
-use crate::pages_variants::{drawn_log, variants};
-use crate::process::{PATIENCE, binary, run_to_end};
+use crate::page_interaction::check_plots;
+use crate::page_oracle::Figures;
+use crate::page_samples::{drawn_log, variants};
+use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::runs::golden;
 use crate::scenario::Need;
-use crate::{pages, pages_of_loads, pages_of_long_runs, scenarios};
+use crate::{load_pages, long_run_pages, pages, scenarios};
 
 const NEEDS: &[Need] = &[Need::Root, Need::Peer(PROGRAM), Need::Peer("unshare")];
-/// What evaluates to [`Seen`].
-const LOOK: &str = include_str!("pages.js");
+/// What evaluates to [`RenderedPage`].
+const PAGE_QUERY: &str = include_str!("pages.js");
 /// A usual page is to stay below this.
 const BYTES_MAX: u64 = 1_000_000;
 const WIDE: [u32; 2] = [1280, 900];
@@ -41,30 +41,30 @@ const LINE_CONTRAST_MIN: f64 = 3.0;
 const NAMED_ROLES: [&str; 5] = ["button", "image", "radio", "region", "link"];
 /// Kinds of which a picture says nothing that the table does not.
 const WITHOUT_PLOTS: [&str; 7] = [
-    "horolog.after/1",
-    "horolog.at/1",
-    "horolog.compare/1",
-    "horolog.cycle-predict/1",
-    "horolog.demo/1",
-    "horolog.host-clock/1",
-    "horolog.host-nic/1",
+    "horolog.after/2",
+    "horolog.at/2",
+    "horolog.compare/2",
+    "horolog.cycle-predict/2",
+    "horolog.demo/2",
+    "horolog.host-clock/2",
+    "horolog.host-nic/2",
 ];
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(NEEDS, pages:
         every_kind_of_result_has_a_page,
-        whoever_reads_it_can_read_every_page,
+        every_page_is_accessible,
     ));
-    all.extend(pages_of_loads::all(NEEDS));
-    all.extend(pages_of_long_runs::all(NEEDS));
+    all.extend(load_pages::all(NEEDS));
+    all.extend(long_run_pages::all(NEEDS));
     all
 }
 
 /// What there is to see on a page.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Seen {
+pub(crate) struct RenderedPage {
     /// What is embedded.
     result: String,
     pub(crate) plots: Vec<Plot>,
@@ -163,10 +163,10 @@ pub(crate) struct Table {
     pub(crate) titles: Vec<String>,
 }
 
-impl Seen {
+impl RenderedPage {
     /// What is to be seen of the page that is open.
     pub(crate) fn of(browser: &mut Browser) -> Result<Self> {
-        let seen = browser.evaluate(LOOK)?;
+        let seen = browser.evaluate(PAGE_QUERY)?;
         serde_json::from_value(seen).context("the page does not say what is to be seen")
     }
 
@@ -191,7 +191,7 @@ pub(crate) fn page_of(result: &Path, directory: &Path) -> Result<PathBuf> {
     let page = directory.join(name).with_extension("html");
     let mut command = std::process::Command::new(binary()?);
     command.arg("report").arg(result).arg("-o").arg(&page);
-    let output = run_to_end(&mut command, PATIENCE)?;
+    let output = run_to_end(&mut command, TIMEOUT)?;
     let told = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{}: {told}", result.display());
     let bytes = fs::metadata(&page)?.len();
@@ -209,14 +209,14 @@ fn every_kind_of_result_has_a_page() -> Result<()> {
         browser.open(&page)?;
         let looked_at = shows(&mut browser, &result).and_then(|seen| {
             figures.check(&seen, &result)?;
-            can_be_looked_into(&mut browser, &seen)
+            check_plots(&mut browser, &seen)
         });
         looked_at.with_context(|| file.display().to_string())?;
         leave_pictures(&mut browser, &page)?;
     }
     let mut shows_figures = |page: &Path, result: &Value| {
         browser.open(page)?;
-        let seen = Seen::of(&mut browser)?;
+        let seen = RenderedPage::of(&mut browser)?;
         figures.check(&seen, result).with_context(|| page.display().to_string())
     };
     for (name, result) in variants()? {
@@ -226,12 +226,12 @@ fn every_kind_of_result_has_a_page() -> Result<()> {
     }
     let (page, result) = drawn_log(directory.path())?;
     shows_figures(&page, &result)?;
-    figures.were_all_seen()
+    figures.all_declared_were_rendered()
 }
 
 /// The page that is open shows this result, whole and without a complaint.
-pub(crate) fn shows(browser: &mut Browser, result: &Value) -> Result<Seen> {
-    let seen = Seen::of(browser)?;
+pub(crate) fn shows(browser: &mut Browser, result: &Value) -> Result<RenderedPage> {
+    let seen = RenderedPage::of(browser)?;
     let complaints = browser.complaints();
     ensure!(complaints.is_empty(), "{complaints:?}");
     let embedded: Value = serde_json::from_str(&seen.result)?;
@@ -241,7 +241,7 @@ pub(crate) fn shows(browser: &mut Browser, result: &Value) -> Result<Seen> {
     let is_broken = |limit: &Value| limit["failed"] == true;
     let limits = result["limits"].as_array().map_or(&[][..], Vec::as_slice);
     // A comparison has no limits: it says what became worse.
-    if result["schema"] != "horolog.compare/1" {
+    if result["schema"] != "horolog.compare/2" {
         let told = seen.failed.as_ref().is_some_and(|told| seen.title.starts_with(told));
         let is_told = limits.iter().any(is_broken) == told && seen.failed.is_some() == told;
         ensure!(is_told, "broken limits: {:?} below '{}'", seen.failed, seen.title);
@@ -297,7 +297,7 @@ fn leave_pictures(browser: &mut Browser, page: &Path) -> Result<()> {
     browser.resize(WIDE[0], WIDE[1])
 }
 
-fn whoever_reads_it_can_read_every_page() -> Result<()> {
+fn every_page_is_accessible() -> Result<()> {
     let directory = TempDir::new()?;
     let mut browser = Browser::start(WIDE[0], WIDE[1])?;
     for file in golden()? {
@@ -312,7 +312,7 @@ pub(crate) fn can_be_read(browser: &mut Browser) -> Result<()> {
     has_contrast(browser, "light")?;
     has_names(browser)?;
     browser.resize(NARROW[0], NARROW[1])?;
-    let overflow = Seen::of(browser)?.overflow;
+    let overflow = RenderedPage::of(browser)?.overflow;
     ensure!(overflow <= 0, "{overflow} pixels stick out of a narrow screen");
     can_be_printed(browser)?;
     browser.resize(WIDE[0], WIDE[1])?;
@@ -328,7 +328,7 @@ fn can_be_printed(browser: &mut Browser) -> Result<()> {
     browser.resize(PAPER[0], PAPER[1])?;
     browser.shown_on("print", "dark")?;
     browser.evaluate("dispatchEvent(new Event('beforeprint'))")?;
-    let printed = Seen::of(browser)?;
+    let printed = RenderedPage::of(browser)?;
     ensure!(printed.ground == "#ffffff", "paper is {}", printed.ground);
     ensure!(printed.printed <= 0, "{} pixels stick out of the paper", printed.printed);
     ensure!(printed.wide <= PAPER_TURNED, "{} pixels on turned paper", printed.wide);
@@ -342,7 +342,7 @@ fn can_be_printed(browser: &mut Browser) -> Result<()> {
 
 fn has_contrast(browser: &mut Browser, scheme: &str) -> Result<()> {
     browser.shown_on("screen", scheme)?;
-    let seen = Seen::of(browser)?;
+    let seen = RenderedPage::of(browser)?;
     let is_dark = seen.ground != "#ffffff";
     ensure!(is_dark == (scheme == "dark"), "the ground is {} in the {scheme}", seen.ground);
     ensure!(seen.text_contrast >= TEXT_CONTRAST_MIN, "{scheme}: text {}", seen.text_contrast);

@@ -10,14 +10,16 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig};
-use horolog_probe::path::tcp::protocol::{HELLO_LEN, Hello, Report, Verdict, Welcome, Work};
+use horolog_lab::{Lab, LabConfig, LabHost};
+use horolog_probe::path::tcp::protocol::{
+    AdmissionVerdict, ConnectionJob, FarEndReport, HELLO_LEN, Hello, TcpWelcome,
+};
 use horolog_sys::tcp;
 use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::path_tcp::{address, far_end, path, result};
-use crate::process::{PATIENCE, binary, run_to_end, signal_to};
+use crate::process::{TIMEOUT, binary, run_to_end, signal_to};
 use crate::scenario::Need;
 use crate::{ROOT, path_stall, scenarios};
 
@@ -29,12 +31,12 @@ const LATE: Duration = Duration::from_millis(25);
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, path_stall:
         small_writes_stall_and_options_cure_them,
-        a_late_far_end_is_told_from_a_kernel_that_waits,
-        watched_traffic_is_said_to_stall_or_not,
-        a_watch_that_is_interrupted_tells_what_it_saw,
+        a_slow_far_end_is_distinguished_from_a_waiting_kernel,
+        stalls_of_observed_traffic_are_detected,
+        an_interrupted_observation_reports_its_result,
     ));
     all.extend(scenarios!(IP, path_stall:
-        a_small_window_is_told_from_nagle,
+        a_small_window_is_distinguished_from_nagle,
         the_delay_of_acknowledgements_is_measured,
     ));
     all
@@ -96,19 +98,19 @@ fn small_writes_stall_and_options_cure_them() -> Result<()> {
         let claims = told["claims"].as_array().context("no claims")?;
         let claim = claims.iter().find(|claim| claim["id"] == id).context("no such claim")?;
         // A kernel of a distribution may have the setting.
-        ensure!(claim["held"] == held || id == "tcp-delack-min", "{claim}");
+        ensure!(claim["holds"] == held || id == "tcp-delack-min", "{claim}");
     }
     Ok(())
 }
 
-fn ip(host: &Host, arguments: &[&str]) -> Result<()> {
-    let output = run_to_end(host.command("ip").args(arguments), PATIENCE)?;
+fn ip(host: &LabHost, arguments: &[&str]) -> Result<()> {
+    let output = run_to_end(host.command("ip").args(arguments), TIMEOUT)?;
     ensure!(output.status.success(), "ip {arguments:?}: {output:?}");
     Ok(())
 }
 
 /// The route between the hosts, at one of them, with attributes.
-fn change_route(host: &Host, attributes: &[&str]) -> Result<()> {
+fn change_route(host: &LabHost, attributes: &[&str]) -> Result<()> {
     let change = ["route", "change", "192.0.2.0/30", "dev", "veth0", "src"];
     let source = host.port().ipv4.to_string();
     ip(host, &[&change[..], &[&source], attributes].concat())
@@ -116,7 +118,7 @@ fn change_route(host: &Host, attributes: &[&str]) -> Result<()> {
 
 /// With a window that stays at one segment at the end that answers, batches stall there even
 /// without Nagle's algorithm.
-fn a_small_window_is_told_from_nagle() -> Result<()> {
+fn a_small_window_is_distinguished_from_nagle() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     for host in [lab.client(), lab.server()] {
         // Every kernel has it, and its window grows by acknowledgements alone.
@@ -143,7 +145,7 @@ fn the_delay_of_acknowledgements_is_measured() -> Result<()> {
     let plain = stall(&lab, &["-b", "1"])?;
     change_route(lab.server(), &["rto_min", "20ms"])?;
     change_route(lab.client(), &["rto_min", "20ms"])?;
-    let short = stall(&lab, &["-b", "1", "--stall-min", "6ms"])?;
+    let short = stall(&lab, &["-b", "1", "--stall-threshold", "6ms"])?;
     ensure!(short["kernel"]["route_rto_min_ns"] == 20_000_000, "{}", short["kernel"]);
     let pair =
         |told: &Value| Ok::<_, anyhow::Error>(cell(told, "write-write-read", "none", 2)?.clone());
@@ -161,10 +163,10 @@ fn late_far_end(listener: &TcpListener, connections: usize) -> Result<()> {
         let mut bytes = [0; HELLO_LEN];
         stream.read_exact(&mut bytes)?;
         let hello = Hello::parse(&bytes).context("no greeting")?;
-        let welcome = Welcome { verdict: Verdict::Accepted, facts_bytes: 0, limit: 0 };
+        let welcome = TcpWelcome { verdict: AdmissionVerdict::Accepted, facts_bytes: 0, limit: 0 };
         stream.write_all(&welcome.emit())?;
         // The facts, the window and the single write come first.
-        let is_late = place > 2 && hello.work == Work::Exchange;
+        let is_late = place > 2 && hello.work == ConnectionJob::Exchange;
         let late = if is_late { LATE } else { Duration::ZERO };
         answer(&mut stream, hello, late)?;
     }
@@ -189,11 +191,11 @@ fn answer(stream: &mut std::net::TcpStream, hello: Hello, late: Duration) -> Res
     }
     let service_max_ns = late.as_nanos() as u64;
     // Who has hung up wants no report.
-    let _ = stream.write_all(&Report { service_max_ns, ..Report::default() }.emit());
+    let _ = stream.write_all(&FarEndReport { service_max_ns, ..FarEndReport::default() }.emit());
     Ok(())
 }
 
-fn a_late_far_end_is_told_from_a_kernel_that_waits() -> Result<()> {
+fn a_slow_far_end_is_distinguished_from_a_waiting_kernel() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = address(&lab);
     let listener = lab.server().run(|| TcpListener::bind(at))??;
@@ -209,16 +211,16 @@ fn a_late_far_end_is_told_from_a_kernel_that_waits() -> Result<()> {
     Ok(())
 }
 
-fn watched_traffic_is_said_to_stall_or_not() -> Result<()> {
+fn stalls_of_observed_traffic_are_detected() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _far = far_end(&lab, &[])?;
     let (target, port) = (address(&lab).to_string(), address(&lab).port().to_string());
     let watch = ["stall", "--watch", &port, "-t", "1100ms"];
-    let busy = ["stall", &target, "-n", "6", "-b", "1", "--pause", "0s", "--no-packets"];
+    let busy = ["stall", &target, "-n", "6", "-b", "1", "--pause", "0s", "--no-capture"];
     let (packets, sockets) = thread::scope(|scope| {
         let packets = scope.spawn(|| result(lab.client(), &watch, 0));
         let sockets =
-            scope.spawn(|| result(lab.client(), &[&watch[..], &["--no-packets"]].concat(), 0));
+            scope.spawn(|| result(lab.client(), &[&watch[..], &["--no-capture"]].concat(), 0));
         thread::sleep(Duration::from_millis(150));
         let traffic = path(lab.client(), &busy);
         let gone = |_| anyhow::anyhow!("a watch panicked");
@@ -247,9 +249,9 @@ fn watched_traffic_is_said_to_stall_or_not() -> Result<()> {
 }
 
 /// By either evidence: packets are watched by a thread of their own, which a signal reached.
-fn a_watch_that_is_interrupted_tells_what_it_saw() -> Result<()> {
+fn an_interrupted_observation_reports_its_result() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    for (evidence, more) in [("packets", &[][..]), ("tcp-info", &["--no-packets"])] {
+    for (evidence, more) in [("packets", &[][..]), ("tcp-info", &["--no-capture"])] {
         let mut command = lab.client().command(binary()?);
         command.args(["path", "stall", "--watch", "443", "-t", "1m", "--json", "-"]).args(more);
         command.stdout(Stdio::piped()).stderr(Stdio::null());

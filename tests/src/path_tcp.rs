@@ -8,12 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig, Running};
+use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{PATIENCE, binary, run_to_end};
+use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::{ROOT, path_tcp, scenarios};
 
 const PORT: u16 = 8_625;
@@ -21,10 +21,10 @@ const PORT: u16 = 8_625;
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(ROOT, path_tcp:
-        sizes_are_measured_and_both_ends_told,
+        sizes_are_measured_and_both_ends_described,
         a_far_end_that_vanishes_is_named,
         a_bound_that_is_reached_is_named,
-        what_is_wrong_of_a_path_is_said,
+        path_errors_are_reported,
     ))
 }
 
@@ -34,23 +34,23 @@ pub(crate) fn address(lab: &Lab) -> SocketAddr {
 }
 
 /// Starts a far end in the lab's server host, and waits until it answers.
-pub(crate) fn far_end(lab: &Lab, arguments: &[&str]) -> Result<Running> {
+pub(crate) fn far_end(lab: &Lab, arguments: &[&str]) -> Result<RunningProgram> {
     let at = address(lab);
     let mut command = lab.server().command(binary()?);
     command.args(["path", "serve", "--listen", &at.to_string()]).args(arguments);
-    let mut running = Running::start(&mut command)?;
+    let mut running = RunningProgram::start(&mut command)?;
     let answers = || lab.client().run(|| TcpStream::connect(at).is_ok()).unwrap_or(false);
-    running.await_ready(PATIENCE, answers)?;
+    running.await_ready(TIMEOUT, answers)?;
     Ok(running)
 }
 
 /// What a command of `horolog path` in a host says.
-pub(crate) fn path(host: &Host, arguments: &[&str]) -> Result<Output> {
-    run_to_end(host.command(binary()?).arg("path").args(arguments), PATIENCE)
+pub(crate) fn path(host: &LabHost, arguments: &[&str]) -> Result<Output> {
+    run_to_end(host.command(binary()?).arg("path").args(arguments), TIMEOUT)
 }
 
 /// The same as JSON, of a command that has to end with this status.
-pub(crate) fn result(host: &Host, arguments: &[&str], status: i32) -> Result<Value> {
+pub(crate) fn result(host: &LabHost, arguments: &[&str], status: i32) -> Result<Value> {
     let directory = TempDir::new()?;
     let file = directory.path().join("result.json");
     let file_text = file.to_str().context("no text")?;
@@ -59,14 +59,14 @@ pub(crate) fn result(host: &Host, arguments: &[&str], status: i32) -> Result<Val
     Ok(serde_json::from_str(&fs::read_to_string(&file)?)?)
 }
 
-fn sizes_are_measured_and_both_ends_told() -> Result<()> {
+fn sizes_are_measured_and_both_ends_described() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _far = far_end(&lab, &[])?;
     let target = address(&lab).to_string();
     let settings = ["tcp", &target, "-s", "1,1448,65536", "-t", "80ms", "--warm-up", "10ms"];
-    let limits = ["--back", "-c", "2", "--fail-if", "p50>10s"];
+    let limits = ["--both-directions", "-c", "2", "--fail-if", "p50>10s"];
     let told = result(lab.client(), &[&settings[..], &limits[..]].concat(), 0)?;
-    ensure!(told["schema"] == "horolog.path-tcp/1", "{told}");
+    ensure!(told["schema"] == "horolog.path-tcp/2", "{told}");
     let latency = told["latency"].as_array().context("no latency")?;
     let bandwidth = told["bandwidth"].as_array().context("no bandwidth")?;
     ensure!((latency.len(), bandwidth.len()) == (3, 6), "{told}");
@@ -102,7 +102,7 @@ fn a_far_end_that_vanishes_is_named() -> Result<()> {
         measured.join().map_err(|_| anyhow::anyhow!("the measurement panicked"))?
     })?;
     let findings = told["findings"].as_array().context("no findings")?;
-    ensure!(findings.iter().any(|one| one["code"] == "far-end-vanished"), "{told}");
+    ensure!(findings.iter().any(|one| one["code"] == "far-end-unreachable"), "{told}");
     ensure!(
         told["latency"][0]["round_trips"].as_u64() > Some(0),
         "what came before is kept: {told}"
@@ -113,7 +113,7 @@ fn a_far_end_that_vanishes_is_named() -> Result<()> {
 
 fn a_bound_that_is_reached_is_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let _far = far_end(&lab, &["--tcp-bytes", "1M", "--tcp-bytes-hour", "3MB"])?;
+    let _far = far_end(&lab, &["--tcp-bytes", "1M", "--tcp-bytes-per-hour", "3MB"])?;
     let target = address(&lab).to_string();
     for (arguments, part) in [
         (&["tcp", "-s", "1k", "-t", "20s"][..], "latency"),
@@ -123,44 +123,44 @@ fn a_bound_that_is_reached_is_named() -> Result<()> {
         let findings = told["findings"].as_array().context("no findings")?;
         let found = findings.iter().find(|one| one["code"] == "far-end-limit");
         let message = found.and_then(|one| one["message"].as_str()).context("no such finding")?;
-        ensure!(message.contains("a connection may carry 1048576 bytes there"), "{message}");
+        ensure!(message.contains("its limit for a connection is 1048576 bytes"), "{message}");
         ensure!(told[part].as_array().is_some_and(|rows| rows.len() == 1), "{told}");
     }
     // What is left of the hour is less than a connection may carry.
     let told = result(lab.client(), &["tcp", "-s", "1k", "-t", "20s", &target], 1)?;
-    ensure!(told.to_string().contains("may carry 3000000 bytes in an hour there"), "{told}");
+    ensure!(told.to_string().contains("connections is 3000000 bytes in an hour"), "{told}");
     let refused = path(lab.client(), &["tcp", &target])?;
     let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
     ensure!(refused.status.code() == Some(3) && stderr.contains("try again in"), "{stderr}");
     Ok(())
 }
 
-fn what_is_wrong_of_a_path_is_said() -> Result<()> {
+fn path_errors_are_reported() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _far = far_end(&lab, &["--tcp-connections", "1", "--tcp-time", "3s"])?;
     let at = address(&lab).to_string();
     let closed = SocketAddr::new(address(&lab).ip(), 9).to_string();
     for (arguments, status, expected) in [
-        (["tcp", &closed].as_slice(), 3, "nothing listens at"),
-        (&["stall", &closed], 3, "nothing listens at"),
-        (&["tcp", &at, "-c", "2"], 3, "refuses: it takes 1 connection at a time; ask for fewer"),
-        (&["tcp", &at, "-t", "5s"], 2, "lets a connection last 3000 ms"),
+        (["tcp", &closed].as_slice(), 3, "no program listens at"),
+        (&["stall", &closed], 3, "no program listens at"),
+        (&["tcp", &at, "-c", "2"], 3, "its limit is 1 connection; use fewer"),
+        (&["tcp", &at, "-t", "5s"], 2, "a connection is 3000 ms"),
         (&["tcp", &at, "-c", "0"], 2, "from 1 to 64, not 0"),
         (&["tcp", &at, "-s", "0"], 2, "'0' is too little"),
         (&["tcp", &at, "-s", "1.5"], 2, "no number or range"),
-        (&["tcp", &at, "-s", "1G"], 2, "messages have from 1 to"),
-        (&["tcp", &at, "-s", "900M"], 2, "messages have from 1 to"),
+        (&["tcp", &at, "-s", "1G"], 2, "message sizes are from 1 to"),
+        (&["tcp", &at, "-s", "900M"], 2, "message sizes are from 1 to"),
         (&["tcp", "224.0.0.1"], 2, "not the address of one host"),
-        (&["tcp", &at, "--fail-if", "p98>1us"], 2, "write a figure"),
+        (&["tcp", &at, "--fail-if", "p98>1us"], 2, "name a metric"),
         (&["tcp"], 2, "<TARGET>"),
         (&["stall", &at, "-n", "1"], 2, "from 2 to"),
-        (&["stall", &at, "-b", "1.5"], 2, "cannot have 1.5 writes"),
-        (&["stall", &at, "--stall-min", "1us"], 2, "a stall is from"),
+        (&["stall", &at, "-b", "1.5"], 2, "invalid number of writes in a batch: 1.5"),
+        (&["stall", &at, "--stall-threshold", "1us"], 2, "a stall is from"),
         (&["stall", "--watch", "0"], 2, "0 is not in 1..="),
-        (&["stall", "--watch", "80", "-i", "nowhere0"], 3, "no interface 'nowhere0'"),
-        (&["stall"], 2, "give a TARGET where"),
+        (&["stall", "--watch", "80", "-i", "nowhere0"], 3, "interface 'nowhere0' not found"),
+        (&["stall"], 2, "give a TARGET that runs"),
         (&["serve", "--listen", &closed], 3, "cannot listen at"),
-        (&["serve", "--listen", "nowhere"], 2, "write an address, with a port or without"),
+        (&["serve", "--listen", "nowhere"], 2, "write an address and a port"),
     ] {
         let output = path(lab.client(), arguments)?;
         let stderr = String::from_utf8(output.stderr).context("no text")?;
@@ -180,9 +180,9 @@ fn what_is_wrong_of_a_path_is_said() -> Result<()> {
             std::io::Write::write_all(&mut stream, b"220 mail.example ESMTP at your service\r\n")
         })
     });
-    let output = run_to_end(Command::new(binary()?).args(["path", "tcp", &at]), PATIENCE)?;
+    let output = run_to_end(Command::new(binary()?).args(["path", "tcp", &at]), TIMEOUT)?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(stderr.contains("is no 'horolog path serve'"), "{stderr}");
+    ensure!(stderr.contains("'horolog path serve' of this version"), "{stderr}");
     drop(speaker.join());
     Ok(())
 }

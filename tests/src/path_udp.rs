@@ -10,52 +10,53 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig, Running};
-use horolog_record::{Code, PathRow, PathUdpResult, RowEnd};
+use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
+use horolog_record::{FindingCode, PathRow, PathUdpResult, RowEnd};
 use horolog_sys::datagram::{Envelope, Wait};
 use horolog_sys::socket::Socket;
-use horolog_wire::path_probe::{HEADER_LEN, HELLO_LEN, Header, Kind, PORT};
+use horolog_wire::path_probe::{HEADER_LEN, HELLO_LEN, Header, PORT, PathDatagramKind, short};
 use horolog_wire::stamp;
 use libtest_mimic::Trial;
 
 use crate::path_udp_forwarder::{Faults, Forwarder, is_hit};
 use crate::process::{binary, run_to_end, signal_to};
-use crate::{ROOT, ROOT_AND_IPV6, path_udp, scenarios};
+use crate::{ROOT, ROOT_AND_IPV6, path_udp, path_udp_short, scenarios};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// The port of the hop with faults.
 const HOP: u16 = 9_000;
-const STAMP: u16 = 9_862;
+const STAMP_PORT: u16 = 9_862;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, path_udp:
         a_known_path_is_found_at_a_fixed_rate,
         a_known_path_is_found_in_ping_pong,
-        classes_are_seen_at_both_ends,
-        load_comes_in_its_proportion,
+        traffic_classes_are_recorded_at_both_ends,
+        the_load_ratio_is_applied,
         the_table_of_the_paper_is_measured,
         a_far_end_that_was_killed_is_named,
-        a_far_end_that_falls_silent_is_named,
-        a_reflector_and_a_sender_speak_stamp,
-        what_a_limit_left_out_is_not_laid_on_the_path,
-        what_a_full_socket_dropped_is_not_laid_on_the_path,
-        strangers_get_nothing,
-        what_cannot_be_is_said,
+        a_far_end_that_stops_answering_is_named,
+        a_reflector_and_a_sender_use_stamp,
+        packets_omitted_by_a_limit_are_no_path_loss,
+        drops_of_a_full_socket_are_no_path_loss,
+        unknown_senders_get_no_reply,
+        impossible_requests_are_reported,
     ));
     all.extend(scenarios!(ROOT_AND_IPV6, path_udp: long_datagrams_go_in_fragments));
+    all.extend(path_udp_short::all());
     all
 }
 
 /// A lab with a far end in its server host.
-struct Path {
+pub(crate) struct Path {
     lab: Lab,
-    far: Running,
-    at: SocketAddr,
+    far: RunningProgram,
+    pub(crate) at: SocketAddr,
 }
 
 impl Path {
-    fn new(ipv6: bool) -> Result<Self> {
+    pub(crate) fn new(ipv6: bool) -> Result<Self> {
         let lab = Lab::new(&LabConfig::default())?;
         let port = lab.server().port();
         let at: SocketAddr = if ipv6 {
@@ -65,10 +66,10 @@ impl Path {
         };
         let mut command = lab.server().command(binary()?);
         command.args(["path", "serve", "--stamp", "--stamp-listen"]);
-        command.arg(SocketAddr::new(at.ip(), STAMP).to_string());
-        let mut far = Running::start(&mut command)?;
+        command.arg(SocketAddr::new(at.ip(), STAMP_PORT).to_string());
+        let mut far = RunningProgram::start(&mut command)?;
         // STAMP is listened for last.
-        far.await_ready(PATIENCE, || is_listening(lab.server(), STAMP))?;
+        far.await_ready(TIMEOUT, || is_listening(lab.server(), STAMP_PORT))?;
         Ok(Self { lab, far, at })
     }
 
@@ -81,10 +82,10 @@ impl Path {
     }
 
     fn output(&self, to: SocketAddr, arguments: &[&str]) -> Result<Output> {
-        run_to_end(&mut command(self.lab.client(), to, arguments)?, PATIENCE)
+        run_to_end(&mut command(self.lab.client(), to, arguments)?, TIMEOUT)
     }
 
-    fn measured(&self, to: SocketAddr, arguments: &[&str]) -> Result<PathUdpResult> {
+    pub(crate) fn measured(&self, to: SocketAddr, arguments: &[&str]) -> Result<PathUdpResult> {
         let output = self.output(to, &[arguments, &["--json", "-"]].concat())?;
         ensure!(output.status.success(), "{arguments:?}: {output:?}");
         Ok(serde_json::from_slice(&output.stdout)?)
@@ -92,7 +93,7 @@ impl Path {
 }
 
 /// Whether somebody in the host listens at a UDP port.
-fn is_listening(host: &Host, port: u16) -> bool {
+fn is_listening(host: &LabHost, port: u16) -> bool {
     let listed = || {
         let tables = ["udp", "udp6"].map(|name| format!("/proc/thread-self/net/{name}"));
         tables.iter().filter_map(|table| fs::read_to_string(table).ok()).collect::<String>()
@@ -100,7 +101,7 @@ fn is_listening(host: &Host, port: u16) -> bool {
     host.run(listed).is_ok_and(|sockets| sockets.contains(&format!(":{port:04X} ")))
 }
 
-fn command(host: &Host, to: SocketAddr, arguments: &[&str]) -> Result<Command> {
+fn command(host: &LabHost, to: SocketAddr, arguments: &[&str]) -> Result<Command> {
     let mut command = host.command(binary()?);
     command.args(["path", "udp", &to.to_string()]).args(arguments);
     Ok(command)
@@ -111,13 +112,17 @@ fn only(result: &PathUdpResult) -> Result<&PathRow> {
     Ok(&result.rows[0])
 }
 
-fn has(result: &PathUdpResult, code: Code) -> bool {
+fn has(result: &PathUdpResult, code: FindingCode) -> bool {
     result.findings.iter().any(|finding| finding.code == code)
 }
 
 fn a_known_path_is_found_at_a_fixed_rate() -> Result<()> {
-    const COUNT: u32 = 600;
     let path = Path::new(false)?;
+    ["64", "16"].iter().try_for_each(|size| find_a_known_path(&path, size))
+}
+
+fn find_a_known_path(path: &Path, size: &str) -> Result<()> {
+    const COUNT: u32 = 600;
     let there = Faults {
         delay: Duration::from_millis(3),
         lost: Some((10, 9)),
@@ -128,7 +133,7 @@ fn a_known_path_is_found_at_a_fixed_rate() -> Result<()> {
         Faults { delay: Duration::from_millis(1), copied: Some((7, 3)), ..Faults::default() };
     let _hop = path.hop(there, back)?;
     let count = COUNT.to_string();
-    let arguments = ["-r", "2k", "-n", &count, "--warm-up", "0"];
+    let arguments = ["-s", size, "-r", "2k", "-n", &count, "--warm-up", "0"];
     let result = path.measured(path.via(HOP), &arguments)?;
     let row = only(&result)?;
 
@@ -143,7 +148,12 @@ fn a_known_path_is_found_at_a_fixed_rate() -> Result<()> {
     ensure!((forward.lost, backward.lost) == (lost, 0), "{forward:?} {backward:?}");
     ensure!((forward.duplicate, backward.duplicate) == (0, copied), "{forward:?} {backward:?}");
     ensure!((forward.reordered, backward.reordered) == (swapped, 0), "{forward:?} {backward:?}");
-    for code in [Code::PathLoss, Code::PathReordered, Code::DuplicateReplies, Code::SharedMachine] {
+    for code in [
+        FindingCode::PathLoss,
+        FindingCode::PathReordered,
+        FindingCode::DuplicateReplies,
+        FindingCode::SharedMachine,
+    ] {
         ensure!(has(&result, code), "{code:?}: {:?}", result.findings);
     }
     check_delays(row)
@@ -189,25 +199,25 @@ fn a_known_path_is_found_in_ping_pong() -> Result<()> {
 
 /// Both ends tell the class, and so does a socket of the scenario's own. A hop hands datagrams on
 /// without it.
-fn classes_are_seen_at_both_ends() -> Result<()> {
+fn traffic_classes_are_recorded_at_both_ends() -> Result<()> {
     let path = Path::new(false)?;
     let arguments = ["--dscp", "ef", "-n", "200"];
     let result = path.measured(path.at, &arguments)?;
     let row = only(&result)?;
-    ensure!((row.dscp_there, row.dscp_back) == (Some(46), Some(46)), "{row:?}");
+    ensure!((row.dscp_forward, row.dscp_backward) == (Some(46), Some(46)), "{row:?}");
     let _hop = path.hop(Faults::default(), Faults::default())?;
     let result = path.measured(path.via(HOP), &arguments)?;
     let row = only(&result)?;
-    ensure!((row.dscp_there, row.dscp_back) == (Some(0), Some(0)), "{row:?}");
-    ensure!(has(&result, Code::DscpChanged), "{:?}", result.findings);
+    ensure!((row.dscp_forward, row.dscp_backward) == (Some(0), Some(0)), "{row:?}");
+    ensure!(has(&result, FindingCode::DscpChanged), "{:?}", result.findings);
 
     let at = path.via(9_001);
     let listener = path.lab.server().run(|| -> Result<_> {
         let socket = Socket::udp(at)?;
         socket.bind(at)?;
-        socket.set_receive_timeout(PATIENCE)?;
-        socket.tell_traffic_class(at, true)?;
-        socket.tell_hop_limit(at)?;
+        socket.set_receive_timeout(TIMEOUT)?;
+        socket.enable_traffic_class(at, true)?;
+        socket.enable_hop_limit(at)?;
         Ok(socket)
     })??;
     let seen = thread::spawn(move || {
@@ -238,14 +248,14 @@ fn long_datagrams_go_in_fragments() -> Result<()> {
             let count = parts.map(|part| part.as_ref().map_or(0, |part| part.count));
             ensure!(count == [50; 4], "{count:?}");
         }
-        let told = result.findings.iter().filter(|finding| finding.code == Code::Fragmented);
+        let told = result.findings.iter().filter(|finding| finding.code == FindingCode::Fragmented);
         let told: Vec<_> = told.map(|finding| finding.trial).collect();
         ensure!(told == [Some(1), Some(2), Some(3)], "{told:?}");
     }
     Ok(())
 }
 
-fn load_comes_in_its_proportion() -> Result<()> {
+fn the_load_ratio_is_applied() -> Result<()> {
     let path = Path::new(false)?;
     for kind in ["unicast", "broadcast"] {
         let arguments = ["-R", "0,5", "-n", "200", "--load", kind];
@@ -288,15 +298,15 @@ fn the_table_of_the_paper_is_measured() -> Result<()> {
 
 /// Its host says that nobody listens.
 fn a_far_end_that_was_killed_is_named() -> Result<()> {
-    an_end_is_named("KILL", RowEnd::Closed)
+    the_end_of_a_row_is_named("KILL", RowEnd::Closed)
 }
 
 /// One that is stopped says nothing.
-fn a_far_end_that_falls_silent_is_named() -> Result<()> {
-    an_end_is_named("STOP", RowEnd::Vanished)
+fn a_far_end_that_stops_answering_is_named() -> Result<()> {
+    the_end_of_a_row_is_named("STOP", RowEnd::Vanished)
 }
 
-fn an_end_is_named(signal: &'static str, expected: RowEnd) -> Result<()> {
+fn the_end_of_a_row_is_named(signal: &'static str, expected: RowEnd) -> Result<()> {
     let path = Path::new(false)?;
     let pid = path.far.pid();
     let ending = thread::spawn(move || {
@@ -310,13 +320,13 @@ fn an_end_is_named(signal: &'static str, expected: RowEnd) -> Result<()> {
     ensure!(output.status.code() == Some(1), "{:?}", output.status);
     let row = only(&result)?;
     ensure!(row.ended == Some(expected) && row.counts.received > 0, "{row:?}");
-    ensure!(has(&result, Code::FarEndVanished), "{:?}", result.findings);
+    ensure!(has(&result, FindingCode::FarEndUnreachable), "{:?}", result.findings);
     Ok(())
 }
 
-fn a_reflector_and_a_sender_speak_stamp() -> Result<()> {
+fn a_reflector_and_a_sender_use_stamp() -> Result<()> {
     let path = Path::new(false)?;
-    let at = path.via(STAMP);
+    let at = path.via(STAMP_PORT);
     let result = path.measured(at, &["--stamp", "--sizes", "44,200", "-n", "100"])?;
     for row in &result.rows {
         ensure!(row.counts.received == 100 && row.far_ns.is_some(), "{row:?}");
@@ -325,7 +335,7 @@ fn a_reflector_and_a_sender_speak_stamp() -> Result<()> {
     // A packet written by hand (RFC 8762, figure 3), and its answer (figure 5).
     let answer = path.lab.client().run(|| -> Result<_> {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
         socket.set_ttl(77)?;
         let mut packet = [0_u8; 50];
         packet[..4].copy_from_slice(&[0, 0, 1, 2]);
@@ -348,26 +358,26 @@ fn a_reflector_and_a_sender_speak_stamp() -> Result<()> {
 
 /// Nothing but hellos and the probes of those who were welcomed is answered, and no answer is
 /// longer.
-fn what_a_limit_left_out_is_not_laid_on_the_path() -> Result<()> {
+fn packets_omitted_by_a_limit_are_no_path_loss() -> Result<()> {
     let path = Path::new(false)?;
     let at = path.via(9_700);
     let mut command = path.lab.server().command(binary()?);
     command.args(["path", "serve", "--max-rate", "500", "--listen", &at.to_string()]);
-    let mut far = Running::start(&mut command)?;
-    far.await_ready(PATIENCE, || is_listening(path.lab.server(), at.port()))?;
+    let mut far = RunningProgram::start(&mut command)?;
+    far.await_ready(TIMEOUT, || is_listening(path.lab.server(), at.port()))?;
     let result =
         path.measured(at, &["-r", "2k", "-n", "2000", "--flows", "2", "--warm-up", "0"])?;
     let row = only(&result)?;
     let (forward, losses) = row.forward.zip(row.losses()).context("nothing is told")?;
     ensure!(losses.far_limit > 500 && losses.far_limit == forward.lost, "{forward:?} {losses:?}");
-    ensure!((losses.far_socket, losses.path_there) == (0, 0), "{losses:?}");
-    let told = result.findings.iter().find(|finding| finding.code == Code::PathLoss);
+    ensure!((losses.far_socket, losses.path_forward) == (0, 0), "{losses:?}");
+    let told = result.findings.iter().find(|finding| finding.code == FindingCode::PathLoss);
     ensure!(told.is_some_and(|told| told.advice.contains("--max-rate")), "{told:?}");
     Ok(())
 }
 
 /// A far end that is stopped for a while, shorter than silence that ends a row.
-fn what_a_full_socket_dropped_is_not_laid_on_the_path() -> Result<()> {
+fn drops_of_a_full_socket_are_no_path_loss() -> Result<()> {
     let path = Path::new(false)?;
     let pid = path.far.pid();
     let stopping = thread::spawn(move || -> Result<()> {
@@ -383,11 +393,11 @@ fn what_a_full_socket_dropped_is_not_laid_on_the_path() -> Result<()> {
     let row = only(&result)?;
     let (forward, losses) = row.forward.zip(row.losses()).context("nothing is told")?;
     ensure!(forward.lost > 100 && losses.far_socket == forward.lost, "{forward:?} {losses:?}");
-    ensure!((losses.far_limit, losses.path_there) == (0, 0), "{losses:?}");
+    ensure!((losses.far_limit, losses.path_forward) == (0, 0), "{losses:?}");
     Ok(())
 }
 
-fn strangers_get_nothing() -> Result<()> {
+fn unknown_senders_get_no_reply() -> Result<()> {
     let path = Path::new(false)?;
     let at = path.at;
     path.lab.client().run(move || -> Result<()> {
@@ -404,51 +414,67 @@ fn strangers_get_nothing() -> Result<()> {
             header.emit(&mut bytes);
             bytes
         };
-        let short = Duration::from_millis(60);
-        for kind in [Kind::Probe, Kind::Load, Kind::End, Kind::Welcome, Kind::Echo, Kind::Tally] {
-            let got = answer(&written(Header::new(kind, 12_345, 1), 100), short)?;
+        let wait = Duration::from_millis(60);
+        for kind in [
+            PathDatagramKind::Probe,
+            PathDatagramKind::Load,
+            PathDatagramKind::End,
+            PathDatagramKind::Welcome,
+            PathDatagramKind::Echo,
+            PathDatagramKind::Tally,
+        ] {
+            let got = answer(&written(Header::new(kind, 12_345, 1), 100), wait)?;
             ensure!(got.is_none(), "{kind:?}: {got:?}");
         }
         for noise in [&b""[..], b"\r\n", &[0xff; 64]] {
-            ensure!(answer(noise, short)?.is_none(), "{noise:?}");
+            ensure!(answer(noise, wait)?.is_none(), "{noise:?}");
         }
-        let hello = Header::new(Kind::Hello, 0, 5);
-        ensure!(answer(&written(hello, HEADER_LEN), short)?.is_none(), "a short hello");
-        let welcome = answer(&written(hello, HELLO_LEN), PATIENCE)?.context("no welcome")?;
+        let hello = Header::new(PathDatagramKind::Hello, 0, 5);
+        ensure!(answer(&written(hello, HEADER_LEN), wait)?.is_none(), "a short hello");
+        let welcome = answer(&written(hello, HELLO_LEN), TIMEOUT)?.context("no welcome")?;
         ensure!(welcome.len() == HELLO_LEN, "{} bytes", welcome.len());
         let session =
             Header::parse(&welcome).map_err(|error| anyhow::anyhow!("{error}"))?.0.session;
         for len in [HEADER_LEN, 1_400, 9_000] {
-            let probe = written(Header::new(Kind::Probe, session, 1), len);
-            let echo = answer(&probe, PATIENCE)?.context("no echo")?;
+            let probe = written(Header::new(PathDatagramKind::Probe, session, 1), len);
+            let echo = answer(&probe, TIMEOUT)?.context("no echo")?;
             ensure!(echo.len() == len, "{} of {len} bytes", echo.len());
+        }
+        for len in [short::LEN, HEADER_LEN - 1] {
+            let mut probe = vec![0; len];
+            short::Probe { warm_up: false, sequence: 1, session }.emit(&mut probe);
+            let echo = answer(&probe, TIMEOUT)?.context("no echo")?;
+            ensure!(echo.len() == len, "{} of {len} bytes", echo.len());
+            ensure!(answer(&echo, wait)?.is_none(), "an echo was answered");
+            short::Probe { warm_up: false, sequence: 1, session: !session }.emit(&mut probe);
+            ensure!(answer(&probe, wait)?.is_none(), "another's session was taken");
         }
         // Another port has another session.
         let other = UdpSocket::bind("0.0.0.0:0")?;
-        other.set_read_timeout(Some(short))?;
-        other.send_to(&written(Header::new(Kind::Probe, session, 1), 100), at)?;
+        other.set_read_timeout(Some(wait))?;
+        other.send_to(&written(Header::new(PathDatagramKind::Probe, session, 1), 100), at)?;
         ensure!(other.recv(&mut [0; 100]).is_err(), "another's session was taken");
         Ok(())
     })?
 }
 
-fn what_cannot_be_is_said() -> Result<()> {
+fn impossible_requests_are_reported() -> Result<()> {
     let path = Path::new(false)?;
     let nobody = path.via(9_999);
     for (to, arguments, status, expected) in [
-        (path.at, &["--sizes", "65508"][..], 2, "from 48 to 65507"),
-        (path.at, &["--sizes", "64,47"], 2, "from 48 to 65507"),
+        (path.at, &["--sizes", "65508"][..], 2, "from 16 to 65507"),
+        (path.at, &["--sizes", "64,15"], 2, "from 16 to 65507"),
         (path.at, &["--sizes", "43", "--stamp"], 2, "from 44 to 65507"),
         (path.at, &["--stamp", "-R", "5"], 2, "path serve"),
         (path.at, &["--flows", "65"], 2, "from 1 to 64"),
         (path.at, &["--dscp", "64"], 2, "DSCP from 0 to 63"),
         (path.at, &["--rate", "20M"], 2, "from 1 to 10M"),
         (path.at, &["--timeout", "61s"], 2, "60 s"),
-        (path.at, &["-i", "nowhere0"], 3, "no interface 'nowhere0'"),
+        (path.at, &["-i", "nowhere0"], 3, "interface 'nowhere0' not found"),
         (path.at, &["--json", "/nowhere/at/all"], 3, "/nowhere/at/all"),
         (path.at, &["--fail-if", "speed>1"], 2, "loss>1%"),
-        (nobody, &[], 3, "nobody listens"),
-        (path.via(STAMP), &[], 3, "no far end of this kind"),
+        (nobody, &[], 3, "no program listens"),
+        (path.via(STAMP_PORT), &[], 3, "as a far end of this kind"),
     ] {
         let output = path.output(to, arguments)?;
         let stderr = String::from_utf8(output.stderr).context("no text")?;
@@ -458,8 +484,11 @@ fn what_cannot_be_is_said() -> Result<()> {
     }
     let mut taken = path.lab.server().command(binary()?);
     taken.args(["path", "serve", "--listen", &path.at.to_string()]);
-    let taken = run_to_end(&mut taken, PATIENCE)?;
+    let taken = run_to_end(&mut taken, TIMEOUT)?;
     let stderr = String::from_utf8(taken.stderr).context("no text")?;
-    ensure!(taken.status.code() == Some(3) && stderr.contains("another program has"), "{stderr}");
+    ensure!(
+        taken.status.code() == Some(3) && stderr.contains("in use by another program"),
+        "{stderr}"
+    );
     Ok(())
 }

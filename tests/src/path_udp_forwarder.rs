@@ -10,11 +10,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use horolog_lab::Host;
-use horolog_wire::path_probe::{Header, Kind};
+use horolog_lab::LabHost;
+use horolog_wire::path_probe::{Header, PathDatagramKind, short};
 
 /// Between two looks at the sockets.
-const LOOK: Duration = Duration::from_micros(20);
+const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
 /// What is done to datagrams of one direction, by their numbers: those that leave this remainder
 /// when they are divided by that.
@@ -30,6 +30,19 @@ pub(crate) fn is_hit(sequence: u32, fault: Option<(u32, u32)>) -> bool {
     fault.is_some_and(|(divisor, rest)| sequence % divisor == rest)
 }
 
+/// The number of a probe or an echo.
+fn sequence(bytes: &[u8]) -> Option<u32> {
+    if let Ok(probe) = short::Probe::parse(bytes) {
+        return Some(probe.sequence);
+    }
+    if let Ok(echo) = short::Echo::parse(bytes) {
+        return Some(echo.sequence);
+    }
+    let (header, _) = Header::parse(bytes).ok()?;
+    matches!(header.kind, PathDatagramKind::Probe | PathDatagramKind::Echo)
+        .then_some(header.sequence)
+}
+
 /// One direction: what waits until it is due, and what waits to be overtaken.
 struct Direction {
     faults: Faults,
@@ -40,9 +53,8 @@ struct Direction {
 impl Direction {
     fn take(&mut self, bytes: Vec<u8>, whom: SocketAddr) {
         let due = Instant::now() + self.faults.delay;
-        let header = Header::parse(&bytes).map(|(header, _)| header);
-        let measured = header.ok().filter(|one| matches!(one.kind, Kind::Probe | Kind::Echo));
-        let hit = |fault| measured.is_some_and(|one| is_hit(one.sequence, fault));
+        let measured = sequence(&bytes);
+        let hit = |fault| measured.is_some_and(|sequence| is_hit(sequence, fault));
         if hit(self.faults.lost) {
             return;
         }
@@ -74,7 +86,7 @@ pub(crate) struct Forwarder {
 impl Forwarder {
     /// Hands on between `at` and `far`, in this host.
     pub(crate) fn start(
-        host: &Host,
+        host: &LabHost,
         at: SocketAddr,
         far: SocketAddr,
         there: Faults,
@@ -121,7 +133,7 @@ fn forward(near: &UdpSocket, far: SocketAddr, faults: [Faults; 2], stop: &Atomic
         while let Some((bytes, whom)) = back.due() {
             let _ = near.send_to(&bytes, whom);
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

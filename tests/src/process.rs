@@ -12,17 +12,17 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use horolog_lab::{Host, Lab};
+use horolog_lab::{Lab, LabHost};
 use horolog_sys::namespace::die_with_parent;
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// Long enough for a program to start, to answer or to end on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const NTP_PORT: u16 = 123;
 
-/// Which of the server's bodies are to answer.
+/// Engines of the server that answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Engine {
     /// Sockets alone.
@@ -86,7 +86,7 @@ pub(crate) fn signal_to(pid: u32, name: &str) -> Result<()> {
 pub(crate) fn run_to_end(command: &mut Command, patience: Duration) -> Result<Output> {
     let mut child = Killed::spawn(command)?;
     let ended = child.wait(patience)?;
-    let [stdout, stderr] = child.said()?;
+    let [stdout, stderr] = child.outputs()?;
     let status = ended.with_context(|| {
         format!("did not end within {patience:?}; stderr: {}", String::from_utf8_lossy(&stderr))
     })?;
@@ -94,12 +94,12 @@ pub(crate) fn run_to_end(command: &mut Command, patience: Duration) -> Result<Ou
 }
 
 /// A program that says more than a pipe has room for is read to the end.
-pub(crate) fn a_long_answer_is_read() -> Result<()> {
+pub(crate) fn a_long_output_is_read() -> Result<()> {
     const BYTES: usize = 1 << 20;
     let mut command = Command::new("head");
     command.args(["-c", &BYTES.to_string(), "/dev/zero"]);
-    let said = run_to_end(&mut command, PATIENCE)?.stdout.len();
-    ensure!(said == BYTES, "{said} bytes");
+    let outputs = run_to_end(&mut command, TIMEOUT)?.stdout.len();
+    ensure!(outputs == BYTES, "{outputs} bytes");
     Ok(())
 }
 
@@ -112,9 +112,9 @@ struct Killed {
 
 fn drain(mut pipe: impl Read + Send + 'static) -> JoinHandle<io::Result<Vec<u8>>> {
     thread::spawn(move || {
-        let mut said = Vec::new();
-        pipe.read_to_end(&mut said)?;
-        Ok(said)
+        let mut outputs = Vec::new();
+        pipe.read_to_end(&mut outputs)?;
+        Ok(outputs)
     })
 }
 
@@ -141,17 +141,17 @@ impl Killed {
     }
 
     /// Ends the program and returns what it said on its standard output and error.
-    fn said(&mut self) -> Result<[Vec<u8>; 2]> {
+    fn outputs(&mut self) -> Result<[Vec<u8>; 2]> {
         // It may have ended already.
         let _ = self.child.kill();
         self.child.wait()?;
-        let mut said = [Vec::new(), Vec::new()];
-        for (said, pipe) in said.iter_mut().zip(&mut self.pipes) {
+        let mut outputs = [Vec::new(), Vec::new()];
+        for (outputs, pipe) in outputs.iter_mut().zip(&mut self.pipes) {
             if let Some(pipe) = pipe.take() {
-                *said = pipe.join().map_err(|_| anyhow!("reading panicked"))??;
+                *outputs = pipe.join().map_err(|_| anyhow!("reading panicked"))??;
             }
         }
-        Ok(said)
+        Ok(outputs)
     }
 }
 
@@ -185,7 +185,7 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server that trusts its clock, at these addresses, and waits until it answers.
     pub(crate) fn start(
-        host: &Host,
+        host: &LabHost,
         engine: Engine,
         listen: &[SocketAddr],
         arguments: &[&str],
@@ -196,7 +196,7 @@ impl Server {
 
     /// The same with nothing but these arguments.
     pub(crate) fn start_as(
-        host: &Host,
+        host: &LabHost,
         engine: Engine,
         listen: &[SocketAddr],
         arguments: &[&str],
@@ -214,7 +214,7 @@ impl Server {
 
     /// A server that trusts its clock, with its status socket here.
     pub(crate) fn start_at(
-        host: &Host,
+        host: &LabHost,
         engine: Engine,
         listen: &[SocketAddr],
         socket: &str,
@@ -226,7 +226,7 @@ impl Server {
     }
 
     /// A server that trusts its clock, with the better engine of those that work.
-    pub(crate) fn start_choosing(host: &Host, listen: &[SocketAddr]) -> Result<Self> {
+    pub(crate) fn start_choosing(host: &LabHost, listen: &[SocketAddr]) -> Result<Self> {
         let directory = TempDir::new()?;
         let socket = directory.path().join("status.sock");
         let place = (directory, socket);
@@ -235,7 +235,7 @@ impl Server {
 
     /// A server that trusts its clock, of another build of the program.
     pub(crate) fn start_build(
-        host: &Host,
+        host: &LabHost,
         program: &Path,
         engine: Engine,
         listen: &[SocketAddr],
@@ -281,10 +281,10 @@ impl Server {
         let started = Instant::now();
         while self.status().is_err() {
             if let Some(status) = self.child.child.try_wait()? {
-                let [_, stderr] = self.child.said()?;
+                let [_, stderr] = self.child.outputs()?;
                 bail!("the server did not start: {status}; {}", String::from_utf8_lossy(&stderr));
             }
-            ensure!(started.elapsed() < PATIENCE, "the server does not answer");
+            ensure!(started.elapsed() < TIMEOUT, "the server does not answer");
             thread::sleep(POLL_INTERVAL);
         }
         Ok(())
@@ -294,7 +294,7 @@ impl Server {
     pub(crate) fn status(&self) -> Result<Value> {
         let mut command = Command::new(binary()?);
         command.args(["status", "--status-socket"]).arg(&self.socket);
-        let output = run_to_end(&mut command, PATIENCE)?;
+        let output = run_to_end(&mut command, TIMEOUT)?;
         let complaint = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "horolog status: {}", complaint.trim());
         serde_json::from_slice(&output.stdout).context("horolog status prints no JSON")
@@ -319,9 +319,9 @@ impl Server {
     pub(crate) fn end(mut self, name: &str) -> Result<Ended> {
         let started = Instant::now();
         self.signal(name)?;
-        let status = self.child.wait(PATIENCE)?;
+        let status = self.child.wait(TIMEOUT)?;
         let took = started.elapsed();
-        let [stdout, stderr] = self.child.said()?;
+        let [stdout, stderr] = self.child.outputs()?;
         let (stdout, stderr) = (String::from_utf8(stdout)?, String::from_utf8(stderr)?);
         let status = status.with_context(|| format!("SIG{name} did not end it: {stderr}"))?;
         Ok(Ended { status, stdout, stderr, took })

@@ -7,13 +7,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Running};
+use horolog_lab::{LabHost, RunningProgram};
 use tempfile::TempDir;
 
 use crate::process::run_to_end;
 
 /// Long enough to become master, which takes half a second.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What all masters have. Announce messages come four times a second, so that it becomes master
 /// soon; its own Syncs next to never, so that they do not mix with those that are asked for.
@@ -53,14 +53,14 @@ impl Transport {
 
 /// A master that answers everybody.
 pub(crate) struct Ptp4l {
-    process: Running,
+    process: RunningProgram,
     directory: TempDir,
     domain: u8,
 }
 
 impl Ptp4l {
     /// Starts it in a domain, and waits until it is master.
-    pub(crate) fn start(host: &Host, transport: Transport, domain: u8) -> Result<Self> {
+    pub(crate) fn start(host: &LabHost, transport: Transport, domain: u8) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("ptp4l.conf");
         let text = format!(
@@ -73,7 +73,7 @@ impl Ptp4l {
         let mut command = host.command("setpriv");
         command.args(["--bounding-set", "-sys_time", "--inh-caps", "-sys_time"]);
         command.args(["ptp4l", "-f"]).arg(path);
-        let process = Running::start(&mut command)?;
+        let process = RunningProgram::start(&mut command)?;
         let mut this = Self { process, directory, domain };
         this.await_master()?;
         Ok(this)
@@ -82,15 +82,15 @@ impl Ptp4l {
     fn await_master(&mut self) -> Result<()> {
         let Self { process, directory, domain } = self;
         let is_master = |told: String| told.contains("MASTER");
-        process.await_ready(PATIENCE, || {
-            ask(directory, *domain, "PORT_DATA_SET").is_ok_and(is_master)
+        process.await_ready(TIMEOUT, || {
+            query(directory, *domain, "PORT_DATA_SET").is_ok_and(is_master)
         })?;
         Ok(())
     }
 
     /// Messages that it received and sent, by the names that pmc has for them.
     pub(crate) fn counts(&self) -> Result<BTreeMap<String, u64>> {
-        let told = ask(&self.directory, self.domain, "PORT_STATS_NP")?;
+        let told = query(&self.directory, self.domain, "PORT_STATS_NP")?;
         let counts: BTreeMap<_, _> = told
             .lines()
             .filter_map(|line| {
@@ -115,7 +115,7 @@ pub(crate) fn gained(
 }
 
 /// What pmc prints. It talks over sockets in the directory, so it may run in any host.
-fn ask(directory: &TempDir, domain: u8, what: &str) -> Result<String> {
+fn query(directory: &TempDir, domain: u8, what: &str) -> Result<String> {
     let socket = |name| directory.path().join(name);
     let mut command = Command::new("pmc");
     command.args(["-u", "-b", "0", "-d", &domain.to_string(), "-i"]).arg(socket("pmc.sock"));

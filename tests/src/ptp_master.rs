@@ -12,7 +12,7 @@ use anyhow::Result;
 use horolog_lab::Lab;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 
-use crate::ptp_answers::{Asked, From};
+use crate::ptp_messages::{From, PtpRequest};
 
 /// How long it waits where nobody asks.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -59,7 +59,7 @@ fn serve([event, general]: &[UdpSocket; 2], rule: Rule, stop: &AtomicBool) {
             thread::sleep(PAUSE);
             continue;
         };
-        let Some(asked) = Asked::read(&buffer[..length], from) else { continue };
+        let Some(asked) = PtpRequest::read(&buffer[..length], from) else { continue };
         let before = known.len();
         let (client, requests) = known.entry(from.ip()).or_insert((before, 0));
         *requests += 1;

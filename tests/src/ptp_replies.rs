@@ -1,14 +1,16 @@
-//! Answers of a PTP master for both bodies of the generator to judge: right ones in every order,
+//! Responses of a PTP master for both verifiers of the generator: correct ones in every order,
 //! and ones with each fault that one can have. A request comes as it would be sent; what is made of
 //! it here is bytes.
 
-use horolog_load::token::Question;
+use horolog_load::token::RequestId;
 use horolog_record::InvalidReason;
-use horolog_wire::ptp::message::{DELAY_RESP_LEN, MANAGEMENT_LEN, PDELAY_LEN, STAMP_LEN};
-use horolog_wire::ptp::monitor::{Current, Parent, Response};
+use horolog_wire::ptp::message::{
+    DELAY_RESP_LEN, MANAGEMENT_LEN, PDELAY_LEN, TIMESTAMP_MESSAGE_LEN,
+};
+use horolog_wire::ptp::monitor::{Current, MonitorResponse, Parent};
 use horolog_wire::ptp::{
-    Body, EVENT_PORT, Flags, GENERAL_PORT, HEADER_LEN, Header, Message, PortIdentity, PtpTimestamp,
-    SEQUENCE_ID_OFFSET, SOURCE_OFFSET,
+    EVENT_PORT, GENERAL_PORT, HEADER_LEN, Header, Message, PortIdentity, PtpFlags, PtpMessageBody,
+    PtpTimestamp, SEQUENCE_ID_OFFSET, SOURCE_OFFSET,
 };
 
 use crate::generator::World;
@@ -21,20 +23,20 @@ const MASTER: PortIdentity = PortIdentity { clock: 0x0200_00ff_fe00_0001, port: 
 const DOMAIN_OFFSET: usize = 4;
 const MINOR_SDO_OFFSET: usize = 5;
 const FLAGS_OFFSET: usize = 6;
-const NANOSECONDS_OFFSET: usize = STAMP_LEN - 4;
+const NANOSECONDS_OFFSET: usize = TIMESTAMP_MESSAGE_LEN - 4;
 
 /// A request, as the master sees it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PtpRequest {
     pub(crate) client: u32,
-    pub(crate) question: Question,
+    pub(crate) question: RequestId,
     /// Who asks: the token's bits and the lane's number.
     pub(crate) requesting: PortIdentity,
 }
 
 /// One of the messages that answer it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct PtpResponse {
     /// Both ends' UDP port.
     pub(crate) port: u16,
     /// The client whose address it goes to.
@@ -61,13 +63,13 @@ pub(crate) struct Master<'a> {
 
 impl Master<'_> {
     /// The only answer to a request for the delay.
-    pub(crate) fn delay(&mut self, asked: &Asked) -> Answer {
+    pub(crate) fn delay(&mut self, asked: &PtpRequest) -> PtpResponse {
         let times = self.times();
         self.answer(asked, Part::Delay, times)
     }
 
     /// All answers of NetSync Monitor, in any order.
-    pub(crate) fn all(&mut self, asked: &Asked) -> Vec<Answer> {
+    pub(crate) fn all(&mut self, asked: &PtpRequest) -> Vec<PtpResponse> {
         let one_step = self.random.pick(&[true, false]);
         let parts: &[Part] = if one_step {
             &[Part::Delay, Part::OneStep]
@@ -97,19 +99,19 @@ impl Master<'_> {
     /// One message, of a request that came and whose Sync left then.
     pub(crate) fn answer(
         &mut self,
-        asked: &Asked,
+        asked: &PtpRequest,
         part: Part,
         (receive, transmit): (PtpTimestamp, PtpTimestamp),
-    ) -> Answer {
+    ) -> PtpResponse {
         let plan = self.world.ptp.unwrap_or_else(|| unreachable!("a world of PTP"));
         let body = match part {
-            Part::Delay => Body::DelayResp { receive, requesting: asked.requesting },
-            Part::Sync => Body::Sync(PtpTimestamp::ZERO),
-            Part::FollowUp => Body::FollowUp(transmit),
-            Part::OneStep => Body::Sync(transmit),
+            Part::Delay => PtpMessageBody::DelayResp { receive, requesting: asked.requesting },
+            Part::Sync => PtpMessageBody::Sync(PtpTimestamp::ZERO),
+            Part::FollowUp => PtpMessageBody::FollowUp(transmit),
+            Part::OneStep => PtpMessageBody::Sync(transmit),
         };
-        let unicast = if plan.multicast { Flags::default() } else { Flags::UNICAST };
-        let flags = if part == Part::Sync { unicast.with(Flags::TWO_STEP) } else { unicast };
+        let unicast = if plan.multicast { PtpFlags::default() } else { PtpFlags::UNICAST };
+        let flags = if part == Part::Sync { unicast.with(PtpFlags::TWO_STEP) } else { unicast };
         let header = Header {
             minor_version: plan.minor_version,
             domain: plan.domain,
@@ -132,14 +134,14 @@ impl Master<'_> {
         }
         let is_event = matches!(part, Part::Sync | Part::OneStep);
         let port = if is_event { EVENT_PORT } else { GENERAL_PORT };
-        Answer { port, client: asked.client, bytes }
+        PtpResponse { port, client: asked.client, bytes }
     }
 }
 
 /// NetSync Monitor's extension, now and then behind another one.
 fn monitor(random: &mut Random, address: &[u8]) -> Vec<u8> {
-    let traceable = Flags::TIME_TRACEABLE.with(Flags::FREQUENCY_TRACEABLE).0 as u8;
-    let response = Response {
+    let traceable = PtpFlags::TIME_TRACEABLE.with(PtpFlags::FREQUENCY_TRACEABLE).0 as u8;
+    let response = MonitorResponse {
         port_state: random.next() as u8,
         protocol: 1,
         address,
@@ -150,7 +152,7 @@ fn monitor(random: &mut Random, address: &[u8]) -> Vec<u8> {
         time_source: random.next() as u8,
         last_sync: PtpTimestamp::new(random.next(), 0),
     };
-    let mut extension = vec![0; Response::tlv_len(address.len())];
+    let mut extension = vec![0; MonitorResponse::tlv_len(address.len())];
     response.emit(&mut extension);
     let mut suffix = Vec::new();
     for _ in 0..random.pick(&[0, 0, 0, 1, 3]) {
@@ -164,7 +166,7 @@ fn monitor(random: &mut Random, address: &[u8]) -> Vec<u8> {
 }
 
 /// Makes one byte or more of a message wrong.
-pub(crate) type Change = fn(&mut Answer, &mut Random);
+pub(crate) type Change = fn(&mut PtpResponse, &mut Random);
 
 /// What can be wrong with any message, and the reason to refuse it.
 pub(crate) const CHANGES: [(Change, InvalidReason); 8] = [
@@ -178,7 +180,7 @@ pub(crate) const CHANGES: [(Change, InvalidReason); 8] = [
     (source, InvalidReason::Source),
 ];
 
-fn length(answer: &mut Answer, random: &mut Random) {
+fn length(answer: &mut PtpResponse, random: &mut Random) {
     let right = answer.bytes.len();
     match random.within(0..=3) {
         // Cut off, with more behind it than there may be, and with another length told.
@@ -193,7 +195,7 @@ fn length(answer: &mut Answer, random: &mut Random) {
 }
 
 /// Of a message that is no answer, and not longer.
-fn kind(answer: &mut Answer, random: &mut Random) {
+fn kind(answer: &mut PtpResponse, random: &mut Random) {
     let short = [0x1, 0x4, 0xc, 0xf];
     let long = [0x1, 0x2, 0x4, 0xa, 0xc, 0xd, 0xf];
     let is_long = answer.bytes.len() >= PDELAY_LEN.max(MANAGEMENT_LEN);
@@ -201,16 +203,16 @@ fn kind(answer: &mut Answer, random: &mut Random) {
     answer.bytes[0] = answer.bytes[0] & 0xf0 | kind;
 }
 
-fn version(answer: &mut Answer, random: &mut Random) {
+fn version(answer: &mut PtpResponse, random: &mut Random) {
     answer.bytes[1] ^= random.within(1..=15) as u8;
 }
 
-fn domain(answer: &mut Answer, random: &mut Random) {
+fn domain(answer: &mut PtpResponse, random: &mut Random) {
     answer.bytes[DOMAIN_OFFSET] ^= random.within(1..=255) as u8;
 }
 
 /// Of another profile than IEEE 1588's own, by either part of its number.
-fn profile(answer: &mut Answer, random: &mut Random) {
+fn profile(answer: &mut PtpResponse, random: &mut Random) {
     match random.within(0..=1) {
         0 => answer.bytes[0] ^= (random.within(1..=15) << 4) as u8,
         _ => answer.bytes[MINOR_SDO_OFFSET] ^= random.within(1..=255) as u8,
@@ -218,32 +220,33 @@ fn profile(answer: &mut Answer, random: &mut Random) {
 }
 
 /// Says that it is for one address where it is not, or the other way round.
-fn unicast(answer: &mut Answer, _: &mut Random) {
-    answer.bytes[FLAGS_OFFSET] ^= (Flags::UNICAST.0 >> 8) as u8;
+fn unicast(answer: &mut PtpResponse, _: &mut Random) {
+    answer.bytes[FLAGS_OFFSET] ^= (PtpFlags::UNICAST.0 >> 8) as u8;
 }
 
 /// No time at all; a Sync with a follow-up becomes one without.
-fn nanoseconds(answer: &mut Answer, random: &mut Random) {
-    answer.bytes[FLAGS_OFFSET] &= !((Flags::TWO_STEP.0 >> 8) as u8);
-    let stamp = &mut answer.bytes[HEADER_LEN..STAMP_LEN];
+fn nanoseconds(answer: &mut PtpResponse, random: &mut Random) {
+    answer.bytes[FLAGS_OFFSET] &= !((PtpFlags::TWO_STEP.0 >> 8) as u8);
+    let stamp = &mut answer.bytes[HEADER_LEN..TIMESTAMP_MESSAGE_LEN];
     match random.within(0..=2) {
         0 => stamp.fill(0),
         1 => stamp[..6].copy_from_slice(&[random.within(1..=255) as u8; 6]),
         _ => {
             let many = random.within(1_000_000_000..=u32::MAX.into()) as u32;
-            answer.bytes[NANOSECONDS_OFFSET..STAMP_LEN].copy_from_slice(&many.to_be_bytes());
+            answer.bytes[NANOSECONDS_OFFSET..TIMESTAMP_MESSAGE_LEN]
+                .copy_from_slice(&many.to_be_bytes());
         }
     }
 }
 
-fn source(answer: &mut Answer, random: &mut Random) {
+fn source(answer: &mut PtpResponse, random: &mut Random) {
     let at = SOURCE_OFFSET + random.within(0..=9) as usize;
     answer.bytes[at] ^= random.within(1..=255) as u8;
 }
 
 /// Another number, and of a Sync one that no request of that client has: clients ask in turn, and
 /// there are more of them than requests in a comparison.
-pub(crate) fn number(answer: &mut Answer, random: &mut Random) {
+pub(crate) fn number(answer: &mut PtpResponse, random: &mut Random) {
     let at = SEQUENCE_ID_OFFSET;
     let right = u16::from_be_bytes([answer.bytes[at], answer.bytes[at + 1]]);
     let other = right.wrapping_add(random.within(1..=100) as u16);
@@ -251,13 +254,13 @@ pub(crate) fn number(answer: &mut Answer, random: &mut Random) {
 }
 
 /// A lane that there is not.
-pub(crate) fn lane(answer: &mut Answer, random: &mut Random) {
+pub(crate) fn lane(answer: &mut PtpResponse, random: &mut Random) {
     let port = random.pick(&[0, crate::generator::LANES as u16 + 1, u16::MAX]);
     answer.bytes[DELAY_RESP_LEN - 2..DELAY_RESP_LEN].copy_from_slice(&port.to_be_bytes());
 }
 
 /// Without NetSync Monitor's extension, or with one that is none.
-pub(crate) fn extension(answer: &mut Answer, random: &mut Random) {
+pub(crate) fn extension(answer: &mut PtpResponse, random: &mut Random) {
     let extensions: &[u8] =
         random.pick(&[&[], &[0x21, 0xff, 0, 0], &[0x21, 0xff, 0, 2, 6, 0], &[0x7f, 0, 0, 0]]);
     answer.bytes.truncate(DELAY_RESP_LEN);
@@ -265,7 +268,7 @@ pub(crate) fn extension(answer: &mut Answer, random: &mut Random) {
 }
 
 /// Extensions that do not end where the message does.
-pub(crate) fn extensions(answer: &mut Answer, random: &mut Random) {
+pub(crate) fn extensions(answer: &mut PtpResponse, random: &mut Random) {
     let told = u16::from_be_bytes([answer.bytes[2], answer.bytes[3]]);
     answer.bytes.truncate(told.into());
     let half = random.pick(&[&[0x7f][..], &[0x7f, 0, 0], &[0x7f, 0, 0, 2], &[0x7f, 0, 0, 1, 0]]);
@@ -273,7 +276,7 @@ pub(crate) fn extensions(answer: &mut Answer, random: &mut Random) {
 }
 
 /// Puts more at the end of a message that has nothing behind it.
-fn append(answer: &mut Answer, more: &[u8]) {
+fn append(answer: &mut PtpResponse, more: &[u8]) {
     answer.bytes.extend(more);
     let length = answer.bytes.len() as u16;
     answer.bytes[2..4].copy_from_slice(&length.to_be_bytes());

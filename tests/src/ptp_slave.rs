@@ -7,19 +7,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use horolog_lab::{Host, Running};
+use horolog_lab::{LabHost, RunningProgram};
 use tempfile::TempDir;
 
 use crate::process::run_to_end;
 use crate::ptp4l::Transport;
 
 /// Four Announces, some Syncs and an answer take a few seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A ptp4l that follows whatever master there is.
 pub(crate) struct PtpSlave {
-    process: Running,
+    process: RunningProgram,
     directory: TempDir,
     domain: u8,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Measured {
 impl PtpSlave {
     /// Starts it with further lines of the global section, and `sections` behind those.
     pub(crate) fn start(
-        host: &Host,
+        host: &LabHost,
         transport: Transport,
         domain: u8,
         lines: &str,
@@ -56,19 +56,19 @@ impl PtpSlave {
         let mut command = host.command("unshare");
         command.args(["--ipc", "setpriv", "--bounding-set", "-sys_time"]);
         command.args(["--inh-caps", "-sys_time", "ptp4l", "-f"]).arg(path);
-        let process = Running::start(&mut command)?;
+        let process = RunningProgram::start(&mut command)?;
         Ok(Self { process, directory, domain })
     }
 
     /// A command that will run a program in `host` where the shared memory is that of this client.
-    pub(crate) fn beside(&self, host: &Host) -> Command {
+    pub(crate) fn command_in_ipc(&self, host: &LabHost) -> Command {
         let mut command = host.command("nsenter");
         command.arg(format!("--ipc=/proc/{}/ns/ipc", self.process.pid()));
         command
     }
 
     /// The same, by multicast on the host's interface.
-    pub(crate) fn by_multicast(host: &Host, transport: Transport, lines: &str) -> Result<Self> {
+    pub(crate) fn by_multicast(host: &LabHost, transport: Transport, lines: &str) -> Result<Self> {
         let section = format!("[{}]\n", host.port().interface);
         Self::start(host, transport, 0, lines, &section)
     }
@@ -77,7 +77,7 @@ impl PtpSlave {
     pub(crate) fn await_measured(&self, is_right: impl Fn(&Measured) -> bool) -> Result<Measured> {
         let started = Instant::now();
         let mut last = None;
-        while started.elapsed() < PATIENCE {
+        while started.elapsed() < TIMEOUT {
             if let Some(measured) = self.measured()? {
                 if is_right(&measured) {
                     return Ok(measured);
@@ -86,12 +86,12 @@ impl PtpSlave {
             }
             thread::sleep(POLL_INTERVAL);
         }
-        bail!("measured last: {last:?}; {}", self.ask("PORT_DATA_SET")?)
+        bail!("measured last: {last:?}; {}", self.query("PORT_DATA_SET")?)
     }
 
     /// What it measures now; `None` where it has no master yet, or not asked for the delay.
     pub(crate) fn measured(&self) -> Result<Option<Measured>> {
-        let text = self.ask("CURRENT_DATA_SET")?;
+        let text = self.query("CURRENT_DATA_SET")?;
         if !text.contains("RESPONSE") {
             return Ok(None); // it is not there yet
         }
@@ -104,7 +104,7 @@ impl PtpSlave {
     }
 
     /// What pmc prints of this client. It talks over sockets in the directory.
-    pub(crate) fn ask(&self, what: &str) -> Result<String> {
+    pub(crate) fn query(&self, what: &str) -> Result<String> {
         let socket = |name| self.directory.path().join(name);
         let mut command = Command::new("pmc");
         command.args(["-u", "-b", "0", "-d", &self.domain.to_string(), "-i"]);
@@ -115,7 +115,7 @@ impl PtpSlave {
 }
 
 /// Asks a clock on the network by management, from `host`; what pmc prints.
-pub(crate) fn manage(host: &Host, transport: &str, domain: u8, request: &str) -> Result<String> {
+pub(crate) fn manage(host: &LabHost, transport: &str, domain: u8, request: &str) -> Result<String> {
     let directory = tempfile::tempdir()?;
     let mut command = host.command("pmc");
     command.args([transport, "-b", "0", "-d", &domain.to_string()]);

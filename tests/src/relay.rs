@@ -12,16 +12,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig, Running};
+use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_relay::{ChildListing, Listing};
 use horolog_sys::netlink::Prefix;
 use horolog_sys::socket::Socket;
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::process::{PATIENCE, binary, run_to_end, signal_to};
+use crate::process::{TIMEOUT, binary, run_to_end, signal_to};
 use crate::scenario::scenario;
-use crate::{ROOT, ROOT_AND_IPV6, relay, scenarios};
+use crate::{ROOT, ROOT_AND_IPV6, relay, relay_lengths, scenarios};
 
 pub(crate) const PORT: u16 = 5_000;
 const RECEIVE_BYTES: usize = 16 << 20;
@@ -35,13 +35,13 @@ type WithEngine = fn(&str) -> Result<()>;
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, relay:
-        a_table_that_cannot_be_is_refused,
-        a_killed_relay_leaves_nothing_in_the_way,
+        an_invalid_table_is_refused,
+        a_killed_relay_does_not_block_its_successor,
     ));
     let each: [(&str, WithEngine); 3] = [
         ("multicast_goes_in_and_unicast_out", multicast_goes_in_and_unicast_out),
-        ("relays_feed_relays_and_loops_die", relays_feed_relays_and_loops_die),
-        ("a_dead_child_slows_nobody", a_dead_child_slows_nobody),
+        ("relays_feed_relays_and_loops_end", relays_feed_relays_and_loops_end),
+        ("a_dead_child_does_not_delay_the_others", a_dead_child_does_not_delay_the_others),
     ];
     for (name, run) in each {
         for engine in ["sendmmsg", "xdp"] {
@@ -51,62 +51,63 @@ pub(crate) fn all() -> Vec<Trial> {
     }
     for engine in ["send", "sendmmsg", "xdp"] {
         let name = |what: &str| format!("relay::{what}::{engine}");
-        let run = move || copies_are_right_while_children_come_and_go(engine, false);
-        all.push(scenario(name("copies_are_right_while_children_come_and_go"), ROOT, run));
-        let run = move || copies_are_right_while_children_come_and_go(engine, true);
+        let run = move || copies_are_correct_while_children_join_and_leave(engine, false);
+        all.push(scenario(name("copies_are_correct_while_children_join_and_leave"), ROOT, run));
+        let run = move || copies_are_correct_while_children_join_and_leave(engine, true);
         all.push(scenario(name("the_same_over_ipv6"), ROOT_AND_IPV6, run));
     }
+    all.extend(relay_lengths::all());
     all
 }
 
 /// A relay in a host.
 pub(crate) struct Relay {
-    pub(crate) running: Running,
+    pub(crate) running: RunningProgram,
     pub(crate) directory: TempDir,
 }
 
 impl Relay {
-    pub(crate) fn start(host: &Host, table: &str, arguments: &[&str]) -> Result<Self> {
+    pub(crate) fn start(host: &LabHost, table: &str, arguments: &[&str]) -> Result<Self> {
         let directory = TempDir::new()?;
         let mut relay =
             Self { running: Self::spawn(host, &directory, table, arguments)?, directory };
         let socket = relay.socket();
-        relay.running.await_ready(PATIENCE, || socket.exists())?;
+        relay.running.await_ready(TIMEOUT, || socket.exists())?;
         Ok(relay)
     }
 
     pub(crate) fn spawn(
-        host: &Host,
+        host: &LabHost,
         at: &TempDir,
         table: &str,
         arguments: &[&str],
-    ) -> Result<Running> {
+    ) -> Result<RunningProgram> {
         let file = at.path().join("table.toml");
         fs::write(&file, table)?;
         let mut command = host.command(binary()?);
         command.args(["relay", "run", "--config"]).arg(file).arg("--socket");
         command.arg(at.path().join("control.sock")).args(arguments);
-        Ok(Running::start(&mut command)?)
+        Ok(RunningProgram::start(&mut command)?)
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
         self.directory.path().join("control.sock")
     }
 
-    pub(crate) fn try_ask(&self, arguments: &[&str]) -> Result<Output> {
+    pub(crate) fn try_control(&self, arguments: &[&str]) -> Result<Output> {
         let mut command = Command::new(binary()?);
         command.arg("relay").args(arguments).arg("--socket").arg(self.socket());
-        run_to_end(&mut command, PATIENCE)
+        run_to_end(&mut command, TIMEOUT)
     }
 
-    pub(crate) fn ask(&self, arguments: &[&str]) -> Result<String> {
-        let output = self.try_ask(arguments)?;
+    pub(crate) fn control(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.try_control(arguments)?;
         ensure!(output.status.success(), "{arguments:?}: {output:?}");
         Ok(String::from_utf8(output.stdout)?)
     }
 
     pub(crate) fn listing(&self) -> Result<Listing> {
-        Ok(serde_json::from_str(&self.ask(&["list", "--json"])?)?)
+        Ok(serde_json::from_str(&self.control(&["list", "--json"])?)?)
     }
 
     pub(crate) fn child(&self, address: SocketAddr) -> Result<ChildListing> {
@@ -134,7 +135,7 @@ pub(crate) fn table(listen: impl Into<SocketAddr>, children: &[SocketAddr]) -> S
 }
 
 /// A socket with room for all that comes while a busy machine does something else.
-pub(crate) fn bind(host: &Host, at: SocketAddr) -> Result<UdpSocket> {
+pub(crate) fn bind(host: &LabHost, at: SocketAddr) -> Result<UdpSocket> {
     let open = || -> io::Result<UdpSocket> {
         let socket = Socket::udp(at)?;
         socket.set_receive_buffer(RECEIVE_BYTES)?;
@@ -142,11 +143,11 @@ pub(crate) fn bind(host: &Host, at: SocketAddr) -> Result<UdpSocket> {
         Ok(socket.as_fd().try_clone_to_owned()?.into())
     };
     let socket = host.run(open)??;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
     Ok(socket)
 }
 
-pub(crate) fn address(host: &Host, ipv6: bool) -> Result<IpAddr> {
+pub(crate) fn address(host: &LabHost, ipv6: bool) -> Result<IpAddr> {
     let port = host.port();
     if ipv6 { Ok(port.ipv6.context("no IPv6 address")?.into()) } else { Ok(port.ipv4.into()) }
 }
@@ -189,13 +190,13 @@ pub(crate) fn send(
     Ok(())
 }
 
-pub(crate) fn nothing_comes(socket: &UdpSocket) -> Result<()> {
+pub(crate) fn receives_nothing(socket: &UdpSocket) -> Result<()> {
     socket.set_read_timeout(Some(QUIET))?;
     ensure!(socket.recv(&mut [0; 2_048]).is_err(), "one copy too many");
     Ok(())
 }
 
-fn copies_are_right_while_children_come_and_go(engine: &str, ipv6: bool) -> Result<()> {
+fn copies_are_correct_while_children_join_and_leave(engine: &str, ipv6: bool) -> Result<()> {
     let (packets, rate) = if engine == "xdp" { (12_000, 6_000) } else { (4_000, 2_000) };
     // The source at the first server, the relay in the middle, children at the other servers.
     let lab = Lab::new(&LabConfig { hosts: 5, ipv6: true, ..LabConfig::default() })?;
@@ -227,8 +228,8 @@ fn copies_are_right_while_children_come_and_go(engine: &str, ipv6: bool) -> Resu
         let sending = scope.spawn(|| send(&source, at, 0..packets, rate));
         let mut changes = 0;
         while !sending.is_finished() {
-            relay.ask(&["add", "g", &comes_and_goes])?;
-            relay.ask(&["remove", "g", &comes_and_goes])?;
+            relay.control(&["add", "g", &comes_and_goes])?;
+            relay.control(&["remove", "g", &comes_and_goes])?;
             changes += 1;
         }
         sending.join().ok().context("the source panicked")??;
@@ -248,13 +249,13 @@ fn copies_are_right_while_children_come_and_go(engine: &str, ipv6: bool) -> Resu
     }
     ensure!(came > 0 && came < packets, "{came} copies for who came and went");
     for (socket, child) in sockets.iter().zip(&children[..2]) {
-        nothing_comes(socket)?;
+        receives_nothing(socket)?;
         let child = relay.child(*child)?;
         ensure!(child.packets == u64::from(packets) && child.dropped.is_empty(), "{child:?}");
     }
     let group = &relay.listing()?.groups[0];
     ensure!(group.engine == engine && group.packets == u64::from(packets), "{group:?}");
-    let text = relay.ask(&["list", "--toml"])?;
+    let text = relay.control(&["list", "--toml"])?;
     ensure!(text.contains(&children[0].to_string()) && !text.contains(&comes_and_goes), "{text}");
     Ok(())
 }
@@ -279,10 +280,10 @@ fn multicast_goes_in_and_unicast_out(engine: &str) -> Result<()> {
     for expected in 0..500 {
         ensure!(number(&receiver)? == expected);
     }
-    nothing_comes(&receiver)?;
+    receives_nothing(&receiver)?;
     // Another group at the same port is none of its business.
     source.send_to(&payload(0), (Ipv4Addr::new(239, 1, 2, 4), PORT))?;
-    nothing_comes(&receiver)?;
+    receives_nothing(&receiver)?;
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 9_105));
     let mut asked = lab.client().run(|| TcpStream::connect(at))??;
     asked.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
@@ -295,7 +296,7 @@ fn multicast_goes_in_and_unicast_out(engine: &str) -> Result<()> {
 }
 
 /// Two relays, the second a child of the first, and the first by mistake a child of the second.
-fn relays_feed_relays_and_loops_die(engine: &str) -> Result<()> {
+fn relays_feed_relays_and_loops_end(engine: &str) -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
     let (upper, lower) = (lab.client(), lab.host(2));
     let upper_at = SocketAddr::from((upper.ports[1].ipv4, PORT));
@@ -316,24 +317,24 @@ fn relays_feed_relays_and_loops_die(engine: &str) -> Result<()> {
         }
         sending.join().ok().context("the source panicked")?
     })?;
-    nothing_comes(&leaf)?;
+    receives_nothing(&leaf)?;
     ensure!(first.child(lower_at)?.packets == 1_000);
     // Each has the other for a child now, and a child sends nothing that is relayed.
-    second.ask(&["add", "g", &upper_at.to_string()])?;
+    second.control(&["add", "g", &upper_at.to_string()])?;
     send(&source, entry, 0..100, 5_000)?;
-    nothing_comes(&leaf)?;
+    receives_nothing(&leaf)?;
     let refused = second.refused("from-child")?;
     ensure!(refused == 100, "{refused} refused: {:?}", second.listing()?);
     ensure!(first.child(lower_at)?.packets == 1_100, "what was refused came back");
     // A source that is not on the list gets nothing through.
     let stranger = bind(upper, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     stranger.send_to(&payload(0), (Ipv4Addr::LOCALHOST, PORT))?;
-    nothing_comes(&leaf)?;
+    receives_nothing(&leaf)?;
     ensure!(first.refused("source")? == 1);
     Ok(())
 }
 
-fn a_dead_child_slows_nobody(engine: &str) -> Result<()> {
+fn a_dead_child_does_not_delay_the_others(engine: &str) -> Result<()> {
     const PACKETS: u32 = 6_000;
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
     let alive = SocketAddr::new(address(lab.host(2), false)?, PORT);
@@ -351,7 +352,8 @@ fn a_dead_child_slows_nobody(engine: &str) -> Result<()> {
     let mut children = silent.clone();
     children.extend([nowhere, alive]);
     let at = SocketAddr::from((lab.client().ports[0].ipv4, PORT));
-    let relay = Relay::start(lab.client(), &table(at, &children), &["--engine", engine])?;
+    let arguments = ["--engine", engine, "--no-fragment"];
+    let relay = Relay::start(lab.client(), &table(at, &children), &arguments)?;
     ensure!(relay.listing()?.groups[0].engine == engine, "{:?}", relay.listing()?);
     let source = bind(lab.server(), SocketAddr::new(address(lab.server(), false)?, 0))?;
     let begun = Instant::now();
@@ -364,9 +366,12 @@ fn a_dead_child_slows_nobody(engine: &str) -> Result<()> {
         sending.join().ok().context("the source panicked")?
     })?;
     let took = begun.elapsed();
-    ensure!(took < Duration::from_secs(3) + PATIENCE / 2, "{took:?}");
+    ensure!(took < Duration::from_secs(3) + TIMEOUT / 2, "{took:?}");
     let told = relay.child(silent[0])?;
-    ensure!(told.silent && told.dropped.get("unresolved").is_some_and(|n| *n > 1_000), "{told:?}");
+    ensure!(
+        told.unreachable && told.dropped.get("unresolved").is_some_and(|n| *n > 1_000),
+        "{told:?}"
+    );
     let told = relay.child(nowhere)?;
     ensure!(told.dropped.get("unreachable") == Some(&u64::from(PACKETS)), "{told:?}");
     // A packet that is too long for a child's link is its loss alone.
@@ -382,57 +387,57 @@ fn a_dead_child_slows_nobody(engine: &str) -> Result<()> {
     Ok(())
 }
 
-fn a_table_that_cannot_be_is_refused() -> Result<()> {
+fn an_invalid_table_is_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = SocketAddr::from((lab.client().port().ipv4, PORT));
     let good = table(at, &[SocketAddr::new(address(lab.server(), false)?, PORT)]);
     for (from, to, words) in [
         ("[[group]]", "[[group", "line 3"),
         ("name", "nmae", "unknown field"),
-        ("\"g\"", "\"a b\"", "is no name"),
+        ("\"g\"", "\"a b\"", "invalid group name"),
         ("sources = [\"192.0.2.0/24\", \"2001:db8::/32\"]", "sources = []", "no sources"),
         ("destinations = [\"192.0.2.0/24\"", "destinations = [\"10.0.0.0/8\"", "destinations"),
-        ("listen = \"192.0.2.1", "listen = \"192.0.2.99", "no address of this host"),
+        ("listen = \"192.0.2.1", "listen = \"192.0.2.99", "not an address of this host"),
     ] {
         let bad = good.replace(from, to);
         ensure!(bad != good, "{from}");
         let directory = TempDir::new()?;
         let ready =
-            Relay::spawn(lab.client(), &directory, &bad, &[])?.await_ready(PATIENCE, || false);
+            Relay::spawn(lab.client(), &directory, &bad, &[])?.await_ready(TIMEOUT, || false);
         let error = ready.err().context("a relay took a table that cannot be")?.to_string();
         ensure!(error.contains(words) && error.starts_with("horolog: "), "{error} lacks {words}");
     }
     let directory = TempDir::new()?;
     let idle = Relay::spawn(lab.client(), &directory, &good, &["--engine=send", "--interface=lo"])?
-        .await_ready(PATIENCE, || false);
+        .await_ready(TIMEOUT, || false);
     let error = idle.err().context("a flag that does nothing was taken")?.to_string();
-    ensure!(error.contains("--interface names what XDP"), "{error}");
+    ensure!(error.contains("--interface is the ingress of XDP"), "{error}");
     let file = directory.path().join("table.toml");
     for (text, is_good) in [(&*good, true), (&*good.replace("\"g\"", "\"a b\""), false)] {
         fs::write(&file, text)?;
         let mut check = Command::new(binary()?);
         check.args(["relay", "run", "--check", "--config"]).arg(&file);
-        let output = run_to_end(&mut check, PATIENCE)?;
+        let output = run_to_end(&mut check, TIMEOUT)?;
         let status = if is_good { 0 } else { 2 };
         ensure!(output.status.code() == Some(status), "{output:?}");
         let told = if is_good { &output.stdout } else { &output.stderr };
         let told = String::from_utf8_lossy(told);
-        let words = if is_good { "groups: 1, children: 1" } else { "'a b' is no name" };
+        let words = if is_good { "groups: 1, children: 1" } else { "invalid group name 'a b'" };
         ensure!(told.contains(words) && told.lines().count() == 1, "{told}");
     }
     let relay = Relay::start(lab.client(), &good, &[])?;
     let before = relay.listing()?.table;
     for (arguments, words) in [
-        (&["add", "h", "192.0.2.2:1"][..], "there is no group 'h'"),
-        (&["add", "g", "203.0.113.1:1"], "in none of the destinations"),
-        (&["add", "g", "192.0.2.1:5000"], "this relay itself"),
+        (&["add", "h", "192.0.2.2:1"][..], "group 'h' not found"),
+        (&["add", "g", "203.0.113.1:1"], "outside the destinations"),
+        (&["add", "g", "192.0.2.1:5000"], "an address of this relay"),
         (&["remove", "g", "192.0.2.2:1"], "has no child"),
         (
             &["add", "h", "--listen", "239.0.0.1:7", "--source", "0.0.0.0/0", "--interface", "no0"],
             "no0",
         ),
     ] {
-        let output = relay.try_ask(arguments)?;
+        let output = relay.try_control(arguments)?;
         let told = String::from_utf8(output.stderr)?;
         ensure!(!output.status.success() && told.contains(words), "{arguments:?}: {told}");
         ensure!(told.lines().count() == 1, "{told}");
@@ -465,13 +470,13 @@ fn a_table_that_cannot_be_is_refused() -> Result<()> {
 pub(crate) fn eventually(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let begun = Instant::now();
     while !is_so()? {
-        ensure!(begun.elapsed() < PATIENCE, "it did not come to that in time");
+        ensure!(begun.elapsed() < TIMEOUT, "it did not come to that in time");
         thread::sleep(Duration::from_millis(10));
     }
     Ok(())
 }
 
-fn a_killed_relay_leaves_nothing_in_the_way() -> Result<()> {
+fn a_killed_relay_does_not_block_its_successor() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = SocketAddr::from((lab.client().port().ipv4, PORT));
     let child = SocketAddr::new(address(lab.server(), false)?, PORT);
@@ -484,7 +489,7 @@ fn a_killed_relay_leaves_nothing_in_the_way() -> Result<()> {
     };
     let begun = Instant::now();
     while relay.listing().is_err() {
-        ensure!(begun.elapsed() < PATIENCE, "it does not start again");
+        ensure!(begun.elapsed() < TIMEOUT, "it does not start again");
         thread::sleep(Duration::from_millis(10));
     }
     Ok(())

@@ -10,12 +10,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::Running;
+use horolog_lab::RunningProgram;
 use horolog_record::{RelayTreeEngine, RelayTreeMeasured, RelayTreeResult};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::process::{PATIENCE, binary, run_to_end};
+use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::{ROOT, relay_tree, scenarios};
 
 /// Long enough to measure a small tree on a busy machine.
@@ -27,12 +27,12 @@ const RATIO_MAX: f64 = 6.0;
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, relay_tree:
         a_tree_of_relays_is_measured,
-        a_long_chain_is_slower_than_a_pair_as_the_model_says,
+        a_long_chain_is_slower_than_a_pair_as_modelled,
         a_killed_measurement_leaves_nothing,
     ));
     all.extend(scenarios!(&[], relay_tree:
         a_tree_from_pairs_is_read_again,
-        a_tree_that_cannot_be_is_refused,
+        an_invalid_tree_is_refused,
     ));
     all
 }
@@ -92,7 +92,7 @@ fn a_tree_of_relays_is_measured() -> Result<()> {
 }
 
 /// Eight relays, each a child of the one before, and one with two children.
-fn a_long_chain_is_slower_than_a_pair_as_the_model_says() -> Result<()> {
+fn a_long_chain_is_slower_than_a_pair_as_modelled() -> Result<()> {
     for engine in ["send", "xdp"] {
         let of = |degree, depth| -> Result<(f64, f64)> {
             let form = ["--degree", degree, "--depth", depth, "--measure", "--packets", "300"];
@@ -117,7 +117,7 @@ fn namespaces(process: &Path) -> BTreeSet<PathBuf> {
 fn a_killed_measurement_leaves_nothing() -> Result<()> {
     let mut command = Command::new(binary()?);
     command.args(["relay", "tree", "--degree", "2", "--depth", "3", "--measure"]);
-    let mut running = Running::start(command.args(["--packets", "1000"]))?;
+    let mut running = RunningProgram::start(command.args(["--packets", "1000"]))?;
     let process = Path::new("/proc").join(running.pid().to_string());
     let own = namespaces(Path::new("/proc/self"));
     let private = || namespaces(&process).difference(&own).cloned().collect::<BTreeSet<_>>();
@@ -131,7 +131,7 @@ fn a_killed_measurement_leaves_nothing() -> Result<()> {
         Ok(all.any(|process| !namespaces(&process).is_disjoint(&private)))
     };
     while is_left()? {
-        ensure!(begun.elapsed() < PATIENCE, "processes are left in private hosts");
+        ensure!(begun.elapsed() < TIMEOUT, "processes are left in private hosts");
         thread::sleep(Duration::from_millis(20));
     }
     Ok(())
@@ -174,17 +174,21 @@ fn refused(arguments: &[&str], words: &str) -> Result<()> {
     Ok(())
 }
 
-fn a_tree_that_cannot_be_is_refused() -> Result<()> {
+fn an_invalid_tree_is_refused() -> Result<()> {
     let directory = TempDir::new()?;
     let edge = |from: &str, to: &str, delay: &str| {
         format!("[[edge]]\nfrom = \"{from}\"\nto = \"{to}\"\ndelay-us = {delay}\n")
     };
     let (ab, bc, ca) = (edge("a", "b", "1"), edge("b", "c", "1"), edge("c", "a", "1"));
     for (name, edges, words) in [
-        ("root", ab.clone() + &bc + &ca, "line 1: there is no root"),
-        ("cycle", edge("b", "c", "1") + &edge("c", "b", "1"), "line 1: there is a cycle: "),
+        ("root", ab.clone() + &bc + &ca, "line 1: the tree has no root"),
+        (
+            "cycle",
+            edge("b", "c", "1") + &edge("c", "b", "1"),
+            "line 1: the edges contain a cycle: ",
+        ),
         ("parents", ab.clone() + &bc + &edge("a", "c", "1"), "line 10: node 'c' has two parents"),
-        ("unknown", ab.clone() + &edge("b", "x", "1"), "line 8: there is no node 'x'"),
+        ("unknown", ab.clone() + &edge("b", "x", "1"), "line 8: node 'x' is not in the list"),
         ("roots", ab.clone(), "line 1: 'a' and 'c' both have no parent"),
         ("negative", ab.clone() + &edge("b", "c", "-1"), "line 9: delay-us is -1 µs"),
         ("toml", "[[edge".to_owned(), "line 2: "),
@@ -195,27 +199,27 @@ fn a_tree_that_cannot_be_is_refused() -> Result<()> {
         refused(&[&[&*path][..], &TIMES].concat(), words)?;
     }
     let many: Vec<&str> = [&["--degree", "2", "--depth", "40"][..], &TIMES].concat();
-    refused(&many, "40 levels below the root are too many")?;
-    refused(&["--degree", "2", "--depth", "2"], "nothing says how long a node takes")?;
-    refused(&["--degree", "8", "--depth", "2", "--measure"], "too many for private hosts")?;
+    refused(&many, "40 levels below the root exceed")?;
+    refused(&["--degree", "2", "--depth", "2"], "no processing time of a node given")?;
+    refused(&["--degree", "8", "--depth", "2", "--measure"], "exceed the lab")?;
     let twice = ["--degree", "2", "--depth", "2", "--measure", "--engine", "send,send"];
-    refused(&twice, "one engine, or two that differ")?;
+    refused(&twice, "one engine, or two different ones")?;
     let pairs = write(&directory, "pairs", "from,to,delay_us\na,b,1\nb,a\n")?;
     let form = ["--pairwise", &*pairs, "--degree-max", "2"];
     refused(&[&form[..], &TIMES].concat(), "pairs, line 3: write 'from,to,delay_us'")?;
     let pairs = write(&directory, "apart", "from,to,delay_us\na,b,1\nc,d,1\n")?;
     let form = ["--pairwise", &*pairs, "--degree-max", "2"];
-    refused(&[&form[..], &TIMES].concat(), "no way was found to 'c' and 1 nodes more")?;
+    refused(&[&form[..], &TIMES].concat(), "no path found to 'c' and 1 more nodes")?;
     refused(&[&form[..], &TIMES, &["--root", "z"]].concat(), "no node 'z' for --root")?;
     let form = ["--degree", "2", "--depth", "2"];
     for (idle, words) in [
-        (["--degree-max", "3"], "--degree-max does nothing without --pairwise"),
-        (["--root", "a"], "--root does nothing without --pairwise"),
-        (["--engine", "xdp"], "--engine does nothing without --measure"),
-        (["--packets", "100"], "--packets does nothing without --measure"),
-        (["--interval", "1ms"], "--interval does nothing without --measure"),
-        (["--size", "64"], "--size does nothing without --measure"),
-        (["--delay", "100"], "write a time with its unit"),
+        (["--degree-max", "3"], "--degree-max requires --pairwise"),
+        (["--root", "a"], "--root requires --pairwise"),
+        (["--engine", "xdp"], "--engine requires --measure"),
+        (["--packets", "100"], "--packets requires --measure"),
+        (["--interval", "1ms"], "--interval requires --measure"),
+        (["--size", "64"], "--size requires --measure"),
+        (["--delay", "100"], "expected a time with its unit"),
     ] {
         refused(&[&form[..], &TIMES, &idle].concat(), words)?;
     }

@@ -1,11 +1,11 @@
-//! Replies for both bodies of the generator to judge: valid ones, and ones with each fault that a
-//! reply can have. Only the target's datagrams to simulated clients are made here.
+//! Replies for both verifiers of the generator: valid ones, and ones with each fault that a reply
+//! can have. Only the target's datagrams to simulated clients are made here.
 
-use horolog_load::token::{Question, Token};
+use horolog_load::token::{RequestId, TokenCodec};
 use horolog_record::InvalidReason;
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, NtpTimestamp, Span};
-use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode, STRATUM_UNSYNCHRONISED};
+use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, KISS_CODES, LeapIndicator};
 
 use crate::generator::{LANES, World};
 use crate::random::Random;
@@ -39,13 +39,13 @@ pub(crate) struct Kind {
     /// What they count as.
     pub(crate) expected: Expected,
     /// Makes one, or one and its copy.
-    pub(crate) make: fn(&mut Asker<'_>) -> Vec<Reply>,
+    pub(crate) make: fn(&mut Requester<'_>) -> Vec<Reply>,
 }
 
 const fn kind(
     name: &'static str,
     expected: Expected,
-    make: fn(&mut Asker<'_>) -> Vec<Reply>,
+    make: fn(&mut Requester<'_>) -> Vec<Reply>,
 ) -> Kind {
     Kind { name, expected, make }
 }
@@ -55,9 +55,12 @@ const fn invalid(reason: InvalidReason) -> Expected {
 }
 
 /// All kinds.
-pub(crate) const KINDS: [Kind; 17] = [
+pub(crate) const KINDS: [Kind; 21] = [
     kind("valid", Expected::Received, |asker| vec![asker.valid(Age::InTime)]),
     kind("unsynchronised", Expected::Received, |asker| vec![asker.changed(unsynchronise)]),
+    kind("unsynchronised without timestamps", Expected::Received, |asker| {
+        vec![asker.changed(without_times)]
+    }),
     kind("twice", Expected::ReceivedAndDuplicate, |asker| vec![asker.valid(Age::InTime); 2]),
     kind("late", Expected::Late, |asker| vec![asker.valid(Age::Late)]),
     kind("late and again", Expected::LateAndDuplicate, |asker| vec![asker.valid(Age::Late); 2]),
@@ -81,8 +84,15 @@ pub(crate) const KINDS: [Kind; 17] = [
     kind("wrong stratum", invalid(InvalidReason::Stratum), |asker| {
         vec![asker.changed(wrong_stratum)]
     }),
-    kind("leap against stratum", invalid(InvalidReason::Leap), |asker| {
-        vec![asker.changed(contradiction)]
+    kind("kiss RATE", invalid(InvalidReason::KissRate), |asker| vec![asker.changed(kiss_rate)]),
+    kind("kiss DENY", invalid(InvalidReason::KissDeny), |asker| {
+        vec![asker.changed(|reply, _| kiss(reply, *b"DENY"))]
+    }),
+    kind("kiss RSTR", invalid(InvalidReason::KissRstr), |asker| {
+        vec![asker.changed(|reply, _| kiss(reply, *b"RSTR"))]
+    }),
+    kind("another kiss", invalid(InvalidReason::KissOther), |asker| {
+        vec![asker.changed(other_kiss)]
     }),
     kind("wrong timestamps", invalid(InvalidReason::Timestamp), |asker| {
         vec![asker.changed(wrong_timestamps)]
@@ -138,14 +148,14 @@ pub(crate) const GROUP: u64 = 64;
 pub(crate) const TRIAL_AGE: Span = Span::from_ms(20_000);
 
 /// Asks questions, each with a sequence number of its own, and makes the replies.
-pub(crate) struct Asker<'a> {
+pub(crate) struct Requester<'a> {
     pub(crate) world: &'a World,
     pub(crate) random: &'a mut Random,
     /// The next sequence number of each lane.
     pub(crate) next: [u32; LANES],
 }
 
-impl Asker<'_> {
+impl Requester<'_> {
     /// A valid reply to a new question of this age.
     pub(crate) fn valid(&mut self, age: Age) -> Reply {
         let ms = match age {
@@ -164,7 +174,7 @@ impl Asker<'_> {
         // A question of an earlier trial has a number from before this one's.
         let sequence =
             if age == Age::EarlierTrial { own.saturating_sub(GROUP as u32) } else { own };
-        let origin = self.world.token.encode(Question { intended, sequence });
+        let origin = self.world.token.encode(RequestId { intended, sequence });
         let client = self.world.lane_clients(lane).client(sequence);
         Reply { lane, client, header: self.header(origin), length: HEADER_LEN }
     }
@@ -181,8 +191,8 @@ impl Asker<'_> {
             bits => NtpTimestamp::from_bits(bits),
         };
         Header {
-            leap: Leap::from_bits(self.random.within(0..=2) as u8),
-            mode: Mode::Server,
+            leap: LeapIndicator::from_bits(self.random.within(0..=2) as u8),
+            mode: AssociationMode::Server,
             stratum: self.random.within(1..=15) as u8,
             poll: self.random.next() as i8,
             precision: self.random.next() as i8,
@@ -203,9 +213,38 @@ impl Asker<'_> {
 
 type Change = fn(&mut Reply, &mut Random);
 
-fn unsynchronise(reply: &mut Reply, _: &mut Random) {
-    reply.header.leap = Leap::Unsynchronised;
-    reply.header.stratum = STRATUM_UNSYNCHRONISED;
+fn unsynchronise(reply: &mut Reply, random: &mut Random) {
+    let any = random.within(0..=255) as u8;
+    let (leap, stratum) = random.pick(&[(3, any), (3, 0), (3, 16), (any, 16), (any, 0)]);
+    (reply.header.leap, reply.header.stratum) = (LeapIndicator::from_bits(leap), stratum);
+    reply.header.reference_id = random.pick(&[[0; 4], *b"INIT", *b"STEP", *b"GPS\0", *b"RATF"]);
+}
+
+fn without_times(reply: &mut Reply, random: &mut Random) {
+    unsynchronise(reply, random);
+    let unknown = random.within(1..=3);
+    if unknown & 1 != 0 {
+        reply.header.receive = NtpTimestamp::UNKNOWN;
+    }
+    if unknown & 2 != 0 {
+        reply.header.transmit = NtpTimestamp::UNKNOWN;
+    }
+}
+
+fn kiss(reply: &mut Reply, code: [u8; 4]) {
+    (reply.header.stratum, reply.header.reference_id) = (0, code);
+}
+
+fn kiss_rate(reply: &mut Reply, random: &mut Random) {
+    kiss(reply, *b"RATE");
+    // Its timestamps say nothing.
+    wrong_timestamps(reply, random);
+}
+
+fn other_kiss(reply: &mut Reply, random: &mut Random) {
+    let of_no_reason_of_its_own = |code: &[u8; 4]| ![*b"RATE", *b"DENY", *b"RSTR"].contains(code);
+    let codes: Vec<_> = KISS_CODES.into_iter().filter(of_no_reason_of_its_own).collect();
+    kiss(reply, random.pick(&codes));
 }
 
 fn wrong_length(reply: &mut Reply, random: &mut Random) {
@@ -215,7 +254,7 @@ fn wrong_length(reply: &mut Reply, random: &mut Random) {
 }
 
 fn wrong_mode(reply: &mut Reply, random: &mut Random) {
-    reply.header.mode = Mode::from_bits(random.pick(&[0, 1, 2, 3, 5, 6, 7]));
+    reply.header.mode = AssociationMode::from_bits(random.pick(&[0, 1, 2, 3, 5, 6, 7]));
 }
 
 fn wrong_version(reply: &mut Reply, random: &mut Random) {
@@ -224,15 +263,7 @@ fn wrong_version(reply: &mut Reply, random: &mut Random) {
 
 fn wrong_stratum(reply: &mut Reply, random: &mut Random) {
     let large = random.within(17..=255) as u8;
-    reply.header.stratum = random.pick(&[0, 17, large]);
-}
-
-fn contradiction(reply: &mut Reply, random: &mut Random) {
-    if random.pick(&[true, false]) {
-        reply.header.leap = Leap::Unsynchronised;
-    } else {
-        reply.header.stratum = STRATUM_UNSYNCHRONISED;
-    }
+    reply.header.stratum = random.pick(&[17, large]);
 }
 
 fn wrong_timestamps(reply: &mut Reply, random: &mut Random) {
@@ -251,7 +282,7 @@ fn wrong_timestamps(reply: &mut Reply, random: &mut Random) {
 /// Answers with what the request carried as its receive timestamp, and with when an earlier reply
 /// left.
 fn interleave(reply: &mut Reply, random: &mut Random) {
-    let origin = Token::receive_of(reply.header.origin.to_bits());
+    let origin = TokenCodec::receive_of(reply.header.origin.to_bits());
     let earlier = random.within(0..=i64::MAX as u64);
     let transmit = reply.header.receive.to_bits().wrapping_sub(earlier);
     reply.header.origin = NtpTimestamp::from_bits(origin);
@@ -259,14 +290,15 @@ fn interleave(reply: &mut Reply, random: &mut Random) {
 }
 
 /// Some faults together: the order of the checks decides.
-fn several(asker: &mut Asker<'_>) -> Vec<Reply> {
-    const CHANGES: [Change; 8] = [
+fn several(asker: &mut Requester<'_>) -> Vec<Reply> {
+    const CHANGES: [Change; 9] = [
         unsynchronise,
         wrong_length,
         wrong_mode,
         wrong_version,
         wrong_stratum,
-        contradiction,
+        without_times,
+        kiss_rate,
         wrong_timestamps,
         interleave,
     ];

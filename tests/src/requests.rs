@@ -1,6 +1,7 @@
-//! Scenarios of the half of the in-kernel generator that makes requests: they are byte for byte
-//! what the plan in Rust says, at their instants and not before; and the histograms have the layout
-//! that the rest of the project reads. The program runs in the kernel without sending anything.
+//! Scenarios of the sending side of the in-kernel generator: requests are byte for byte those of
+//! the plan in Rust, at their intended send times and not before; and the histograms have the
+//! layout that the rest of the project reads. The program runs in the kernel without sending
+//! anything.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -8,9 +9,9 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_load::clients::{LaneClients, port};
 use horolog_load::ptp::{self, PtpKind, PtpPlan};
-use horolog_load::request::{FrameTemplate, Stamps};
+use horolog_load::request::{FrameTemplate, RequestTimestamps};
 use horolog_load::schedule::{FRACTION_BITS, exponential_quantiles, scale};
-use horolog_load::token::{Echoed, Question};
+use horolog_load::token::{EchoedTimestamp, RequestId};
 use horolog_stats::buckets::{MAX_VALUE, VECTORS, index};
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
@@ -18,11 +19,11 @@ use horolog_time::{Clock, NtpTimestamp, Span, Timestamp};
 use horolog_wire::frame::{Builder, UdpFrame};
 use horolog_wire::ntp::{HEADER_LEN, Header};
 use horolog_wire::ptp::{EVENT_PORT, Message, PortIdentity, monitor};
-use horolog_xdp::{Generator, Lane, TrialSettings, Verdict};
+use horolog_xdp::{Generator, LanePosition, TrialSettings, XdpAction};
 
 use crate::generator::{ELSEWHERE, LOOPBACK, World};
 use crate::random::Random;
-use crate::replies::{Age, Asker, TRIAL_AGE};
+use crate::replies::{Age, Requester, TRIAL_AGE};
 
 const SEED: u64 = 0x7265_7175_6573_7473;
 const REQUESTS: u32 = 4_000;
@@ -46,10 +47,10 @@ fn on_one_core(work: impl FnOnce(u32) -> Result<()> + Send) -> Result<()> {
 }
 
 /// A lane that is due since a second.
-fn lane(clients: LaneClients, now: Timestamp<horolog_time::Monotonic>) -> Lane {
+fn lane(clients: LaneClients, now: Timestamp<horolog_time::Monotonic>) -> LanePosition {
     let wrap = clients.wrap();
     let sequence = wrap - BEFORE_THE_WRAP;
-    Lane {
+    LanePosition {
         start_ns: (now - Span::from_ms(1_000)).as_ns() as u64,
         interval: INTERVAL_NS << FRACTION_BITS,
         end: u64::MAX,
@@ -61,7 +62,7 @@ fn lane(clients: LaneClients, now: Timestamp<horolog_time::Monotonic>) -> Lane {
         clients: clients.count(),
         client_base: clients.first(),
         active: 1,
-        ..Lane::default()
+        ..LanePosition::default()
     }
 }
 
@@ -74,7 +75,7 @@ fn worlds(random: &mut Random) -> Result<Vec<World>> {
 
 /// Every request of NTP and PTP is the one that the plan says, whatever was in the frame before,
 /// over both IP versions and with clients in turn as well as scattered.
-pub(crate) fn requests_are_as_planned() -> Result<()> {
+pub(crate) fn requests_match_their_plan() -> Result<()> {
     on_one_core(|core| {
         let mut random = Random::new(SEED);
         for world in worlds(&mut random)? {
@@ -102,8 +103,8 @@ fn make_all(world: &World, generator: &Generator, core: u32, random: &mut Random
         let intended = Timestamp::from_ns(begun.start_ns.cast_signed()) + behind;
         let frame = random.within(FRAME_MIN..=FRAME_MAX) as usize;
         let outcome = generator.test_run(&random.bytes(frame))?;
-        ensure!(outcome.verdict == Verdict::Redirect, "{number}: {:?}", outcome.verdict);
-        let question = Question { intended, sequence };
+        ensure!(outcome.verdict == XdpAction::Redirect, "{number}: {:?}", outcome.verdict);
+        let question = RequestId { intended, sequence };
         let client = clients.client(sequence);
         let origin = if world.interleaved { generator.origin(client) } else { 0 };
         let check = match world.ptp {
@@ -113,7 +114,7 @@ fn make_all(world: &World, generator: &Generator, core: u32, random: &mut Random
         check.with_context(|| format!("request {number}: {:02x?}", outcome.frame))?;
     }
     let ended = generator.lane(core);
-    let lateness = generator.book(0, core).lateness_ns.count;
+    let lateness = generator.interval(0, core).lateness_ns.count;
     let requests = u64::from(REQUESTS);
     ensure!((ended.sent, lateness) == (requests, requests), "{ended:?}, {lateness} lateness");
     ensure!(ended.sequence == REQUESTS - BEFORE_THE_WRAP, "{ended:?}");
@@ -127,13 +128,13 @@ fn check_request(
     world: &World,
     template: &FrameTemplate,
     frame: &[u8],
-    (question, origin): (Question, u64),
+    (question, origin): (RequestId, u64),
 ) -> Result<()> {
     let transmit = world.token.encode(question);
     let stamps = if world.interleaved {
-        Stamps::interleaved(origin, transmit)
+        RequestTimestamps::interleaved(origin, transmit)
     } else {
-        Stamps::basic(transmit)
+        RequestTimestamps::basic(transmit)
     };
     let client = world.lane_clients(LANE).client(question.sequence);
     let mut expected = template.bytes().to_vec();
@@ -150,17 +151,25 @@ fn check_request(
     ensure!(rest.is_empty() && header == plain);
     let now = MonotonicClock.now();
     let read = world.token.decode(header.transmit.to_bits(), now);
-    let asked = Some((question, Echoed::Transmit));
+    let asked = Some((question, EchoedTimestamp::Transmit));
     ensure!(read == asked, "it asks {read:?} instead of {question:?}");
     if world.interleaved {
         let read = world.token.decode(header.receive.to_bits(), now);
-        ensure!(read == Some((question, Echoed::Receive)), "interleaved, it asks {read:?}");
+        ensure!(
+            read == Some((question, EchoedTimestamp::Receive)),
+            "interleaved, it asks {read:?}"
+        );
     }
     Ok(())
 }
 
 /// The same of a request for PTP.
-fn check_ptp_request(world: &World, plan: PtpPlan, frame: &[u8], question: Question) -> Result<()> {
+fn check_ptp_request(
+    world: &World,
+    plan: PtpPlan,
+    frame: &[u8],
+    question: RequestId,
+) -> Result<()> {
     let token = world.token.encode(question);
     let client = world.lane_clients(LANE).client(question.sequence);
     let frames = world.frames(LANE);
@@ -171,8 +180,8 @@ fn check_ptp_request(world: &World, plan: PtpPlan, frame: &[u8], question: Quest
         source: SocketAddr::new(world.network.address(client), EVENT_PORT),
         destination: plan.destination(world.target.ip()),
     };
-    let mut template = ptp::Template::new(&plan, LANE, world.target.ip());
-    let payload = template.ask(token, question.sequence);
+    let mut template = ptp::PtpRequestTemplate::new(&plan, LANE, world.target.ip());
+    let payload = template.build_request(token, question.sequence);
     let mut expected = vec![0; builder.headers_len() + payload.len()];
     builder.emit(payload, &mut expected);
     ensure!(frame == expected, "it should be {expected:02x?}");
@@ -187,7 +196,7 @@ fn check_ptp_request(world: &World, plan: PtpPlan, frame: &[u8], question: Quest
 
 /// Nothing leaves before its instant, behind the end, after the sender gave up, or from a processor
 /// without a lane.
-pub(crate) fn requests_keep_their_instants() -> Result<()> {
+pub(crate) fn requests_leave_at_their_intended_send_times() -> Result<()> {
     on_one_core(|core| {
         let mut random = Random::new(SEED);
         for world in worlds(&mut random)? {
@@ -196,25 +205,34 @@ pub(crate) fn requests_keep_their_instants() -> Result<()> {
             generator.set_trial(&world.trial(now));
             let due = lane(world.lane_clients(LANE), now);
             let frame = random.bytes(FRAME_MAX as usize);
-            let made = |lane: &Lane| -> Result<(Verdict, u32)> {
+            let made = |lane: &LanePosition| -> Result<(XdpAction, u32)> {
                 generator.set_lane(core, lane);
                 let verdict = generator.test_run(&frame)?.verdict;
                 Ok((verdict, generator.lane(core).done))
             };
             let later = (now + Span::from_ms(60_000)).as_ns() as u64;
-            ensure!(made(&due)? == (Verdict::Redirect, 0), "due");
-            ensure!(made(&Lane { start_ns: later, ..due })? == (Verdict::Drop, 0), "too early");
-            ensure!(made(&Lane { next: 9, end: 9, ..due })? == (Verdict::Drop, 1), "at the end");
-            ensure!(made(&Lane { give_up_ns: 1, ..due })? == (Verdict::Drop, 1), "given up");
-            ensure!(made(&Lane { active: 0, ..due })? == (Verdict::Drop, 0), "no lane");
-            ensure!(made(&Lane { done: 1, ..due })? == (Verdict::Drop, 1), "done");
+            ensure!(made(&due)? == (XdpAction::Redirect, 0), "due");
+            ensure!(
+                made(&LanePosition { start_ns: later, ..due })? == (XdpAction::Drop, 0),
+                "too early"
+            );
+            ensure!(
+                made(&LanePosition { next: 9, end: 9, ..due })? == (XdpAction::Drop, 1),
+                "at the end"
+            );
+            ensure!(
+                made(&LanePosition { give_up_ns: 1, ..due })? == (XdpAction::Drop, 1),
+                "given up"
+            );
+            ensure!(made(&LanePosition { active: 0, ..due })? == (XdpAction::Drop, 0), "no lane");
+            ensure!(made(&LanePosition { done: 1, ..due })? == (XdpAction::Drop, 1), "done");
         }
         Ok(())
     })
 }
 
 /// Exponential intervals are those of the table, and have the mean asked for.
-pub(crate) fn exponential_intervals_are_of_the_table() -> Result<()> {
+pub(crate) fn exponential_intervals_match_the_table() -> Result<()> {
     on_one_core(|core| {
         let mut random = Random::new(SEED);
         let world = World::all(&mut random)?.remove(0);
@@ -254,12 +272,13 @@ pub(crate) fn buckets_are_the_same() -> Result<()> {
         for (number, &(value, bucket)) in VECTORS.iter().chain(&drawn).enumerate() {
             generator.clear();
             generator.set_trial(&world.trial(MonotonicClock.now() - TRIAL_AGE));
-            let mut asker = Asker { world: &world, random: &mut random, next: [number as u32; 2] };
+            let mut asker =
+                Requester { world: &world, random: &mut random, next: [number as u32; 2] };
             let mut reply = asker.valid(Age::InTime);
             reply.header.receive = NtpTimestamp::from_bits(1);
             reply.header.transmit = NtpTimestamp::from_bits(1 + units(value));
             generator.test_run(&world.frame_to(reply.client, reply.lane, &reply.payload()))?;
-            let tally = generator.book(0, core);
+            let tally = generator.interval(0, core);
             let histogram = &tally.response_ns;
             if value > MAX_VALUE {
                 ensure!((tally.received, histogram.count) == (0, 0), "{value} was counted");
@@ -297,10 +316,10 @@ pub(crate) fn lateness_is_counted_in_the_same_buckets() -> Result<()> {
             let before = MonotonicClock.now().as_ns() as u64;
             let start_ns = before.saturating_sub(late_ns);
             let due = lane(world.lane_clients(LANE), MonotonicClock.now());
-            generator.set_lane(core, &Lane { start_ns, ..due });
+            generator.set_lane(core, &LanePosition { start_ns, ..due });
             generator.test_run(&[0; HEADER_LEN])?;
             let after = MonotonicClock.now().as_ns() as u64;
-            let histogram = &generator.book(0, core).lateness_ns;
+            let histogram = &generator.interval(0, core).lateness_ns;
             let used = histogram.buckets.iter().position(|&count| count > 0);
             let range = index(before - start_ns)..=index(after - start_ns);
             ensure!(

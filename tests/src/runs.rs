@@ -18,7 +18,7 @@ use crate::process::{binary, run_to_end};
 use crate::scenario::Need;
 use crate::{runs, scenarios};
 
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 /// A result of each kind.
 const GOLDEN: &str = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/tests/schema");
 /// A measurement that takes no time.
@@ -27,15 +27,15 @@ pub(crate) const MEASURED: [&str; 4] = ["clock", "simulate", "--duration", "10m"
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], runs:
-        what_is_measured_is_kept_and_shown_again,
-        several_commands_keep_at_once,
-        results_of_every_kind_are_kept_shown_and_handed_on,
+        results_are_stored_and_shown_again,
+        several_commands_store_at_once,
+        results_of_every_kind_are_stored_shown_and_exported,
         a_worse_run_ends_in_status_1,
-        what_cannot_be_read_is_named,
-        what_is_of_another_version_is_shown_as_far_as_it_can_be,
-        a_field_that_is_wrong_is_named_with_its_place,
+        unreadable_results_are_named,
+        results_of_another_version_are_shown_as_far_as_possible,
+        an_invalid_field_is_named_with_its_path,
         an_empty_run_is_shown_as_one,
-        a_store_that_is_held_loses_no_result,
+        a_locked_store_loses_no_result,
         a_store_of_a_newer_version_is_left_alone,
         a_damaged_store_loses_no_result,
     ));
@@ -46,11 +46,11 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// A store of its own.
-pub(crate) struct Place {
+pub(crate) struct TestStore {
     pub(crate) directory: TempDir,
 }
 
-impl Place {
+impl TestStore {
     pub(crate) fn new() -> Result<Self> {
         Ok(Self { directory: TempDir::new()? })
     }
@@ -70,7 +70,7 @@ impl Place {
     }
 
     pub(crate) fn horolog<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Output> {
-        run_to_end(&mut self.command(arguments)?, PATIENCE)
+        run_to_end(&mut self.command(arguments)?, TIMEOUT)
     }
 
     fn list(&self) -> Result<RunList> {
@@ -100,15 +100,15 @@ impl Place {
     }
 }
 
-fn what_is_measured_is_kept_and_shown_again() -> Result<()> {
-    let place = Place::new()?;
+fn results_are_stored_and_shown_again() -> Result<()> {
+    let place = TestStore::new()?;
     ensure!(place.list()?.runs.is_empty());
     let json = place.path("result.json");
     let name = json.to_string_lossy().into_owned();
     let text = place.measure(&["--json", &name])?.stdout;
     place.measure(&["--no-store"])?;
     let runs = place.list()?.runs;
-    ensure!(runs.len() == 1 && runs[0].kind == "horolog.clock/1", "{runs:?}");
+    ensure!(runs.len() == 1 && runs[0].kind == "horolog.clock/2", "{runs:?}");
     let shown = place.horolog(&["runs", "show"])?;
     ensure!(shown.stdout == text, "{}", String::from_utf8_lossy(&shown.stdout));
     let kept: Value =
@@ -126,12 +126,12 @@ fn what_is_measured_is_kept_and_shown_again() -> Result<()> {
     let output = place.horolog(&["runs", "show", "main", "--html", &name])?;
     ensure!(output.status.success() && fs::read_to_string(&page)?.contains("</html>"));
     for (arguments, words) in [
-        (&["runs", "show", "7"][..], "no run '7'"),
-        (&["runs", "show", "last~1"], "no run 'last~1'"),
-        (&["runs", "show", "a b"], "cannot mean a run"),
-        (&["runs", "name", "main", "last"], "a letter in front"),
-        (&["runs", "delete", "main", "7"], "no run '7'"),
-        (&["runs", "compare", "main"], "name two runs"),
+        (&["runs", "show", "7"][..], "run '7' not found"),
+        (&["runs", "show", "last~1"], "run 'last~1' not found"),
+        (&["runs", "show", "a b"], "invalid run"),
+        (&["runs", "name", "main", "last"], "starting with a letter"),
+        (&["runs", "delete", "main", "7"], "run '7' not found"),
+        (&["runs", "compare", "main"], "give two runs"),
         (&["runs", "export"], "--format"),
         (&["runs", "list", "--since", "today"], "2026-01-31"),
     ] {
@@ -141,9 +141,9 @@ fn what_is_measured_is_kept_and_shown_again() -> Result<()> {
     Ok(())
 }
 
-fn several_commands_keep_at_once() -> Result<()> {
+fn several_commands_store_at_once() -> Result<()> {
     const COUNT: usize = 12;
-    let place = Place::new()?;
+    let place = TestStore::new()?;
     let started = (0..COUNT).map(|seed| {
         let mut command = place.command(&MEASURED)?;
         command.args(["--seed", &seed.to_string()]);
@@ -176,25 +176,26 @@ pub(crate) fn golden() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn results_of_every_kind_are_kept_shown_and_handed_on() -> Result<()> {
-    let place = Place::new()?;
+fn results_of_every_kind_are_stored_shown_and_exported() -> Result<()> {
+    let place = TestStore::new()?;
     let files = golden()?;
     let import = |files: &[PathBuf]| {
         let mut command = place.command(&["runs", "import"])?;
-        let output = run_to_end(command.args(files), PATIENCE)?;
+        let output = run_to_end(command.args(files), TIMEOUT)?;
         ensure!(output.status.success(), "{output:?}");
         Ok(String::from_utf8(output.stderr)?)
     };
     ensure!(
-        import(&files)?.contains(&format!("{} results were kept; there before: 0", files.len()))
+        import(&files)?
+            .contains(&format!("{} results were imported; already stored: 0", files.len()))
     );
     let lines = place.path("all.jsonl").to_string_lossy().into_owned();
     ensure!(place.horolog(&["runs", "export", "-o", &lines])?.status.success());
     let again = import(&[lines.clone().into()])?;
-    ensure!(again.contains("0 results were kept"), "however they are laid out: {again}");
+    ensure!(again.contains("0 results were imported"), "however they are laid out: {again}");
     let figures = place.horolog(&["runs", "export", "--format", "csv"])?;
     let figures = String::from_utf8(figures.stdout)?;
-    ensure!(figures.starts_with("run,name,schema,started,command,place,value\n"));
+    ensure!(figures.starts_with("run,name,schema,started,command,path,value\n"));
     let columns = place.horolog(&["runs", "export", "--format", "parquet"])?;
     let is_whole = columns.stdout.starts_with(b"PAR1") && columns.stdout.ends_with(b"PAR1");
     ensure!(columns.status.success() && is_whole, "{:?}", columns.stderr);
@@ -219,7 +220,7 @@ fn results_of_every_kind_are_kept_shown_and_handed_on() -> Result<()> {
 }
 
 /// A load's result with as many values as these, each as long as this, in ns.
-fn load(place: &Place, name: &str, each: u64) -> Result<String> {
+fn load(place: &TestStore, name: &str, each: u64) -> Result<String> {
     let mut recorder = horolog_stats::Histogram::new();
     for number in 0..20_000 {
         recorder.record(each + number % 1_000);
@@ -236,7 +237,7 @@ fn load(place: &Place, name: &str, each: u64) -> Result<String> {
 }
 
 fn a_worse_run_ends_in_status_1() -> Result<()> {
-    let place = Place::new()?;
+    let place = TestStore::new()?;
     let [before, slower] = [load(&place, "a.json", 50_000)?, load(&place, "b.json", 80_000)?];
     let compare = |more: &[&str]| place.horolog(&[&["runs", "compare"], more].concat());
     let worse = compare(&[&before, &slower])?;
@@ -253,16 +254,16 @@ fn a_worse_run_ends_in_status_1() -> Result<()> {
     Ok(())
 }
 
-fn what_cannot_be_read_is_named() -> Result<()> {
-    let place = Place::new()?;
+fn unreadable_results_are_named() -> Result<()> {
+    let place = TestStore::new()?;
     place.measure(&[])?;
     let whole = fs::read_to_string(format!("{GOLDEN}/load.json"))?;
     for (name, text, words) in [
-        ("cut.json", &whole[..whole.len() / 2], "begins as a result 'horolog.load/1'"),
-        ("cut.json", &whole[..whole.len() / 2], "whole in it: command, "),
-        ("empty.json", "", "it ends too early"),
-        ("words.json", "words", "no JSON"),
-        ("other.json", "{\"schema\": \"other/1\"}", "no result of horolog"),
+        ("cut.json", &whole[..whole.len() / 2], "begins as a result 'horolog.load/2'"),
+        ("cut.json", &whole[..whole.len() / 2], "complete fields: command, "),
+        ("empty.json", "", "it is truncated"),
+        ("words.json", "words", "not JSON"),
+        ("other.json", "{\"schema\": \"other/1\"}", "not a result of horolog"),
     ] {
         let path = place.path(name);
         fs::write(&path, text)?;
@@ -281,7 +282,7 @@ fn what_cannot_be_read_is_named() -> Result<()> {
 }
 
 /// A result of a load with something changed.
-fn changed(place: &Place, name: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
+fn changed(place: &TestStore, name: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
     let mut result = serde_json::from_str(&fs::read_to_string(format!("{GOLDEN}/load.json"))?)?;
     change(&mut result);
     let path = place.path(name);
@@ -289,10 +290,10 @@ fn changed(place: &Place, name: &str, change: impl FnOnce(&mut Value)) -> Result
     Ok(path.to_string_lossy().into_owned())
 }
 
-fn what_is_of_another_version_is_shown_as_far_as_it_can_be() -> Result<()> {
-    let place = Place::new()?;
+fn results_of_another_version_are_shown_as_far_as_possible() -> Result<()> {
+    let place = TestStore::new()?;
     let page = place.path("page.html").to_string_lossy().into_owned();
-    for (kept, version) in [0, 2].into_iter().enumerate() {
+    for (kept, version) in [1, 3].into_iter().enumerate() {
         let schema = format!("horolog.load/{version}");
         let file = changed(&place, &format!("{version}.json"), |result| {
             result["schema"] = schema.clone().into();
@@ -303,37 +304,44 @@ fn what_is_of_another_version_is_shown_as_far_as_it_can_be() -> Result<()> {
         for arguments in [&["runs", "show", &file][..], made[0], made[1]] {
             let shown = place.horolog(arguments)?;
             let told = String::from_utf8(shown.stderr)?;
-            let says = format!("it is a result '{schema}', and 'horolog.load/1' is known here");
+            let says = format!("its schema is '{schema}', and this version reads 'horolog.load/2'");
             ensure!(shown.status.code() == Some(3) && told.contains(&says), "{told}");
             let text = String::from_utf8(shown.stdout)?;
             let findings = text.lines().skip(1).filter(|line| line.starts_with("warning: "));
-            ensure!(text.starts_with(&format!("{schema}, begun 20")), "{text}");
+            ensure!(text.starts_with(&format!("{schema}, started 20")), "{text}");
             ensure!(findings.count() > 0, "what it doubted can be read: {text}");
         }
+        let compared = place.horolog(&["runs", "compare", &file, &file])?;
+        let told = String::from_utf8(compared.stderr)?;
+        let says = format!("its schema is '{schema}', and this version reads 'horolog.load/2'");
+        ensure!(compared.status.code() == Some(3) && told.contains(&says), "{told}");
         ensure!(!Path::new(&page).exists(), "a page of what is not known");
-        // It is kept all the same, for the program that knows it.
+        // A program of that version can still read it.
         ensure!(place.horolog(&["runs", "import", &file])?.status.success());
+        let exported = place.horolog(&["runs", "export", "last", "--format", "jsonl"])?;
+        let original: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
+        ensure!(serde_json::from_slice::<Value>(&exported.stdout)? == original, "not the original");
         let runs = place.list()?.runs;
         ensure!(runs.len() == kept + 1 && runs.iter().any(|run| run.kind == schema), "{runs:?}");
     }
     Ok(())
 }
 
-fn a_field_that_is_wrong_is_named_with_its_place() -> Result<()> {
-    let place = Place::new()?;
+fn an_invalid_field_is_named_with_its_path() -> Result<()> {
+    let place = TestStore::new()?;
     let file = changed(&place, "odd.json", |result| result["trials"][0]["sent"] = "many".into())?;
     for arguments in [&["runs", "show", &file][..], &["report", &file, "-o", "/dev/null"]] {
         let output = place.horolog(arguments)?;
         let told = String::from_utf8(output.stderr)?;
         ensure!(output.status.code() == Some(3) && told.lines().count() == 1, "{told}");
         ensure!(told.contains("trials[0].sent: invalid type: string \"many\""), "{told}");
-        ensure!(output.stdout.starts_with(b"horolog.load/1, begun "), "what is sound is shown");
+        ensure!(output.stdout.starts_with(b"horolog.load/2, started "), "what is sound is shown");
     }
     Ok(())
 }
 
 fn an_empty_run_is_shown_as_one() -> Result<()> {
-    let place = Place::new()?;
+    let place = TestStore::new()?;
     let file = changed(&place, "empty.json", |result| {
         for list in ["trials", "findings", "limits"] {
             result[list] = Vec::<Value>::new().into();
@@ -344,16 +352,16 @@ fn an_empty_run_is_shown_as_one() -> Result<()> {
     })?;
     let shown = place.horolog(&["runs", "show", &file])?;
     let text = String::from_utf8(shown.stdout)?;
-    ensure!(shown.status.success() && text.contains("No trial was run."), "{text}");
+    ensure!(shown.status.success() && text.contains("No trials were run."), "{text}");
     let page = place.path("page.html").to_string_lossy().into_owned();
     ensure!(place.horolog(&["report", &file, "-o", &page])?.status.success());
     ensure!(fs::read_to_string(&page)?.contains("not measured"));
     ensure!(place.horolog(&["runs", "import", &file])?.status.success());
-    place.refused(&["runs", "compare", "1", &file], 3, "no figure in common")
+    place.refused(&["runs", "compare", "1", &file], 3, "no common metrics")
 }
 
 /// The only file in the directory that is a result, as it was measured.
-pub(crate) fn result_beside(directory: &Path) -> Result<Value> {
+pub(crate) fn only_result_in(directory: &Path) -> Result<Value> {
     let files = fs::read_dir(directory)?.collect::<std::io::Result<Vec<_>>>()?;
     let is_result = |name: &str| name.starts_with("horolog-");
     let mut found = files.iter().filter(|file| is_result(&file.file_name().to_string_lossy()));
@@ -362,39 +370,39 @@ pub(crate) fn result_beside(directory: &Path) -> Result<Value> {
     Ok(serde_json::from_str(&fs::read_to_string(file.path())?)?)
 }
 
-fn a_store_that_is_held_loses_no_result() -> Result<()> {
-    let place = Place::new()?;
+fn a_locked_store_loses_no_result() -> Result<()> {
+    let place = TestStore::new()?;
     place.measure(&[])?;
     let holder = Connection::open(place.store())?;
     holder.execute_batch("BEGIN IMMEDIATE")?;
     let output = place.measure(&["--seed", "2"])?;
     let told = String::from_utf8(output.stderr)?;
-    ensure!(told.contains("is held by another program") && told.lines().count() == 1, "{told}");
+    ensure!(told.contains("is locked by another program") && told.lines().count() == 1, "{told}");
     ensure!(!output.stdout.is_empty(), "its text is shown all the same");
-    ensure!(result_beside(place.directory.path())?["schema"] == "horolog.clock/1");
+    ensure!(only_result_in(place.directory.path())?["schema"] == "horolog.clock/2");
     ensure!(place.list()?.runs.len() == 1, "who only reads does not wait");
-    place.refused(&["runs", "delete", "last"], 3, "is held by another program; try again")?;
+    place.refused(&["runs", "delete", "last"], 3, "is locked by another program; try again")?;
     holder.execute_batch("COMMIT")?;
     ensure!(place.horolog(&["runs", "delete", "last"])?.status.success());
     Ok(())
 }
 
 fn a_store_of_a_newer_version_is_left_alone() -> Result<()> {
-    let place = Place::new()?;
+    let place = TestStore::new()?;
     place.measure(&[])?;
     Connection::open(place.store())?.pragma_update(None, "user_version", 99)?;
     let before = fs::read(place.store())?;
     let output = place.measure(&[])?;
     let told = String::from_utf8(output.stderr)?;
     ensure!(told.contains("has version 99") && told.lines().count() == 1, "{told}");
-    ensure!(result_beside(place.directory.path())?["schema"] == "horolog.clock/1");
-    place.refused(&["runs", "list"], 3, "has version 99, and this program knows 2")?;
+    ensure!(only_result_in(place.directory.path())?["schema"] == "horolog.clock/2");
+    place.refused(&["runs", "list"], 3, "has version 99, and this program supports 2")?;
     ensure!(fs::read(place.store())? == before, "it was written to");
     Ok(())
 }
 
 fn a_damaged_store_loses_no_result() -> Result<()> {
-    let place = Place::new()?;
+    let place = TestStore::new()?;
     place.measure(&[])?;
     let mut bytes = fs::read(place.store())?;
     let middle = bytes.len() / 2;
@@ -404,7 +412,7 @@ fn a_damaged_store_loses_no_result() -> Result<()> {
     let told = String::from_utf8(output.stderr)?;
     ensure!(told.contains("not kept as a run") && told.contains("damaged"), "{told}");
     ensure!(told.lines().count() == 1 && !output.stdout.is_empty(), "{told}");
-    ensure!(result_beside(place.directory.path())?["schema"] == "horolog.clock/1");
+    ensure!(only_result_in(place.directory.path())?["schema"] == "horolog.clock/2");
     place.refused(&["runs", "list"], 3, "damaged")?;
     let directory = place.path("directory").to_string_lossy().into_owned();
     fs::create_dir(&directory)?;
@@ -412,7 +420,7 @@ fn a_damaged_store_loses_no_result() -> Result<()> {
 }
 
 fn a_full_disk_loses_no_result() -> Result<()> {
-    let place = Place::new()?;
+    let place = TestStore::new()?;
     let [disk, here] = [place.path("disk"), place.path("here")];
     for directory in [&disk, &here] {
         fs::create_dir(directory)?;
@@ -422,10 +430,10 @@ fn a_full_disk_loses_no_result() -> Result<()> {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]).args([&disk, &here]).arg(binary()?);
     command.args(MEASURED).args(["--store"]).arg(disk.join("runs.sqlite"));
-    let output = run_to_end(&mut command, PATIENCE)?;
+    let output = run_to_end(&mut command, TIMEOUT)?;
     let told = String::from_utf8(output.stderr)?;
     ensure!(output.status.success() && !output.stdout.is_empty(), "{told}");
-    ensure!(told.contains("no room") && told.lines().count() == 1, "{told}");
-    ensure!(result_beside(&here)?["schema"] == "horolog.clock/1");
+    ensure!(told.contains("no space left") && told.lines().count() == 1, "{told}");
+    ensure!(only_result_in(&here)?["schema"] == "horolog.clock/2");
     Ok(())
 }

@@ -7,12 +7,12 @@ use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{CompareResult, CompareVerdict, ComparedFigureKind};
+use horolog_record::{CompareResult, CompareVerdict, ComparedMetricKind};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};
+use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
 use crate::{ROOT, runs_compare, scenarios};
 
 /// How far off the changed server is, in ns.
@@ -21,15 +21,13 @@ const OFFSET_ERROR_MAX: f64 = 1e5;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    let mut all = Vec::from(scenarios!(ROOT, runs_compare: a_server_that_is_further_off_is_found));
-    all.extend(
-        scenarios!(&[], runs_compare: what_is_unsound_or_came_to_nothing_is_not_passed_over),
-    );
+    let mut all = Vec::from(scenarios!(ROOT, runs_compare: a_less_accurate_server_is_found));
+    all.extend(scenarios!(&[], runs_compare: unsound_and_failed_results_are_reported));
     all
 }
 
 /// Golden results that are changed as damage, or a failure, would.
-fn what_is_unsound_or_came_to_nothing_is_not_passed_over() -> Result<()> {
+fn unsound_and_failed_results_are_reported() -> Result<()> {
     let directory = TempDir::new()?;
     let written = |name: &str, result: &Value| -> Result<String> {
         let path = directory.path().join(name);
@@ -74,10 +72,10 @@ fn golden(name: &str) -> Result<Value> {
 
 fn compare(arguments: &[&str]) -> Result<Output> {
     let mut command = Command::new(binary()?);
-    run_to_end(command.args(["runs", "compare"]).args(arguments), PATIENCE)
+    run_to_end(command.args(["runs", "compare"]).args(arguments), TIMEOUT)
 }
 
-fn a_server_that_is_further_off_is_found() -> Result<()> {
+fn a_less_accurate_server_is_found() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let directory = TempDir::new()?;
@@ -86,7 +84,7 @@ fn a_server_that_is_further_off_is_found() -> Result<()> {
         let path = path.to_str().context("no text")?.to_owned();
         let mut command = lab.client().command(binary()?);
         command.args(["query", &at.to_string(), "-n", "50", "--interval", "5ms", "--json", &path]);
-        let output = run_to_end(&mut command, PATIENCE)?;
+        let output = run_to_end(&mut command, TIMEOUT)?;
         ensure!(output.status.success(), "{output:?}");
         Ok(path)
     };
@@ -106,7 +104,7 @@ fn a_server_that_is_further_off_is_found() -> Result<()> {
     let [figure] = &result.figures[..] else { anyhow::bail!("{result:?}") };
     let (low, high) = figure.low.zip(figure.high).context("no bounds")?;
     let is_right = figure.verdict == CompareVerdict::Worse
-        && figure.figure == ComparedFigureKind::Offset
+        && figure.figure == ComparedMetricKind::Offset
         && figure.later.is_some_and(|later| (later - OFFSET).abs() < OFFSET_ERROR_MAX)
         && low < high
         && low > OFFSET - 2.0 * OFFSET_ERROR_MAX;
@@ -117,12 +115,12 @@ fn a_server_that_is_further_off_is_found() -> Result<()> {
     let result: CompareResult = serde_json::from_slice(&several.stdout)?;
     let repeats = [&result.earlier_repeats, &result.later_repeats].map(Vec::len);
     ensure!(repeats == [2, 2] && result.threshold > 999.0, "{result:?}");
-    let delays = |one: &&horolog_record::ComparedFigure| one.place.ends_with("delay_ns");
+    let delays = |one: &&horolog_record::ComparedMetric| one.path.ends_with("delay_ns");
     let median = result.figures.iter().find(delays).context("no delays")?;
     ensure!(median.low.is_some() && median.verdict != CompareVerdict::Worse, "{median:?}");
     let told = compare(&[&right, &off])?;
     let text = String::from_utf8(told.stdout)?;
-    ensure!(text.contains(" and 2 more against ") && text.contains("offset_ns"), "{text}");
+    ensure!(text.contains(" and 2 more versus ") && text.contains("offset_ns"), "{text}");
 
     let twice = compare(&[&format!("{0},{0}", files[0]), &off])?;
     let said = String::from_utf8(twice.stderr)?;

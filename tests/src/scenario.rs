@@ -9,11 +9,11 @@ use std::time::Instant;
 use horolog_sys::adjtimex::kernel_clock;
 use libtest_mimic::{Completion, Failed, Trial};
 
-use crate::again::Running;
-use crate::clean_system;
+use crate::debian_root;
 use crate::launch_systemd::{cgroup_root, systemd};
-use crate::leftovers::Belongings;
-use crate::{slowest, static_binary};
+use crate::resource_leaks::Resources;
+use crate::retry::Running;
+use crate::{duration_report, static_binary};
 
 /// Something without which a scenario cannot run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,16 +27,16 @@ pub(crate) enum Need {
     /// A clock that the kernel calls unsynchronised. Scenarios never set the clock, so they take it
     /// as it is.
     UnsynchronisedClock,
-    /// What debootstrap made of this machine's release, in the cache.
-    CleanSystem,
+    /// Root file system that debootstrap made of this machine's release, in the cache.
+    DebianRoot,
     /// A static binary, in the cache.
     StaticBinary,
     /// systemd's programs, and a tree of cgroups for one of its own.
     Systemd,
 }
 
-/// Why a scenario is not run.
-enum Hindrance {
+/// Reason for which a scenario is not run.
+enum UnmetRequirement {
     /// The machine is not the right one; that is nobody's fault.
     Machine(String),
     /// What `make` installs is not there.
@@ -44,14 +44,16 @@ enum Hindrance {
 }
 
 impl Need {
-    fn hindrance(self) -> Option<Hindrance> {
+    fn unmet_requirement(self) -> Option<UnmetRequirement> {
         let (met, reason) = match self {
             Self::Root => (is_root(), "needs root".to_owned()),
             Self::Peer(program) if in_path(program).is_some() => return None,
-            Self::Peer(program) => return Some(Hindrance::Peer(format!("{program} in PATH"))),
-            Self::CleanSystem if clean_system::image().is_some() => return None,
-            Self::CleanSystem => {
-                return Some(Hindrance::Peer("a clean system in the cache".to_owned()));
+            Self::Peer(program) => {
+                return Some(UnmetRequirement::Peer(format!("{program} in PATH")));
+            }
+            Self::DebianRoot if debian_root::image().is_some() => return None,
+            Self::DebianRoot => {
+                return Some(UnmetRequirement::Peer("a clean system in the cache".to_owned()));
             }
             Self::StaticBinary => (
                 static_binary::program().is_some(),
@@ -67,7 +69,7 @@ impl Need {
                 "needs systemd and a cgroup2 file system".to_owned(),
             ),
         };
-        (!met).then_some(Hindrance::Machine(reason))
+        (!met).then_some(UnmetRequirement::Machine(reason))
     }
 }
 
@@ -103,18 +105,18 @@ pub(crate) fn scenario<E: Display>(
 ) -> Trial {
     let name = name.into();
     Trial::ignorable_test(name.clone(), move || {
-        match needs.iter().find_map(|need| need.hindrance()) {
-            Some(Hindrance::Machine(reason)) => return Ok(Completion::ignored_with(reason)),
-            Some(Hindrance::Peer(what)) => return without_peer(&what),
+        match needs.iter().find_map(|need| need.unmet_requirement()) {
+            Some(UnmetRequirement::Machine(reason)) => return Ok(Completion::ignored_with(reason)),
+            Some(UnmetRequirement::Peer(what)) => return without_peer(&what),
             None => {}
         }
         let mut running = Running::new(name);
-        let (before, begun) = (Belongings::look()?, Instant::now());
+        let (before, begun) = (Resources::snapshot()?, Instant::now());
         // `{:#}` is an error with its causes, in one line.
         let outcome = run().map_err(|error| format!("{error:#}"));
         let left = before.left_behind()?;
         running.end(outcome.is_ok(), left.is_none());
-        slowest::note(running.name(), begun.elapsed());
+        duration_report::record(running.name(), begun.elapsed());
         match (outcome, left) {
             (Ok(()), None) => Ok(Completion::Completed),
             (Ok(()), Some(left)) => Err(format!("left behind: {left}").into()),

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{Code, LOAD_SCHEMA, LoadResult, SearchEnd, Severity};
-use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
+use horolog_record::{FindingCode, LOAD_SCHEMA, LoadResult, SearchEnd, Severity};
+use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
 use crate::client;
 use crate::load_command::{Started, check_sums, has, load, parse};
@@ -84,7 +84,7 @@ fn answer(request: &[u8]) -> Option<[u8; HEADER_LEN]> {
     let (request, _) = Header::parse(request).ok()?;
     let now = client::now();
     let reply = Header {
-        mode: Mode::Server,
+        mode: AssociationMode::Server,
         stratum: 1,
         origin: request.transmit,
         receive: now,
@@ -125,7 +125,8 @@ fn check_search(result: &LoadResult) -> Result<()> {
     // In a trial the burst comes on top.
     let capacity = CAPACITY + BURST / TRIAL_S;
     let (low, high) = (0.97 * CAPACITY, 1.03 * capacity);
-    let is_sure = search.end == SearchEnd::Converged && !has(result, Code::Noisy);
+    let is_sure =
+        search.end == SearchEnd::Converged && !has(result, FindingCode::TrialsInconsistent);
     if is_sure {
         ensure!((low..=high).contains(&search.rate), "{search:?} is not {low} to {high}");
         let (lower, upper) = search.lower.zip(search.upper).context("no bounds")?;

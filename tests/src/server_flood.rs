@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_io::{Batch, Device, FrameSelection, PacketDevice, PacketOptions};
+use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::Builder;
 use libtest_mimic::Trial;
@@ -13,7 +13,7 @@ use libtest_mimic::Trial;
 use crate::chronyd::Client;
 use crate::client;
 use crate::load_command::result_of;
-use crate::process::{Engine, PATIENCE, binary, run_to_end};
+use crate::process::{Engine, TIMEOUT, binary, run_to_end};
 use crate::random::Random;
 use crate::scenario::scenario;
 use crate::server_nts::{CHRONY, SELECTED, WithNts, counter};
@@ -39,24 +39,24 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// Requests and replies of a client while something happened.
-struct Share {
-    asked: u64,
+struct ReplyShare {
+    requests: u64,
     answered: u64,
 }
 
-impl Share {
+impl ReplyShare {
     fn of(client: &Client, meanwhile: impl FnOnce() -> Result<()>) -> Result<Self> {
         let [asked_before, answered_before] = client.packets()?;
         meanwhile()?;
-        let [asked, answered] = client.packets()?;
-        Ok(Self { asked: asked - asked_before, answered: answered - answered_before })
+        let [requests, answered] = client.packets()?;
+        Ok(Self { requests: requests - asked_before, answered: answered - answered_before })
     }
 
     /// Fails unless the client asked, and next to nothing was lost.
     fn check(&self) -> Result<()> {
-        let Self { asked, answered } = self;
-        ensure!(*asked >= 20, "chronyd asked {asked} times only");
-        ensure!(answered * 10 >= asked * 9, "{answered} of {asked} were answered");
+        let Self { requests, answered } = self;
+        ensure!(*requests >= 20, "chronyd asked {requests} times only");
+        ensure!(answered * 10 >= requests * 9, "{answered} of {requests} were answered");
         Ok(())
     }
 }
@@ -74,7 +74,7 @@ fn plain_requests_leave_room_for_nts(engine: Engine) -> Result<()> {
     client.await_signs("sources", SELECTED)?;
     let target = nts.at.ip().to_string();
     let before = counter(&nts.server, "nts")?;
-    let share = Share::of(&client, || {
+    let share = ReplyShare::of(&client, || {
         let arguments = [&target, "--engine", "xdp", "-r", rate, "-t", "6", "-x", "3"];
         let result = result_of(nts.lab.client(), &arguments)?;
         let lost: u64 = result.trials.iter().map(|trial| trial.lost).sum();
@@ -95,24 +95,24 @@ fn plain_requests_leave_room_for_nts(engine: Engine) -> Result<()> {
 /// have not asked before, are cut down to what newcomers may have. A client with NTS that was there
 /// before loses next to nothing.
 fn forged_cookies_leave_room_for_nts(engine: Engine) -> Result<()> {
-    const NEWCOMERS: u64 = 100;
-    let limits = ["--limit-rate", "100", "--limit-newcomers", "100", "--threads", "1"];
+    const NEW_CLIENTS: u64 = 100;
+    let limits = ["--limit-rate", "100", "--limit-new-clients", "100", "--threads", "1"];
     let nts = WithNts::start_on(engine, &limits)?;
     let client = nts.client(OFTEN)?;
     client.await_signs("sources", SELECTED)?;
-    let share = Share::of(&client, || flood(&nts))?;
+    let share = ReplyShare::of(&client, || flood(&nts))?;
     let status = nts.server.status()?;
     let count = |pointer: &str| status.pointer(pointer).and_then(serde_json::Value::as_u64);
     let dropped = match engine {
-        Engine::Socket => count("/counters/ignored/newcomers"),
-        Engine::Xdp => count("/xdp_counters/dropped/newcomers"),
+        Engine::Socket => count("/counters/ignored/new_clients"),
+        Engine::Xdp => count("/xdp_counters/dropped/new_clients"),
     };
     let dropped = dropped.context("no such counter")?;
     ensure!(dropped > 100_000, "no flood: {dropped} were dropped as newcomers");
     share.check()?;
     // They are told that their cookies are good for nothing, as often as newcomers are served.
     let kisses = counter(&nts.server, "nts_kisses")?;
-    let may = NEWCOMERS * (FLOOD.as_secs() + 2);
+    let may = NEW_CLIENTS * (FLOOD.as_secs() + 2);
     ensure!((1..=may).contains(&kisses), "{kisses} kisses");
     Ok(())
 }
@@ -126,10 +126,10 @@ fn handshakes_leave_room_for_nts(engine: Engine) -> Result<()> {
     client.await_signs("sources", SELECTED)?;
     let trust = nts.trust().display().to_string();
     let target = nts.at.ip().to_string();
-    let share = Share::of(&client, || {
+    let share = ReplyShare::of(&client, || {
         let mut command = nts.lab.client().command(binary()?);
         command.args(["load", "nts-ke", &target, "--ca", &trust, "-d", "4"]);
-        let output = run_to_end(&mut command, PATIENCE)?;
+        let output = run_to_end(&mut command, TIMEOUT)?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Ok(())
     })?;

@@ -7,15 +7,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use horolog_lab::{Lab, LabConfig, Running};
+use horolog_lab::{Lab, LabConfig, RunningProgram};
 use libtest_mimic::Trial;
 
-use crate::process::{Engine, PATIENCE, Server, run_to_end, server_address};
+use crate::process::{Engine, Server, TIMEOUT, run_to_end, server_address};
 use crate::scenario::{Need, scenario};
 
 const NEEDS: &[Need] = &[Need::Root, Need::Ipv6, Need::Peer("chronyd"), Need::Peer("chronyc")];
 /// chronyd asks every second and needs a few samples for each step.
-const MODE_PATIENCE: Duration = Duration::from_secs(20);
+const MODE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
@@ -41,18 +41,18 @@ fn chronyd_is_interleaved_by_xdp(ipv6: bool) -> Result<()> {
     command.args(["-x", "-d", "-u", "root", "-f", "/dev/null", "cmdport 0"]);
     command.arg(format!("server {} xleave minpoll 0 maxpoll 0", at.ip()));
     command.args([&format!("bindcmdaddress {socket}"), &format!("pidfile {pid}")]);
-    let _chronyd = Running::start(&mut command)?;
+    let _chronyd = RunningProgram::start(&mut command)?;
     let started = Instant::now();
     loop {
-        let mut ask = Command::new("chronyc");
-        let output = run_to_end(ask.args(["-h", &socket, "ntpdata"]), PATIENCE)?;
+        let mut query = Command::new("chronyc");
+        let output = run_to_end(query.args(["-h", &socket, "ntpdata"]), TIMEOUT)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let mode = text.lines().find(|line| line.starts_with("Interleaved"));
         if mode.is_some_and(|line| line.ends_with("Yes")) {
             break;
         }
         let status = server.status()?["xdp_counters"].clone();
-        ensure!(started.elapsed() < MODE_PATIENCE, "not interleaved: {text}\n{status}");
+        ensure!(started.elapsed() < MODE_TIMEOUT, "not interleaved: {text}\n{status}");
         thread::sleep(Duration::from_millis(200));
     }
     let status = server.status()?;

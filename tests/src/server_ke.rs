@@ -13,20 +13,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use horolog_ke::{
-    AES_128_GCM_SIV, AES_SIV_CMAC_256, Established, KeClient, KeConfig, KeError, KeServer, Keeper,
-    PORT, Trust,
+    AES_128_GCM_SIV, AES_SIV_CMAC_256, CookieProvider, KeClient, KeConfig, KeError, KeServer, PORT,
+    SessionMaterial, TrustAnchors,
 };
-use horolog_lab::{Host, Lab, LabConfig};
+use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_sys::namespace::die_with_parent;
 use libtest_mimic::Trial;
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
-use crate::process::{PATIENCE, signal};
+use crate::process::{TIMEOUT, signal};
 use crate::scenario::Need;
 use crate::{scenarios, server_ke};
 
-const NAME: &str = "time.example";
+pub(crate) const NAME: &str = "time.example";
 /// chronyd's number of cookies, and ours.
 const COOKIES: usize = 8;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -34,18 +34,18 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[Need::Root, Need::Peer("chronyd")], server_ke:
-        chronyd_gives_keys,
-        a_chronyd_that_is_somebody_else_is_not_believed,
+        chronyd_provides_keys,
+        a_chronyd_with_an_untrusted_certificate_is_rejected,
     ));
-    all.extend(scenarios!(&[Need::Root], server_ke: slow_clients_starve_nobody_else));
+    all.extend(scenarios!(&[Need::Root], server_ke: slow_clients_do_not_starve_others));
     all
 }
 
 /// A certificate that signed itself and its key, in files.
-struct Identity(TempDir);
+pub(crate) struct Identity(TempDir);
 
 impl Identity {
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let identity = Self(TempDir::new()?);
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new([NAME.to_owned()])?.self_signed(&key)?;
@@ -54,23 +54,26 @@ impl Identity {
         Ok(identity)
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
         self.0.path().join(name)
     }
 
     fn client(&self, algorithms: &[u16]) -> Result<KeClient, KeError> {
-        KeClient::new(&Trust::from_pem_file(Some(&self.path("certificate.pem")))?, algorithms)
+        KeClient::new(
+            &TrustAnchors::from_pem_file(Some(&self.path("certificate.pem")))?,
+            algorithms,
+        )
     }
 }
 
 /// A running chronyd that serves NTS.
-struct Chronyd {
+pub(crate) struct Chronyd {
     child: Child,
-    at: SocketAddr,
+    pub(crate) at: SocketAddr,
 }
 
 impl Chronyd {
-    fn start(host: &Host, identity: &Identity) -> Result<Self> {
+    pub(crate) fn start(host: &LabHost, identity: &Identity) -> Result<Self> {
         let configuration = format!(
             "allow\nlocal stratum 1\ncmdport 0\nbindcmdaddress /\npidfile {}\n\
              ntsserverkey {}\nntsservercert {}\nntsprocesses 1\nntsport {PORT}\n",
@@ -89,10 +92,10 @@ impl Chronyd {
         Ok(server)
     }
 
-    fn wait_until_ready(&self, host: &Host, identity: &Identity) -> Result<()> {
+    fn wait_until_ready(&self, host: &LabHost, identity: &Identity) -> Result<()> {
         let started = Instant::now();
         while host.run(|| TcpStream::connect(self.at))?.is_err() {
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > TIMEOUT {
                 bail!("chronyd: {}", fs::read_to_string(identity.path("chronyd.log"))?);
             }
             thread::sleep(POLL_INTERVAL);
@@ -110,18 +113,22 @@ impl Drop for Chronyd {
 }
 
 /// What a client in `host` gets.
-fn ask(host: &Host, client: &KeClient, at: SocketAddr) -> Result<Result<Established, KeError>> {
-    Ok(host.run(|| client.establish(NAME, at, PATIENCE))?)
+fn exchange_keys_with(
+    host: &LabHost,
+    client: &KeClient,
+    at: SocketAddr,
+) -> Result<Result<SessionMaterial, KeError>> {
+    Ok(host.run(|| client.exchange_keys(NAME, at, TIMEOUT))?)
 }
 
 /// chronyd agrees to the algorithm that every implementation has, whatever else is offered to this
 /// version of it, and each session gets its own keys and cookies.
-pub(crate) fn chronyd_gives_keys() -> Result<()> {
+pub(crate) fn chronyd_provides_keys() -> Result<()> {
     let (lab, identity) = (Lab::new(&LabConfig::default())?, Identity::new()?);
     let chronyd = Chronyd::start(lab.server(), &identity)?;
     let client = identity.client(&[AES_SIV_CMAC_256])?;
-    let first = ask(lab.client(), &client, chronyd.at)??;
-    let second = ask(lab.client(), &client, chronyd.at)??;
+    let first = exchange_keys_with(lab.client(), &client, chronyd.at)??;
+    let second = exchange_keys_with(lab.client(), &client, chronyd.at)??;
     for got in [&first, &second] {
         ensure!(got.algorithm == AES_SIV_CMAC_256, "{got:?}");
         ensure!(got.c2s.len() == 32 && got.s2c.len() == 32 && got.c2s != got.s2c, "{got:?}");
@@ -131,23 +138,24 @@ pub(crate) fn chronyd_gives_keys() -> Result<()> {
     ensure!(first.cookies.iter().all(|cookie| !second.cookies.contains(cookie)), "cookies again");
 
     let both = identity.client(&[AES_128_GCM_SIV, AES_SIV_CMAC_256])?;
-    let got = ask(lab.client(), &both, chronyd.at)??;
+    let got = exchange_keys_with(lab.client(), &both, chronyd.at)??;
     ensure!(Some(got.c2s.len()) == horolog_ke::key_len(got.algorithm), "{got:?}");
     // 512 bits of AES-SIV-CMAC, which chronyd does not have.
-    let refused = ask(lab.client(), &identity.client(&[17])?, chronyd.at)?;
+    let refused = exchange_keys_with(lab.client(), &identity.client(&[17])?, chronyd.at)?;
     ensure!(matches!(refused, Err(KeError::NoAlgorithm)), "{refused:?}");
     Ok(())
 }
 
 /// A certificate that nobody trusts, or for another name, ends the exchange.
-pub(crate) fn a_chronyd_that_is_somebody_else_is_not_believed() -> Result<()> {
+pub(crate) fn a_chronyd_with_an_untrusted_certificate_is_rejected() -> Result<()> {
     let (lab, identity) = (Lab::new(&LabConfig::default())?, Identity::new()?);
     let chronyd = Chronyd::start(lab.server(), &identity)?;
     let stranger = Identity::new()?.client(&[AES_SIV_CMAC_256])?;
-    let refused = ask(lab.client(), &stranger, chronyd.at)?;
+    let refused = exchange_keys_with(lab.client(), &stranger, chronyd.at)?;
     ensure!(matches!(refused, Err(KeError::Tls(_))), "{refused:?}");
     let client = identity.client(&[AES_SIV_CMAC_256])?;
-    let refused = lab.client().run(|| client.establish("other.example", chronyd.at, PATIENCE))?;
+    let refused =
+        lab.client().run(|| client.exchange_keys("other.example", chronyd.at, TIMEOUT))?;
     ensure!(matches!(refused, Err(KeError::Tls(_))), "{refused:?}");
     Ok(())
 }
@@ -155,7 +163,7 @@ pub(crate) fn a_chronyd_that_is_somebody_else_is_not_believed() -> Result<()> {
 /// Cookies with nothing in them.
 struct Blank;
 
-impl Keeper for Blank {
+impl CookieProvider for Blank {
     fn algorithms(&self) -> Vec<u16> {
         vec![AES_SIV_CMAC_256]
     }
@@ -167,7 +175,7 @@ impl Keeper for Blank {
 
 /// One address opens as many connections as it can, and says a byte at a time in each. It never has
 /// more than its share, so a client at another address is served each time that it asks.
-pub(crate) fn slow_clients_starve_nobody_else() -> Result<()> {
+pub(crate) fn slow_clients_do_not_starve_others() -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
     let identity = Identity::new()?;
     let (house, attacker, honest) = (lab.client(), lab.host(1), lab.host(2));
@@ -186,7 +194,9 @@ pub(crate) fn slow_clients_starve_nobody_else() -> Result<()> {
     thread::scope(|scope| {
         scope.spawn(|| attacker.run(|| dribble(at(0), 4 * share as usize, &stop)));
         let served = await_attack(&server, share).and_then(|()| {
-            (0..COOKIES).try_for_each(|_| ask(honest, &client, at(1))?.map(drop).context("honest"))
+            (0..COOKIES).try_for_each(|_| {
+                exchange_keys_with(honest, &client, at(1))?.map(drop).context("honest")
+            })
         });
         stop.store(true, Relaxed);
         served
@@ -206,7 +216,7 @@ fn await_attack(server: &KeServer, share: u64) -> Result<()> {
         if counters.open == share && refused > 0 {
             return Ok(());
         }
-        ensure!(started.elapsed() < PATIENCE, "no attack: {counters:?}");
+        ensure!(started.elapsed() < TIMEOUT, "no attack: {counters:?}");
         thread::sleep(POLL_INTERVAL);
     }
 }

@@ -9,23 +9,23 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig};
+use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_server::{
-    Arrival, FrameInterleaved, FrameServer, FrameVerdict, HashKey, InterleavedTable, ListenSet,
-    Page, decide_frame, edition,
+    ClockPage, FrameInterleaved, FrameServer, FrameTimes, FrameVerdict, HashKey, InterleavedTable,
+    clock_update, decide_frame,
 };
 use horolog_sys::clock::{MonotonicClock, Realtime};
-use horolog_time::leap::{Leap as LeapSecond, LeapKind, Smear, Timeline};
+use horolog_time::leap::{LeapKind, LeapSecond, Smear, Timeline};
 use horolog_time::{Clock, Monotonic, NS_PER_S, NtpTimestamp, Span, Timestamp, Utc};
-use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode};
-use horolog_xdp::{ClockWriter, Responder, ResponderSettings, Verdict};
+use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
+use horolog_xdp::{ClockWriter, Responder, ResponderSettings, XdpAction};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::bodies::{check_reply, hexadecimal, page, timestamps, valid};
 use crate::client;
-use crate::frames::LISTEN;
-use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};
+use crate::differential::{check_reply, hexadecimal, page, timestamps, valid};
+use crate::frames::{LISTEN, listen_set, serve_stations};
+use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
 use crate::random::Random;
 use crate::scenario::{Need, scenario};
 
@@ -37,8 +37,8 @@ pub(crate) fn all() -> Vec<Trial> {
         scenario("server_leap::the_program_steps_as_its_model_does", ROOT, || {
             the_program_steps_as_its_model_does()
         }),
-        scenario("server_leap::a_broken_leap_file_refuses_the_start", ROOT, || {
-            a_broken_leap_file_refuses_the_start()
+        scenario("server_leap::an_invalid_leap_file_prevents_the_start", ROOT, || {
+            an_invalid_leap_file_prevents_the_start()
         }),
     ];
     for engine in Engine::ALL {
@@ -58,6 +58,7 @@ fn the_program_steps_as_its_model_does() -> Result<()> {
     let (mut before, mut after) = (0, 0);
     for round in 0..STEPS {
         let (responder, mut writer) = Responder::load(&ResponderSettings::PLAIN)?;
+        serve_stations(&responder)?;
         let smeared = round % 2;
         for (index, address) in LISTEN.into_iter().enumerate() {
             let timeline = if index == smeared { Timeline::Smeared } else { Timeline::Stepped };
@@ -86,9 +87,9 @@ fn around_a_step(
     let distance = random.within(0..=1_100_000) as i64 - 100_000;
     stepped.timebase.step_at = stepped.timebase.anchor + Span::from_ns(distance);
     stepped.timebase.step = random.pick(&[-1, 1]) << 32;
-    stepped.leap_after = Leap::from_bits(random.next() as u8);
+    stepped.leap_after = LeapIndicator::from_bits(random.next() as u8);
     let step_at = stepped.timebase.step_at;
-    writer.publish(&edition(&pages[1 - smeared]), &edition(&pages[smeared]));
+    writer.publish(&clock_update(&pages[1 - smeared]), &clock_update(&pages[smeared]));
     let (mut before, mut after) = (0, 0);
     let ends = MonotonicClock.now() + Span::from_ns(1_500_000);
     while MonotonicClock.now() < ends {
@@ -96,7 +97,7 @@ fn around_a_step(
             let asked = MonotonicClock.now();
             let outcome = responder.test_run(request)?;
             let answered = MonotonicClock.now();
-            ensure!(outcome.verdict == Verdict::Transmit, "{:?}", outcome.verdict);
+            ensure!(outcome.verdict == XdpAction::Transmit, "{:?}", outcome.verdict);
             // The program may have been on either side.
             if asked < step_at && step_at <= answered {
                 continue;
@@ -115,17 +116,17 @@ fn around_a_step(
 fn compare(
     request: &[u8],
     reply: &[u8],
-    page: &Page,
+    page: &ClockPage,
     asked: Timestamp<Monotonic>,
     answered: Timestamp<Monotonic>,
 ) -> Result<()> {
-    let listen = ListenSet::resolve(&LISTEN, &LISTEN.map(|at| at.ip()));
+    let listen = listen_set();
     let (receive, transmit) = timestamps(reply)?;
     let table = InterleavedTable::new(0, HashKey([0; 2])).context("a table without slots")?;
     let interleaved = FrameInterleaved::Answer(&table);
     let page_then = page.at(asked);
     let server = FrameServer { listen: &listen, page: &page_then, limiter: None, interleaved };
-    let arrival = Arrival { now: asked, received: receive, transmit };
+    let arrival = FrameTimes { now: asked, received: receive, transmit };
     let model = decide_frame(request, &server, &arrival);
     let expected = FrameVerdict::Transmit(reply.to_vec());
     ensure!(model == expected, "program {}, model {model:?}", hexadecimal(reply));
@@ -172,7 +173,7 @@ fn a_leap_second_is_served(engine: Engine) -> Result<()> {
     while Realtime.now() + offset < LEAP.midnight + BEYOND {
         for (socket, at, timeline) in &sockets {
             let socket = socket.as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
-            watch.ask(socket, *at, *timeline)?;
+            watch.query(socket, *at, *timeline)?;
         }
         thread::sleep(PAUSE);
     }
@@ -184,8 +185,8 @@ fn a_leap_second_is_served(engine: Engine) -> Result<()> {
     Ok(())
 }
 
-fn client_socket(host: &Host, server: SocketAddr) -> Result<UdpSocket> {
-    client::socket(host, server, PATIENCE)
+fn client_socket(host: &LabHost, server: SocketAddr) -> Result<UdpSocket> {
+    client::socket(host, server, TIMEOUT)
 }
 
 /// What was seen so far.
@@ -197,7 +198,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn ask(&mut self, socket: &UdpSocket, server: SocketAddr, timeline: Timeline) -> Result<()> {
+    fn query(&mut self, socket: &UdpSocket, server: SocketAddr, timeline: Timeline) -> Result<()> {
         let token = client::now();
         let asked = Realtime.now() + self.offset - READING_ERROR;
         socket.send_to(&client::request(4, token), server)?;
@@ -205,7 +206,9 @@ impl Watch {
         let (length, _) = socket.recv_from(&mut buffer).context("no reply")?;
         let came = Realtime.now() + self.offset + READING_ERROR;
         let (header, rest) = Header::parse(&buffer[..length])?;
-        ensure!(rest.is_empty() && header.mode == Mode::Server && header.origin == token);
+        ensure!(
+            rest.is_empty() && header.mode == AssociationMode::Server && header.origin == token
+        );
         let is_after = asked >= LEAP.instant();
         if is_after == (came >= LEAP.instant()) {
             self.counts[timeline as usize][usize::from(is_after)] += 1;
@@ -237,7 +240,7 @@ fn check(
     let in_order = [exact(asked), served[0], served[1], exact(came)];
     ensure!(in_order.is_sorted(), "{timeline:?}: out of order: {in_order:?}");
     let announced = timeline == Timeline::Stepped && !is_after;
-    let expected = if announced { Leap::Insert } else { Leap::None };
+    let expected = if announced { LeapIndicator::Insert } else { LeapIndicator::None };
     ensure!(header.leap == expected, "{timeline:?} at {asked:?}: {header:?}");
     let is_smear = header.reference_id[0] == 254;
     ensure!(is_smear == (timeline == Timeline::Smeared), "{timeline:?}: {header:?}");
@@ -247,7 +250,7 @@ fn check(
 }
 
 /// A leap-seconds file that is not right refuses the start in one line that says where and why.
-fn a_broken_leap_file_refuses_the_start() -> Result<()> {
+fn an_invalid_leap_file_prevents_the_start() -> Result<()> {
     const ENVIRONMENT: i32 = 3;
     const USAGE: i32 = 2;
     let directory = TempDir::new()?;
@@ -261,7 +264,7 @@ fn a_broken_leap_file_refuses_the_start() -> Result<()> {
         (None, &file, ENVIRONMENT, "No such file"),
         (Some("\u{0}"), &file, ENVIRONMENT, "line 1: seconds and TAI minus UTC expected"),
         (Some(&damaged), &file, ENVIRONMENT, "line 5: TAI minus UTC changes by one second"),
-        (Some(&changed), &file, ENVIRONMENT, "line 6: the hash does not fit"),
+        (Some(&changed), &file, ENVIRONMENT, "line 6: the hash does not match"),
         (Some(LIST), &smear, USAGE, "--leap-file"),
         (Some(LIST), &["--leap-smear", "10"], USAGE, "--leap-smear takes 2000 to 604800 s"),
     ];
@@ -270,7 +273,7 @@ fn a_broken_leap_file_refuses_the_start() -> Result<()> {
         let mut command = Command::new(binary()?);
         command.args(["serve", "--local", "--engine", "socket"]).args(arguments);
         command.arg("--status-socket").arg(directory.path().join("status.sock"));
-        let output = run_to_end(&mut command, PATIENCE)?;
+        let output = run_to_end(&mut command, TIMEOUT)?;
         let stderr = String::from_utf8_lossy(&output.stderr);
         let told = output.status.code() == Some(status) && stderr.contains(named);
         ensure!(told && stderr.lines().count() == 1, "{named}: {} {stderr}", output.status);

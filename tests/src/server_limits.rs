@@ -10,15 +10,15 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_time::NtpTimestamp;
 use horolog_wire::ntp::Header;
 
-use crate::client::{self, Fared, Steady};
+use crate::client::{self, ClientOutcome, SteadyClient};
 use crate::load_command::{only_trial, result_of};
 use crate::process::{Engine, Server, server_address};
 use crate::{ROOT, server_limits};
 
 /// Long enough for a reply that must not come to show itself, and for those that must.
-const SILENCE: Duration = Duration::from_millis(500);
+const QUIET_PERIOD: Duration = Duration::from_millis(500);
 /// Long enough for a reply on a busy machine, and short enough to ask often where some are lost.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 /// From how many addresses a flood comes, each of which asks once.
 const ADDRESSES: u64 = 10_000_000;
 /// Memory may move by so much whatever is asked.
@@ -28,14 +28,14 @@ const NOISE_BYTES: u64 = 1 << 20;
 pub(crate) fn all() -> Vec<libtest_mimic::Trial> {
     Vec::from(crate::scenarios!(ROOT, server_limits:
         a_burst_passes_and_its_excess_does_not,
-        denied_clients_hear_nothing_or_why,
-        a_spoofed_flood_shuts_nobody_out,
+        denied_clients_get_no_reply_or_a_kiss,
+        a_spoofed_flood_does_not_lock_out_known_clients,
     ))
 }
 
 /// Sends so many requests at once from one socket and returns all replies.
-fn ask_at_once(lab: &Lab, server: SocketAddr, count: u64) -> Result<Vec<Header>> {
-    let socket = client::socket(lab.client(), server, SILENCE)?;
+fn send_at_once(lab: &Lab, server: SocketAddr, count: u64) -> Result<Vec<Header>> {
+    let socket = client::socket(lab.client(), server, QUIET_PERIOD)?;
     for token in 1..=count {
         socket.send_to(&client::request(4, NtpTimestamp::from_bits(token)), server)?;
     }
@@ -64,17 +64,17 @@ fn count(server: &Server, pointer: &str) -> Result<u64> {
 /// and with RATE kisses one of them is told why.
 pub(crate) fn a_burst_passes_and_its_excess_does_not() -> Result<()> {
     let (lab, server, at) = started(&["--limit-rate", "0.01"])?;
-    let replies = ask_at_once(&lab, at, 8)?;
+    let replies = send_at_once(&lab, at, 8)?;
     ensure!(replies.len() == 8, "{} of 8 are answered", replies.len());
     ensure!(replies.iter().all(|reply| reply.stratum != 0), "a kiss: {replies:?}");
-    let replies = ask_at_once(&lab, at, 8)?;
+    let replies = send_at_once(&lab, at, 8)?;
     ensure!(replies.is_empty(), "{} of the excess are answered", replies.len());
     let limited = count(&server, "/xdp_counters/dropped/limited")?;
     ensure!(limited == 8, "{limited} are counted as limited");
 
     let (lab, server, at) =
         started(&["--limit-rate", "0.01", "--limit-burst", "2", "--kiss-rate"])?;
-    let replies = ask_at_once(&lab, at, 8)?;
+    let replies = send_at_once(&lab, at, 8)?;
     let kisses = replies.iter().filter(|reply| &reply.reference_id == b"RATE").count();
     ensure!((replies.len(), kisses) == (3, 1), "{replies:?}");
     ensure!(count(&server, "/xdp_counters/kisses/rate")? == 1, "kisses are not counted");
@@ -82,12 +82,12 @@ pub(crate) fn a_burst_passes_and_its_excess_does_not() -> Result<()> {
 }
 
 /// Who is denied hears nothing, or a DENY kiss; the longest prefix decides.
-pub(crate) fn denied_clients_hear_nothing_or_why() -> Result<()> {
+pub(crate) fn denied_clients_get_no_reply_or_a_kiss() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (at, own) = (server_address(&lab, false)?, lab.client().port().ipv4.to_string());
     let answers = |arguments: &[&str]| {
         let server = Server::start(lab.server(), Engine::Xdp, &[at], arguments)?;
-        let replies = ask_at_once(&lab, at, 1)?;
+        let replies = send_at_once(&lab, at, 1)?;
         let denied = count(&server, "/xdp_counters/dropped/denied")?;
         Ok::<_, anyhow::Error>((replies, denied))
     };
@@ -120,13 +120,13 @@ fn map_bytes(server: &Server) -> Result<u64> {
 /// A flood from ten million and more made-up addresses is cut down to what newcomers may have. A
 /// client that was there before is answered all the same, and neither the server nor its maps need
 /// more memory.
-pub(crate) fn a_spoofed_flood_shuts_nobody_out() -> Result<()> {
-    let (lab, server, at) = started(&["--limit-rate", "500", "--limit-newcomers", "100"])?;
-    let socket = client::socket(lab.client(), at, PATIENCE)?;
-    client::ask(&socket, at)?;
+pub(crate) fn a_spoofed_flood_does_not_lock_out_known_clients() -> Result<()> {
+    let (lab, server, at) = started(&["--limit-rate", "500", "--limit-new-clients", "100"])?;
+    let socket = client::socket(lab.client(), at, TIMEOUT)?;
+    client::query(&socket, at)?;
     let before = count(&server, "/resident_bytes")?;
     let maps = map_bytes(&server)?;
-    let known = Steady::start(socket, at, Duration::from_millis(5));
+    let known = SteadyClient::start(socket, at, Duration::from_millis(5));
     let target = at.ip().to_string();
     let mut addresses = 0;
     // A slow machine takes longer for as many.
@@ -142,12 +142,15 @@ pub(crate) fn a_spoofed_flood_shuts_nobody_out() -> Result<()> {
             break;
         }
     }
-    let Fared { asked, answered, .. } = known.end()?;
+    let ClientOutcome { requests, answered, .. } = known.end()?;
     // What a link that is full loses, it loses of everybody. A client that were a newcomer would
     // get next to no reply.
-    ensure!(asked > 0 && answered * 10 >= asked * 9, "{answered} of {asked} were answered");
+    ensure!(
+        requests > 0 && answered * 10 >= requests * 9,
+        "{answered} of {requests} were answered"
+    );
     ensure!(addresses >= ADDRESSES, "a flood from {addresses} addresses only");
-    let newcomers = count(&server, "/xdp_counters/dropped/newcomers")?;
+    let newcomers = count(&server, "/xdp_counters/dropped/new_clients")?;
     ensure!(newcomers > addresses / 2, "{newcomers} are counted as newcomers");
     let after = count(&server, "/resident_bytes")?;
     ensure!(after < before + NOISE_BYTES, "memory: {before}, then {after} bytes");

@@ -8,11 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig};
+use horolog_lab::{Lab, LabConfig, LabHost};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address, signal};
+use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address, signal};
 use crate::scenario::scenario;
 use crate::{ROOT, client, scenarios, server_metrics};
 
@@ -22,7 +22,7 @@ const REQUESTS: u64 = 5;
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, server_metrics:
         health_follows_the_clock,
-        the_service_manager_is_told,
+        the_service_manager_is_notified,
     ));
     all.extend(scenarios!(&[], server_metrics: the_live_view_needs_a_terminal));
     for engine in Engine::ALL {
@@ -32,9 +32,9 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-fn get(host: &Host, at: SocketAddr, path: &str) -> Result<String> {
+fn get(host: &LabHost, at: SocketAddr, path: &str) -> Result<String> {
     let mut stream = host.run(|| TcpStream::connect(at))??;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
     let mut reply = String::new();
     stream.read_to_string(&mut reply)?;
@@ -45,14 +45,14 @@ fn metrics_at(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(at.ip(), 9123)
 }
 
-/// Both bodies' replies are in the metrics.
+/// Both engines' replies are in the metrics.
 fn requests_are_counted(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let metrics = metrics_at(at).to_string();
     let _server = Server::start(lab.server(), engine, &[at], &["--metrics", &metrics])?;
     for _ in 0..REQUESTS {
-        client::ask_from(lab.client(), at)?;
+        client::query_from(lab.client(), at)?;
     }
     let label = match engine {
         Engine::Socket => "socket",
@@ -67,7 +67,7 @@ fn requests_are_counted(engine: Engine) -> Result<()> {
         if text.lines().any(|found| found == line) {
             return Ok(());
         }
-        ensure!(started.elapsed() < PATIENCE, "{line} is not there: {text}");
+        ensure!(started.elapsed() < TIMEOUT, "{line} is not there: {text}");
     }
 }
 
@@ -86,13 +86,13 @@ pub(crate) fn health_follows_the_clock() -> Result<()> {
 }
 
 /// Ready, reloading with its instant, ready again, alive, stopping: `sd_notify(3)`.
-pub(crate) fn the_service_manager_is_told() -> Result<()> {
+pub(crate) fn the_service_manager_is_notified() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let directory = TempDir::new()?;
     let path = directory.path().join("notify");
     let manager = UnixDatagram::bind(&path)?;
-    manager.set_read_timeout(Some(PATIENCE))?;
+    manager.set_read_timeout(Some(TIMEOUT))?;
     let mut command = lab.server().command(binary()?);
     command.args(["serve", "--local", "--engine", "socket", "--listen", &at.to_string()]);
     command.arg("--status-socket").arg(directory.path().join("status.sock"));
@@ -103,7 +103,7 @@ pub(crate) fn the_service_manager_is_told() -> Result<()> {
     let told = |wanted: &[&str]| -> Result<()> {
         let mut buffer = [0; 512];
         let started = Instant::now();
-        while started.elapsed() < PATIENCE {
+        while started.elapsed() < TIMEOUT {
             let length = manager.recv(&mut buffer).context("nothing was told")?;
             let text = String::from_utf8_lossy(&buffer[..length]);
             if wanted.iter().all(|wanted| text.contains(wanted)) {
@@ -133,7 +133,7 @@ pub(crate) fn the_service_manager_is_told() -> Result<()> {
 pub(crate) fn the_live_view_needs_a_terminal() -> Result<()> {
     let mut command = Command::new(binary()?);
     let output =
-        run_to_end(command.args(["status", "--live", "--status-socket", "/nowhere"]), PATIENCE)?;
+        run_to_end(command.args(["status", "--live", "--status-socket", "/nowhere"]), TIMEOUT)?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(2), "{} with {stderr}", output.status);
     ensure!(stderr.lines().count() == 1 && stderr.contains("terminal"), "{stderr}");

@@ -11,11 +11,11 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig, Running};
+use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::chronyd::{Client, PATIENCE, POLL_INTERVAL};
+use crate::chronyd::{Client, POLL_INTERVAL, TIMEOUT};
 use crate::process::{Engine, Server, binary, run_to_end, server_address, write_secret};
 use crate::scenario::{Need, scenario};
 use crate::scenarios;
@@ -34,12 +34,12 @@ pub(crate) fn all() -> Vec<Trial> {
         all.push(scenario(name("ntpd_uses_nts"), NTPD, move || ntpd_uses_nts(engine)));
     }
     all.extend(scenarios!(CHRONY, server_nts:
-        chronyd_is_answered_interleaved,
+        chronyd_gets_interleaved_replies,
         chronyd_uses_nts_in_interleaved_mode,
         chronyd_uses_symmetric_keys,
-        a_wrong_key_gets_nothing,
+        a_wrong_key_gets_no_reply,
         a_server_with_another_secret_gives_a_kiss_and_new_cookies,
-        what_is_wrong_with_a_file_is_said,
+        invalid_key_files_are_named,
     ));
     all
 }
@@ -50,7 +50,7 @@ pub(crate) fn counter(server: &Server, name: &str) -> Result<u64> {
 }
 
 /// chronyd that asks for interleaved mode gets it, with transmit timestamps of the kernel.
-fn chronyd_is_answered_interleaved() -> Result<()> {
+fn chronyd_gets_interleaved_replies() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
@@ -60,10 +60,10 @@ fn chronyd_is_answered_interleaved() -> Result<()> {
     client.await_signs("sources", &[("^*", "")])?;
     let interleaved = counter(&server, "interleaved")?;
     ensure!(interleaved > 0, "{}", server.status()?);
-    let wanted = counter(&server, "transmit_stamps_wanted")?;
-    let came = counter(&server, "transmit_kernel_stamps")?;
+    let wanted = counter(&server, "transmit_timestamps_requested")?;
+    let came = counter(&server, "transmit_kernel_timestamps")?;
     ensure!(came + 1 >= wanted && came > 0, "{came} timestamps of {wanted} came");
-    ensure!(counter(&server, "receive_kernel_stamps")? > 0, "{}", server.status()?);
+    ensure!(counter(&server, "receive_kernel_timestamps")? > 0, "{}", server.status()?);
     Ok(())
 }
 
@@ -106,7 +106,7 @@ impl WithNts {
         let replies = count("/counters/nts").context("no counter of NTS replies")?;
         ensure!(replies >= least, "{replies} authentic replies: {status}");
         if engine == Engine::Xdp {
-            let handed_over = count("/xdp_counters/handed_over").context("no such counter")?;
+            let handed_over = count("/xdp_counters/to_af_xdp").context("no such counter")?;
             ensure!(handed_over >= replies, "{handed_over} were handed over: {status}");
         }
         Ok(())
@@ -172,7 +172,7 @@ fn chronyd_uses_nts_in_interleaved_mode() -> Result<()> {
     let (nts_replies, interleaved) =
         (counter(&nts.server, "nts")?, counter(&nts.server, "interleaved")?);
     ensure!(nts_replies > 0 && interleaved > 0, "{}", nts.server.status()?);
-    ensure!(counter(&nts.server, "transmit_kernel_stamps")? > 0, "{}", nts.server.status()?);
+    ensure!(counter(&nts.server, "transmit_kernel_timestamps")? > 0, "{}", nts.server.status()?);
     Ok(())
 }
 
@@ -207,7 +207,7 @@ fn chronyd_uses_symmetric_keys() -> Result<()> {
 }
 
 /// A request with a MAC of another key is counted and not answered.
-fn a_wrong_key_gets_nothing() -> Result<()> {
+fn a_wrong_key_gets_no_reply() -> Result<()> {
     let wrong = "7 AES128 HEX:ff0102030405060708090a0b0c0d0e0f\n";
     let unknown = "9 AES128 HEX:000102030405060708090a0b0c0d0e0f\n";
     for (keys, number) in [(wrong, 7), (unknown, 9)] {
@@ -219,7 +219,7 @@ fn a_wrong_key_gets_nothing() -> Result<()> {
                 ensure!(status["counters"]["answered"] == 0, "{status}");
                 break;
             }
-            ensure!(started.elapsed() < PATIENCE, "nothing is counted: {status}");
+            ensure!(started.elapsed() < TIMEOUT, "nothing is counted: {status}");
             thread::sleep(POLL_INTERVAL);
         }
     }
@@ -258,14 +258,14 @@ fn a_server_with_another_secret_gives_a_kiss_and_new_cookies() -> Result<()> {
 pub(crate) fn await_counter(server: &Server, name: &str, least: u64) -> Result<()> {
     let started = Instant::now();
     while counter(server, name)? < least {
-        ensure!(started.elapsed() < PATIENCE, "{name} stays low: {}", server.status()?);
+        ensure!(started.elapsed() < TIMEOUT, "{name} stays low: {}", server.status()?);
         thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
 
 /// A broken file is named in one line, with the status for what the environment lacks.
-fn what_is_wrong_with_a_file_is_said() -> Result<()> {
+fn invalid_key_files_are_named() -> Result<()> {
     let files = TempDir::new()?;
     let [cert, key] = certificate("192.0.2.1".parse()?, files.path())?;
     let path = |name: &str, text: &str| -> Result<String> {
@@ -280,17 +280,17 @@ fn what_is_wrong_with_a_file_is_said() -> Result<()> {
     let open = path("open", KEYS)?;
     fs::set_permissions(&open, Permissions::from_mode(0o644))?;
     let cases: [(i32, &[&str], &str); 11] = [
-        (2, &["--nts-cert", &cert], "--nts-cert needs --nts-key as well"),
-        (2, &["--nts-ke-server", "a.example"], "which needs --nts-cert"),
+        (2, &["--nts-cert", &cert], "--nts-cert requires --nts-key"),
+        (2, &["--nts-ke-server", "a.example"], "which requires --nts-cert"),
         (2, &["--nts-rotation", "1s", "--nts-master-secret", &short], "--nts-rotation takes"),
         (3, &["--nts-cert", &rubbish, "--nts-key", &key], "rubbish"),
         (3, &["--nts-cert", &cert, "--nts-key", &empty], "empty"),
-        (3, &["--nts-master-secret", &short], "it takes 64"),
+        (3, &["--nts-master-secret", &short], "it requires 64"),
         (3, &["--nts-master-secret", "/nonexistent/secret"], "secret cannot be read"),
         (3, &["--nts-master-secret", &open], "chmod o="),
-        (3, &["--keys", &open], "is open to every user (mode 644)"),
+        (3, &["--keys", &open], "is accessible to every user (mode 644)"),
         (3, &["--keys", &weak], "line 1: MD5 is not supported"),
-        (3, &["--keys", &empty], "holds no key"),
+        (3, &["--keys", &empty], "contains no key"),
     ];
     for (status, arguments, sign) in cases {
         let mut command = Command::new(binary()?);
@@ -302,7 +302,7 @@ fn what_is_wrong_with_a_file_is_said() -> Result<()> {
                 .filter(|_| arguments.len() == 4 && arguments[0] == "--nts-cert"),
         );
         command.arg("--status-socket").arg(socket).args(arguments);
-        let output = run_to_end(&mut command, PATIENCE)?;
+        let output = run_to_end(&mut command, TIMEOUT)?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(status), "{arguments:?}: {}: {said}", output.status);
         ensure!(said.contains(sign) && said.lines().count() == 1, "{arguments:?}: {said}");
@@ -313,13 +313,13 @@ fn what_is_wrong_with_a_file_is_said() -> Result<()> {
 /// ntpsec's ntpd with its log in a directory of its own. It runs without the privilege to set the
 /// clock, and its children cannot get it back, so whatever it is told the kernel refuses.
 pub(crate) struct Ntpd {
-    _process: Running,
+    _process: RunningProgram,
     directory: TempDir,
 }
 
 impl Ntpd {
     /// Starts it with these lines of configuration.
-    pub(crate) fn start(host: &Host, lines: &str) -> Result<Self> {
+    pub(crate) fn start(host: &LabHost, lines: &str) -> Result<Self> {
         let directory = TempDir::new()?;
         let path = |name: &str| directory.path().join(name);
         let log = path("ntpd.log");
@@ -328,8 +328,8 @@ impl Ntpd {
         let mut command = host.command("setpriv");
         command.args(["--bounding-set", "-sys_time", "--inh-caps", "-sys_time"]);
         command.args(["ntpd", "-n", "-c"]).arg(path("ntp.conf"));
-        let mut process = Running::start(&mut command)?;
-        process.await_ready(PATIENCE, || log.exists())?;
+        let mut process = RunningProgram::start(&mut command)?;
+        process.await_ready(TIMEOUT, || log.exists())?;
         Ok(Self { _process: process, directory })
     }
 

@@ -35,7 +35,7 @@ pub(crate) const NEEDS: &[Need] = &[
 /// than it is ahead, and much more than a busy machine's delays differ on two ways.
 pub(crate) const AHEAD_NS: f64 = 40e6;
 pub(crate) const TOLERANCE_NS: f64 = 4e6;
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Those that wait for peers.
 pub(crate) fn all() -> Vec<Trial> {
@@ -50,16 +50,16 @@ pub(crate) fn all() -> Vec<Trial> {
     }
     all.extend(scenarios!(NEEDS, server_ptp:
         ptp4l_is_granted_unicast_messages,
-        ptp4l_asks_its_neighbour,
+        ptp4l_measures_the_peer_delay,
         pmc_reads_the_data_sets,
         a_better_master_is_yielded_to,
         an_interface_that_goes_down_makes_the_port_faulty,
         hostile_messages_are_counted_and_change_nothing,
-        what_ptp_cannot_be_is_named,
-        the_time_that_is_not_known_is_not_offered,
+        invalid_ptp_options_are_named,
+        an_unknown_time_is_not_announced,
     ));
     all.extend(scenarios!(&[Need::Root, Need::Ipv6], server_ptp_monitor:
-        monitor_is_for_those_admitted,
+        monitor_requests_need_admission,
     ));
     all
 }
@@ -68,7 +68,7 @@ pub(crate) fn all() -> Vec<Trial> {
 pub(crate) fn under_load() -> Vec<Trial> {
     scenarios!(NEEDS, server_ptp:
         ptp4l_follows_under_load,
-        the_load_generator_accepts_every_answer,
+        the_load_generator_accepts_every_response,
     )
     .into()
 }
@@ -94,7 +94,7 @@ pub(crate) fn port(server: &Server) -> Result<Value> {
 pub(crate) fn await_state(server: &Server, state: &str) -> Result<()> {
     let started = Instant::now();
     while port(server)?["state"] != state {
-        ensure!(started.elapsed() < PATIENCE, "not {state}: {}", port(server)?);
+        ensure!(started.elapsed() < TIMEOUT, "not {state}: {}", port(server)?);
         thread::sleep(Duration::from_millis(100));
     }
     Ok(())
@@ -138,7 +138,7 @@ fn ptp4l_is_granted_unicast_messages() -> Result<()> {
 }
 
 /// With the profile of peer delay.
-fn ptp4l_asks_its_neighbour() -> Result<()> {
+fn ptp4l_measures_the_peer_delay() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let server = start(&lab, Engine::Socket, &["--ptp-profile", "default-p2p"])?;
     let lines = "delay_mechanism P2P\nlogMinPdelayReqInterval -3\n";
@@ -146,11 +146,11 @@ fn ptp4l_asks_its_neighbour() -> Result<()> {
     // The data set of the others has the delay to the master, which is not measured here.
     let started = Instant::now();
     loop {
-        let offset = number(&slave.ask("TIME_STATUS_NP")?, "master_offset").unwrap_or(0.0);
+        let offset = number(&slave.query("TIME_STATUS_NP")?, "master_offset").unwrap_or(0.0);
         if (offset + AHEAD_NS).abs() < TOLERANCE_NS {
             break;
         }
-        ensure!(started.elapsed() < PATIENCE, "{offset}: {}", port(&server)?);
+        ensure!(started.elapsed() < TIMEOUT, "{offset}: {}", port(&server)?);
         thread::sleep(Duration::from_millis(200));
     }
     let port = port(&server)?;
@@ -268,7 +268,7 @@ fn ptp4l_follows_under_load() -> Result<()> {
 }
 
 /// Our own load generator, which verifies every answer, has nothing against any of them.
-fn the_load_generator_accepts_every_answer() -> Result<()> {
+fn the_load_generator_accepts_every_response() -> Result<()> {
     for engine in Engine::ALL {
         let lab = Lab::new(&LabConfig::default())?;
         let options =
@@ -323,7 +323,7 @@ fn message(kind: u8, version: u8, domain: u8, clock: u64, len: usize) -> Vec<u8>
 
 /// What is wrong is counted by its reason, and the port goes on as before.
 fn hostile_messages_are_counted_and_change_nothing() -> Result<()> {
-    const STRANGER: u64 = 0x0200_5eff_fe10_0099;
+    const FOREIGN_MASTER: u64 = 0x0200_5eff_fe10_0099;
     const GENERAL: u16 = 320;
     let lab = Lab::new(&LabConfig::default())?;
     let server = start(&lab, Engine::Xdp, &[])?;
@@ -331,18 +331,18 @@ fn hostile_messages_are_counted_and_change_nothing() -> Result<()> {
     let told =
         server.status()?["ptp"]["clock_identity"].as_str().context("no identity")?.to_owned();
     let own = u64::from_str_radix(&told.replace('.', ""), 16)?;
-    let mut announce = message(0xb, 0x12, 0, STRANGER, 64);
+    let mut announce = message(0xb, 0x12, 0, FOREIGN_MASTER, 64);
     announce[61..63].copy_from_slice(&255_u16.to_be_bytes()); // steps removed
-    let mut broken = message(0xc, 0x12, 0, STRANGER, 48);
+    let mut broken = message(0xc, 0x12, 0, FOREIGN_MASTER, 48);
     broken[44..48].copy_from_slice(&[0, 4, 0, 200]);
-    let mut long = message(0xb, 0x12, 0, STRANGER, 64);
+    let mut long = message(0xb, 0x12, 0, FOREIGN_MASTER, 64);
     long[2..4].copy_from_slice(&4_000_u16.to_be_bytes());
     let wrong = [
-        ("version", message(0xb, 0x01, 0, STRANGER, 64)),
-        ("domain", message(0xb, 0x12, 1, STRANGER, 64)),
-        ("type", message(0x4, 0x12, 0, STRANGER, 64)),
+        ("version", message(0xb, 0x01, 0, FOREIGN_MASTER, 64)),
+        ("domain", message(0xb, 0x12, 1, FOREIGN_MASTER, 64)),
+        ("type", message(0x4, 0x12, 0, FOREIGN_MASTER, 64)),
         ("own", message(0xb, 0x12, 0, own, 64)),
-        ("channel", message(0x0, 0x12, 0, STRANGER, 44)),
+        ("channel", message(0x0, 0x12, 0, FOREIGN_MASTER, 44)),
         ("unqualified", announce),
         ("length", broken),
         ("length", long),
@@ -368,7 +368,7 @@ fn hostile_messages_are_counted_and_change_nothing() -> Result<()> {
         let missing = wrong.iter().find(|(reason, _)| port["refused"][reason].as_u64() < Some(1));
         match missing {
             None => break,
-            Some((reason, _)) => ensure!(started.elapsed() < PATIENCE, "no {reason}: {port}"),
+            Some((reason, _)) => ensure!(started.elapsed() < TIMEOUT, "no {reason}: {port}"),
         }
         thread::sleep(Duration::from_millis(100));
     }
@@ -378,18 +378,18 @@ fn hostile_messages_are_counted_and_change_nothing() -> Result<()> {
 }
 
 /// What cannot be is told in one line, before anything is served.
-fn what_ptp_cannot_be_is_named() -> Result<()> {
+fn invalid_ptp_options_are_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let interface = lab.server().port().interface.clone();
     let cases: [(&[&str], &str); 7] = [
         (&["--ptp", "there-is-none"], "there-is-none"),
-        (&["--ptp", "lo"], "carries no Ethernet"),
-        (&["--ptp", &interface, "--ptp-profile", "g8275.1"], "profile 'g8275.1' is not there"),
+        (&["--ptp", "lo"], "not an Ethernet interface"),
+        (&["--ptp", &interface, "--ptp-profile", "g8275.1"], "unknown profile 'g8275.1'"),
         (&["--ptp", &interface, "--ptp-domain", "200"], "domains 0 to 127"),
         (&["--ptp", &interface, "--ptp-sync-interval", "9"], "--ptp-sync-interval 9"),
         (&["--ptp", &interface, "--ptp-one-step"], "--timestamps"),
-        (&["--ptp", &interface, "--ptp", &interface], "given twice"),
+        (&["--ptp", &interface, "--ptp", &interface], "specified twice"),
     ];
     for (arguments, expected) in cases {
         let Err(error) = Server::start(lab.server(), Engine::Socket, &[at], arguments) else {
@@ -414,7 +414,7 @@ fn what_ptp_cannot_be_is_named() -> Result<()> {
 }
 
 /// While nobody says that the time is right, the port is silent.
-fn the_time_that_is_not_known_is_not_offered() -> Result<()> {
+fn an_unknown_time_is_not_announced() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let interface = lab.server().port().interface.clone();

@@ -7,13 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_io::{Batch, Device, FrameSelection, PacketDevice, PacketOptions};
+use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
 use horolog_lab::{Lab, LabConfig};
 use horolog_wire::ethernet::{Header, MacAddress};
 use horolog_wire::frame::Builder;
 use horolog_wire::ptp::management::{Managed, data::id};
 use horolog_wire::ptp::message::{
-    ANNOUNCE_LEN, DELAY_RESP_LEN, MANAGEMENT_LEN, PDELAY_LEN, SIGNALING_LEN, STAMP_LEN,
+    ANNOUNCE_LEN, DELAY_RESP_LEN, MANAGEMENT_LEN, PDELAY_LEN, SIGNALING_LEN, TIMESTAMP_MESSAGE_LEN,
 };
 use horolog_wire::ptp::monitor::REQUEST_TLV;
 use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, Unicast};
@@ -24,7 +24,7 @@ use horolog_wire::ptp::{
 use libtest_mimic::Trial;
 
 use crate::frames::build;
-use crate::mutated::{
+use crate::mutated_frames::{
     extension_header, fragment, other_header_fields, other_protocol, tagged, wrong_ipv4_checksum,
     wrong_length, wrong_udp_checksum,
 };
@@ -40,7 +40,7 @@ const SEED: u64 = 0x7074_705f_686f_7374;
 const FLOOD: Duration = Duration::from_secs(4);
 const BURST: usize = 64;
 const PAUSE: Duration = Duration::from_millis(2);
-const LOOK_INTERVAL: Duration = Duration::from_millis(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// Longer than any frame here.
 const FRAME_MAX: usize = 1_024;
 /// Far less than the flood would take if anything of it was kept.
@@ -53,8 +53,8 @@ const GRANTS_MAX: u64 = 100;
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let of = |engine: Engine| {
-        let title = format!("server_ptp_hostile::a_client_is_not_led_astray::{}", engine.name());
-        scenario(title, NEEDS, move || a_client_is_not_led_astray(engine))
+        let title = format!("server_ptp_hostile::a_client_is_not_misled::{}", engine.name());
+        scenario(title, NEEDS, move || a_client_is_not_misled(engine))
     };
     Engine::ALL.map(of).into()
 }
@@ -69,7 +69,7 @@ const ACTION_AT: usize = 46;
 fn right(random: &mut Random) -> Vec<u8> {
     let kind = random.pick(&MessageType::ALL);
     let len = match kind {
-        MessageType::Sync | MessageType::DelayReq | MessageType::FollowUp => STAMP_LEN,
+        MessageType::Sync | MessageType::DelayReq | MessageType::FollowUp => TIMESTAMP_MESSAGE_LEN,
         MessageType::DelayResp => DELAY_RESP_LEN,
         MessageType::PdelayReq | MessageType::PdelayResp | MessageType::PdelayRespFollowUp => {
             PDELAY_LEN
@@ -214,7 +214,7 @@ fn watch(slave: &PtpSlave, is_over: impl Fn() -> bool) -> Result<Vec<Option<Meas
     let mut measured = Vec::new();
     while !is_over() {
         measured.push(slave.measured()?);
-        thread::sleep(LOOK_INTERVAL);
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(measured)
 }
@@ -247,7 +247,7 @@ fn check(server: &Server, resident_before: u64, sent: usize) -> Result<()> {
 }
 
 /// A client that follows measures the same all the while.
-fn a_client_is_not_led_astray(engine: Engine) -> Result<()> {
+fn a_client_is_not_misled(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let grants = GRANTS_MAX.to_string();
     let options = ["--ptp-transport", "udp4,udp6,l2", "--ptp-netsync-monitor"];

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig};
+use horolog_lab::{Lab, LabConfig, LabHost};
 use libtest_mimic::Trial;
 
 use crate::process::{Engine, Server};
@@ -42,7 +42,9 @@ fn a_worse_master_follows() -> Result<()> {
     worse.await_measured(is_right)?;
     ensure!(port(&server)?["state"] == "master", "{}", port(&server)?);
     drop(server);
-    wait_until("the worse one takes over", || Ok(worse.ask("PORT_DATA_SET")?.contains(" MASTER")))?;
+    wait_until("the worse one takes over", || {
+        Ok(worse.query("PORT_DATA_SET")?.contains(" MASTER"))
+    })?;
     let server = start(&lab, Engine::Xdp, &[])?;
     await_state(&server, "master")?;
     worse.await_measured(is_right)?;
@@ -52,7 +54,7 @@ fn a_worse_master_follows() -> Result<()> {
 }
 
 /// A server that differs from others in its identity alone.
-fn equal(host: &Host, transport: &str) -> Result<Server> {
+fn equal(host: &LabHost, transport: &str) -> Result<Server> {
     let at = (host.port().ipv4, 123).into();
     let ptp = ["--ptp", &host.port().interface, "--ptp-announce-interval", "-2"];
     let same = ["--stratum", "1", "--tai-offset", "37", "--ptp-transport", transport];

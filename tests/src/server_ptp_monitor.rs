@@ -4,25 +4,25 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use horolog_io::{Batch, Device, FrameSelection, PacketDevice, PacketOptions};
+use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
 use horolog_lab::{Lab, LabConfig};
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, Header, MacAddress};
 use horolog_wire::frame::{Builder, UdpFrame};
-use horolog_wire::ptp::message::STAMP_LEN;
+use horolog_wire::ptp::message::TIMESTAMP_MESSAGE_LEN;
 use horolog_wire::ptp::monitor::REQUEST_TLV;
 use horolog_wire::ptp::{
-    Body, ETHER_TYPE, EVENT_PORT, Header as PtpHeader, IPV6_PADDING_LEN, MULTICAST_IPV4, Message,
-    MessageType, PortIdentity, PtpTimestamp,
+    ETHER_TYPE, EVENT_PORT, Header as PtpHeader, IPV6_PADDING_LEN, MULTICAST_IPV4, Message,
+    MessageType, PortIdentity, PtpMessageBody, PtpTimestamp,
 };
 use horolog_xdp::PtpTransport;
 
 use crate::frames::build;
-use crate::process::{Engine, PATIENCE, Server, server_address};
+use crate::process::{Engine, Server, TIMEOUT, server_address};
 use crate::server_ptp::start;
 
 const MONITOR: [&str; 3] = ["--ptp-transport", "udp4,udp6,l2", "--ptp-netsync-monitor"];
 /// Long enough for an answer that must not come to show itself.
-const SILENCE: Duration = Duration::from_millis(50);
+const QUIET_PERIOD: Duration = Duration::from_millis(50);
 const FRAME_BYTES: usize = 2_048;
 /// What the answers to one request are, in their order.
 const OWED: [MessageType; 3] = [MessageType::DelayResp, MessageType::Sync, MessageType::FollowUp];
@@ -36,8 +36,8 @@ fn request(lab: &Lab, transport: PtpTransport, to: Option<IpAddr>, number: u16) 
         log_interval: 0x7f,
         ..PtpHeader::default()
     };
-    let body = Body::DelayReq(PtpTimestamp::ZERO);
-    let mut message = [0; STAMP_LEN + REQUEST_TLV.len() + IPV6_PADDING_LEN];
+    let body = PtpMessageBody::DelayReq(PtpTimestamp::ZERO);
+    let mut message = [0; TIMESTAMP_MESSAGE_LEN + REQUEST_TLV.len() + IPV6_PADDING_LEN];
     let length = Message { header, body, suffix: &REQUEST_TLV }.emit(&mut message);
     let (client, server) = (lab.client().port(), lab.server().port());
     let (destination, source) = (MacAddress(server.mac), MacAddress(client.mac));
@@ -79,14 +79,16 @@ pub(crate) fn message(frame: &[u8]) -> Result<(Message<'_>, usize)> {
 /// The time that a message tells.
 fn time(message: &Message<'_>) -> Result<PtpTimestamp> {
     match message.body {
-        Body::Sync(at) | Body::FollowUp(at) | Body::DelayResp { receive: at, .. } => Ok(at),
+        PtpMessageBody::Sync(at)
+        | PtpMessageBody::FollowUp(at)
+        | PtpMessageBody::DelayResp { receive: at, .. } => Ok(at),
         other => anyhow::bail!("{other:?} tells no time"),
     }
 }
 
 /// Sends requests and returns the frames that answer them, until there are `wanted` or nothing
 /// comes any more.
-fn ask(lab: &Lab, requests: &[Vec<u8>], wanted: usize) -> Result<Vec<Vec<u8>>> {
+fn exchange(lab: &Lab, requests: &[Vec<u8>], wanted: usize) -> Result<Vec<Vec<u8>>> {
     let client = lab.client();
     let is_answer = |frame: &[u8]| {
         let own =
@@ -105,9 +107,9 @@ fn ask(lab: &Lab, requests: &[Vec<u8>], wanted: usize) -> Result<Vec<Vec<u8>>> {
     let sent = device.send(&mut batch)?;
     ensure!(sent == requests.len(), "{sent} frames were sent");
     let (started, mut answers) = (Instant::now(), Vec::new());
-    let patience = if wanted == 0 { SILENCE } else { PATIENCE };
+    let patience = if wanted == 0 { QUIET_PERIOD } else { TIMEOUT };
     while started.elapsed() < patience && (wanted == 0 || answers.len() < wanted) {
-        device.receive(&mut batch, SILENCE)?;
+        device.receive(&mut batch, QUIET_PERIOD)?;
         let frames = batch.iter().map(|packet| packet.bytes);
         answers.extend(frames.filter(|frame| is_answer(frame)).map(<[u8]>::to_vec));
     }
@@ -123,8 +125,8 @@ fn await_masters(server: &Server) -> Result<()> {
         Ok(ports.iter().all(|port| port["state"] == "master"))
     };
     while !are_masters()? {
-        ensure!(started.elapsed() < 3 * PATIENCE, "{}", server.status()?["ptp"]);
-        std::thread::sleep(SILENCE);
+        ensure!(started.elapsed() < 3 * TIMEOUT, "{}", server.status()?["ptp"]);
+        std::thread::sleep(QUIET_PERIOD);
     }
     Ok(())
 }
@@ -135,7 +137,7 @@ fn by_xdp(server: &Server) -> Result<Option<u64>> {
 
 /// The answers to one request, in the order in which they are owed.
 fn answers_of(lab: &Lab, transport: PtpTransport) -> Result<Vec<Vec<u8>>> {
-    let mut answers = ask(lab, &[request(lab, transport, None, 7)?], OWED.len())?;
+    let mut answers = exchange(lab, &[request(lab, transport, None, 7)?], OWED.len())?;
     let place = |frame: &Vec<u8>| {
         let kind = message(frame).map_or(0, |(message, _)| message.body.kind());
         OWED.iter().position(|&owed| owed as u8 == kind)
@@ -148,13 +150,13 @@ fn answers_of(lab: &Lab, transport: PtpTransport) -> Result<Vec<Vec<u8>>> {
 
 /// Who is not admitted gets nothing, whoever asks the group gets a delay response alone, and none
 /// of them is answered by XDP.
-pub(crate) fn monitor_is_for_those_admitted() -> Result<()> {
+pub(crate) fn monitor_requests_need_admission() -> Result<()> {
     for engine in Engine::ALL {
         let lab = Lab::new(&LabConfig::default())?;
         let others = ["--ptp-unicast-allow", "203.0.113.0/24", "--ptp-unicast-allow", "::/0"];
         let server = start(&lab, engine, &[&MONITOR[..], &others].concat())?;
         await_masters(&server)?;
-        let refused = ask(&lab, &[request(&lab, PtpTransport::Ipv4, None, 1)?], 0)?;
+        let refused = exchange(&lab, &[request(&lab, PtpTransport::Ipv4, None, 1)?], 0)?;
         ensure!(refused.is_empty(), "{engine:?}: {} answers", refused.len());
         // The ports tell twice a second.
         let started = Instant::now();
@@ -162,10 +164,10 @@ pub(crate) fn monitor_is_for_those_admitted() -> Result<()> {
             Ok(server.status()?["ptp"]["ports"][0]["refused"]["not_admitted"] == 1)
         };
         while !counted()? {
-            ensure!(started.elapsed() < PATIENCE, "{engine:?}: {}", server.status()?["ptp"]);
+            ensure!(started.elapsed() < TIMEOUT, "{engine:?}: {}", server.status()?["ptp"]);
         }
         let group = request(&lab, PtpTransport::Ipv4, Some(MULTICAST_IPV4.into()), 2)?;
-        let answers = ask_group(&lab, &group)?;
+        let answers = exchange_with_group(&lab, &group)?;
         ensure!(answers == 1, "{engine:?}: {answers} answers to the group");
         ensure!(by_xdp(&server)?.unwrap_or(0) == 0, "{engine:?}: answered by XDP");
         // The list has all addresses of the other family.
@@ -176,7 +178,7 @@ pub(crate) fn monitor_is_for_those_admitted() -> Result<()> {
 }
 
 /// How many delay responses a request to the group is answered with.
-fn ask_group(lab: &Lab, request: &[u8]) -> Result<usize> {
+fn exchange_with_group(lab: &Lab, request: &[u8]) -> Result<usize> {
     let client = lab.client();
     let options = PacketOptions {
         selection: FrameSelection::Program(Vec::new()),
@@ -187,10 +189,11 @@ fn ask_group(lab: &Lab, request: &[u8]) -> Result<usize> {
     let mut batch = Batch::new(64, FRAME_BYTES);
     ensure!(batch.push((), request) && device.send(&mut batch)? == 1, "not sent");
     let (started, mut count) = (Instant::now(), 0);
-    while started.elapsed() < PATIENCE && count == 0 {
-        device.receive(&mut batch, SILENCE)?;
+    while started.elapsed() < TIMEOUT && count == 0 {
+        device.receive(&mut batch, QUIET_PERIOD)?;
         let frames = batch.iter().filter_map(|packet| message(packet.bytes).ok());
-        let is_answer = |message: &Message<'_>| matches!(message.body, Body::DelayResp { .. });
+        let is_answer =
+            |message: &Message<'_>| matches!(message.body, PtpMessageBody::DelayResp { .. });
         let answers: Vec<_> = frames.map(|(message, _)| message).filter(is_answer).collect();
         ensure!(answers.iter().all(|answer| answer.suffix.is_empty()), "with TLVs");
         count += answers.len();

@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_io::{Batch, Device, FrameSelection, PacketDevice, PacketOptions};
-use horolog_lab::{Host, Lab, LabConfig};
+use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
+use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ethernet::{Header, MacAddress};
-use horolog_wire::ptp::{Body, MULTICAST_IPV4};
+use horolog_wire::ptp::{MULTICAST_IPV4, PtpMessageBody};
 use libtest_mimic::Trial;
 
 use crate::process::{Engine, Server, run_to_end};
@@ -18,7 +18,7 @@ use crate::ptp_slave::{PtpSlave, manage, number};
 use crate::ptp4l::Transport;
 use crate::scenario::{Need, scenario};
 use crate::server_ptp::{
-    AHEAD_NS, NEEDS, PATIENCE, TOLERANCE_NS, await_state, is_right, port, start,
+    AHEAD_NS, NEEDS, TIMEOUT, TOLERANCE_NS, await_state, is_right, port, start,
 };
 use crate::server_ptp_monitor::message;
 use crate::server_sources::{is_unsynchronised, wait_until};
@@ -37,7 +37,7 @@ const WITH_MEMORY: &[Need] = &[
 /// TAI less UTC, as the servers here have it.
 const TAI_OFFSET_S: i64 = 37;
 /// Batches of frames are looked through this long.
-const LOOK: Duration = Duration::from_millis(50);
+const BATCH_WAIT: Duration = Duration::from_millis(50);
 const FRAME_BYTES: usize = 2_048;
 /// Answers to requests for the delay that say enough of how they are sent.
 const ANSWERS: usize = 8;
@@ -52,23 +52,23 @@ pub(crate) fn all() -> Vec<Trial> {
         all.push(scenario(title("nsm_measures_without_following"), NSM, move || {
             nsm_measures_without_following(engine)
         }));
-        all.push(scenario(title("a_hybrid_client_is_answered_alone"), NEEDS, move || {
-            a_hybrid_client_is_answered_alone(engine)
+        all.push(scenario(title("a_hybrid_client_is_answered_by_unicast"), NEEDS, move || {
+            a_hybrid_client_is_answered_by_unicast(engine)
         }));
     }
-    all.extend(scenarios!(WITH_MEMORY, server_ptp_peers: what_ptp4l_measures_is_handed_on));
-    all.extend(scenarios!(NEEDS, server_ptp_peers: pmc_is_refused_what_there_is_not));
+    all.extend(scenarios!(WITH_MEMORY, server_ptp_peers: measurements_of_ptp4l_are_served));
+    all.extend(scenarios!(NEEDS, server_ptp_peers: unsupported_management_is_refused));
     all
 }
 
 /// What nsm prints about a clock, until a moment after it asked.
-fn monitor(host: &Host, transport: Transport, target: &str) -> Result<String> {
+fn monitor(host: &LabHost, transport: Transport, target: &str) -> Result<String> {
     // It ends a moment after its input.
     const SCRIPT: &str = "{ echo \"NSM $1\"; sleep 0.5; } | \
                           nsm -i \"$2\" --network_transport=\"$3\" --time_stamping=software";
     let mut command = host.command("sh");
     command.args(["-c", SCRIPT, "nsm", target, &host.port().interface, transport.name()]);
-    let output = run_to_end(&mut command, PATIENCE)?;
+    let output = run_to_end(&mut command, TIMEOUT)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -118,7 +118,7 @@ fn nsm_measures_without_following(engine: Engine) -> Result<()> {
 
 /// For each of the next answers to requests for the delay that come in at the client's interface,
 /// whether it was sent to a group.
-fn answers_to_group(host: &Host) -> Result<Vec<bool>> {
+fn answers_to_group(host: &LabHost) -> Result<Vec<bool>> {
     let options = PacketOptions {
         selection: FrameSelection::Program(Vec::new()),
         groups: vec![MacAddress::of_group(MULTICAST_IPV4.into())],
@@ -128,12 +128,12 @@ fn answers_to_group(host: &Host) -> Result<Vec<bool>> {
     let mut batch: Batch<()> = Batch::new(64, FRAME_BYTES);
     let (started, mut answers) = (Instant::now(), Vec::new());
     while answers.len() < ANSWERS {
-        ensure!(started.elapsed() < PATIENCE, "{} answers", answers.len());
-        device.receive(&mut batch, LOOK)?;
+        ensure!(started.elapsed() < TIMEOUT, "{} answers", answers.len());
+        device.receive(&mut batch, BATCH_WAIT)?;
         for packet in batch.iter() {
             let Ok((message, _)) = message(packet.bytes) else { continue };
             let Ok((link, _)) = Header::parse(packet.bytes) else { continue };
-            if let Body::DelayResp { .. } = message.body {
+            if let PtpMessageBody::DelayResp { .. } = message.body {
                 answers.push(link.destination.is_group());
             }
         }
@@ -143,7 +143,7 @@ fn answers_to_group(host: &Host) -> Result<Vec<bool>> {
 
 /// A client that follows by multicast and asks the master alone is answered alone; others are
 /// answered at the group.
-fn a_hybrid_client_is_answered_alone(engine: Engine) -> Result<()> {
+fn a_hybrid_client_is_answered_by_unicast(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _server = start(&lab, engine, &[])?;
     for (lines, to_group) in [("hybrid_e2e 1\n", false), ("", true)] {
@@ -158,7 +158,7 @@ fn a_hybrid_client_is_answered_alone(engine: Engine) -> Result<()> {
 
 /// ptp4l writes what it measures to shared memory, and a server of ours that reads it there finds
 /// the slave's clock as far behind as the master's is ahead: it serves the master's time.
-fn what_ptp4l_measures_is_handed_on() -> Result<()> {
+fn measurements_of_ptp4l_are_served() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _master = start(&lab, Engine::Xdp, &[])?;
     // Its servo sets no clock, and it has not the right to.
@@ -168,7 +168,7 @@ fn what_ptp4l_measures_is_handed_on() -> Result<()> {
 
     let at = (lab.client().port().ipv4, 123).into();
     let source = format!("shm:{SHM_UNIT}");
-    let command = slave.beside(lab.client());
+    let command = slave.command_in_ipc(lab.client());
     let server = Server::start_by(command, Engine::Socket, &[at], &["--source", &source])?;
     await_ahead(&lab, at).with_context(|| format!("{:?}", server.status()))
 }
@@ -180,7 +180,7 @@ fn await_ahead(lab: &Lab, at: SocketAddr) -> Result<()> {
     let mut last = None;
     wait_until("the slave's measurements are served", || {
         // It may not listen yet.
-        let Ok(reply) = client::ask_from(lab.server(), at) else { return Ok(false) };
+        let Ok(reply) = client::query_from(lab.server(), at) else { return Ok(false) };
         let off = reply.offset() - ahead;
         last = Some((reply.header, off));
         Ok(!is_unsynchronised(&reply.header) && (-tolerance..tolerance).contains(&off))
@@ -190,7 +190,7 @@ fn await_ahead(lab: &Lab, at: SocketAddr) -> Result<()> {
 
 /// What pmc knows and this clock does not is refused in the way of the standard, and so is every
 /// change.
-fn pmc_is_refused_what_there_is_not() -> Result<()> {
+fn unsupported_management_is_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let server = start(&lab, Engine::Xdp, &[])?;
     await_state(&server, "master")?;

@@ -9,22 +9,24 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_ke::{AES_SIV_CMAC_256, Established, KeClient, KeError, PORT, Progress, Trust};
-use horolog_lab::{Host, Lab, LabConfig};
+use horolog_ke::{
+    AES_SIV_CMAC_256, ExchangeProgress, KeClient, KeError, PORT, SessionMaterial, TrustAnchors,
+};
+use horolog_lab::{Lab, LabConfig, LabHost};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::chronyd::{Client, POLL_INTERVAL};
-use crate::client::{self, Steady};
-use crate::process::{Engine, PATIENCE, Server, run_to_end, server_address, write_secret};
+use crate::client::{self, SteadyClient};
+use crate::process::{Engine, Server, TIMEOUT, run_to_end, server_address, write_secret};
 use crate::scenario::scenario;
 use crate::server_configuration::{REQUEST_PAUSE, reload, write};
 use crate::server_nts::{CHRONY, FAST, await_counter, certificate, counter};
 use crate::{ROOT, scenarios, server_reload};
 
 /// Long enough for a reply that must not come to show itself, and for those that must.
-const SILENCE: Duration = Duration::from_millis(200);
+const QUIET_PERIOD: Duration = Duration::from_millis(200);
 /// More reloads of lists than a client's word can tell apart.
 const LIST_CHANGES: usize = 18;
 /// Prefixes that no client has, so many that a change of lists is no matter of an instant.
@@ -33,13 +35,13 @@ const OTHERS: u32 = 5_000;
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, server_reload:
-        a_new_certificate_is_shown,
-        key_establishment_moves,
-        key_establishment_is_told_otherwise,
+        a_new_certificate_is_presented,
+        nts_ke_addresses_are_reloaded,
+        nts_ke_settings_are_reloaded,
         nts_is_not_switched_off,
     ));
     all.extend(scenarios!(CHRONY, server_reload:
-        another_key_is_asked_for,
+        requests_need_the_reloaded_key,
         another_secret_makes_other_cookies,
     ));
     for engine in Engine::ALL {
@@ -106,13 +108,13 @@ impl Configured {
 }
 
 /// Gives the host another address, and returns a socket there.
-fn socket_at(host: &Host, address: IpAddr) -> Result<UdpSocket> {
+fn socket_at(host: &LabHost, address: IpAddr) -> Result<UdpSocket> {
     let mut command = host.command("ip");
     command.args(["addr", "add", &format!("{address}/32"), "dev", &host.port().interface]);
-    let output = run_to_end(&mut command, PATIENCE)?;
+    let output = run_to_end(&mut command, TIMEOUT)?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let socket = host.run(|| UdpSocket::bind((address, 0)))??;
-    socket.set_read_timeout(Some(SILENCE))?;
+    socket.set_read_timeout(Some(QUIET_PERIOD))?;
     Ok(socket)
 }
 
@@ -134,19 +136,19 @@ fn lists_change(engine: Engine) -> Result<()> {
         (format!("allow = ['0.0.0.0/0']\ndeny = ['{other}']\n"), false),
         (format!("{others}allow = ['10.77.0.0/16', '{own}']\ndeny = ['203.0.113.0/24']\n"), true),
     ];
-    let socket = client::socket(running.lab.client(), running.at, PATIENCE)?;
-    let steady = Steady::start(socket, running.at, REQUEST_PAUSE);
+    let socket = client::socket(running.lab.client(), running.at, TIMEOUT)?;
+    let steady = SteadyClient::start(socket, running.at, REQUEST_PAUSE);
     let socket = socket_at(running.lab.client(), other)?;
     for (lists, is_served) in variants.iter().cycle().take(LIST_CHANGES) {
         running.change(&format!("{ALWAYS}{lists}"))?;
-        let reply = client::ask(&socket, running.at);
+        let reply = client::query(&socket, running.at);
         ensure!(reply.is_ok() == *is_served, "{lists}: {reply:?}");
     }
     fs::write(running.path("others"), "10.0.0.0/8\n10.0.0.0/33\n")?;
     running.refuse(&format!("{ALWAYS}{others}"), &["others, line 2", "too long"])?;
     running.refuse(&format!("{ALWAYS}deny = ['here']\n"), &["horolog.toml:4", "here"])?;
     // The last list that was right is in force: it denies the other one.
-    let reply = client::ask(&socket, running.at);
+    let reply = client::query(&socket, running.at);
     ensure!(reply.is_ok() == variants[(LIST_CHANGES - 1) % variants.len()].1, "{reply:?}");
     steady.end()?.all_answered()?;
     running.end()
@@ -167,14 +169,14 @@ fn limits_change(engine: Engine) -> Result<()> {
     let wide = "limit-rate = 5000\nlimit-burst = 1000\n";
     let narrow = "limit-rate = 0.01\nlimit-burst = 2\n";
     let mut running = Configured::start(engine, wide)?;
-    let steady = client::socket(running.lab.client(), running.at, PATIENCE)?;
-    let steady = Steady::start(steady, running.at, REQUEST_PAUSE);
+    let steady = client::socket(running.lab.client(), running.at, TIMEOUT)?;
+    let steady = SteadyClient::start(steady, running.at, REQUEST_PAUSE);
     for rate in ["4000", "6000", "5000"] {
         let status = running.change(&format!("limit-rate = {rate}\nlimit-burst = 1000\n"))?;
         ensure!(status["reload"]["restart_needed"].as_array().is_some_and(Vec::is_empty));
     }
     steady.end()?.all_answered()?;
-    let socket = client::socket(running.lab.client(), running.at, SILENCE)?;
+    let socket = client::socket(running.lab.client(), running.at, QUIET_PERIOD)?;
     running.change(narrow)?;
     let answered = answered_at_once(&socket, running.at)?;
     ensure!(answered == 2, "{answered} are answered of a burst of two");
@@ -200,7 +202,7 @@ fn put(from: &Path, to: &Path) -> Result<()> {
 
 /// After a reload the listener for key establishment shows the certificate that stands in the file
 /// by then; one that is broken or does not fit its key leaves the one before.
-pub(crate) fn a_new_certificate_is_shown() -> Result<()> {
+pub(crate) fn a_new_certificate_is_presented() -> Result<()> {
     let pairs: [TempDir; 2] = [TempDir::new()?, TempDir::new()?];
     let place = TempDir::new()?;
     let file = |name: &str| place.path().join(name).display().to_string();
@@ -238,8 +240,8 @@ pub(crate) fn a_new_certificate_is_shown() -> Result<()> {
 }
 
 /// A client that believes the certificate in this directory.
-fn believer(directory: &Path) -> Result<KeClient> {
-    let trust = Trust::from_pem_file(Some(&directory.join("cert.pem")))?;
+fn trusting_client(directory: &Path) -> Result<KeClient> {
+    let trust = TrustAnchors::from_pem_file(Some(&directory.join("cert.pem")))?;
     Ok(KeClient::new(&trust, &[AES_SIV_CMAC_256])?)
 }
 
@@ -248,17 +250,17 @@ fn establish(
     running: &Configured,
     port: u16,
     directory: &Path,
-) -> Result<Result<Established, KeError>> {
-    let (client, at) = (believer(directory)?, SocketAddr::new(running.at.ip(), port));
+) -> Result<Result<SessionMaterial, KeError>> {
+    let (client, at) = (trusting_client(directory)?, SocketAddr::new(running.at.ip(), port));
     let name = at.ip().to_string();
-    Ok(running.lab.client().run(|| client.establish(&name, at, PATIENCE))?)
+    Ok(running.lab.client().run(|| client.exchange_keys(&name, at, TIMEOUT))?)
 }
 
 /// A connection to a port of the server, over which nothing has been said.
 fn connect(running: &Configured, port: u16) -> Result<TcpStream> {
     let at = SocketAddr::new(running.at.ip(), port);
     let stream = running.lab.client().run(|| TcpStream::connect(at))??;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }
 
@@ -286,7 +288,7 @@ fn with_nts() -> Result<(Configured, TempDir)> {
 
 /// Addresses of key establishment come and go while the others serve on; a connection that was
 /// open at one that goes is served to its end. A port that is taken changes nothing.
-pub(crate) fn key_establishment_moves() -> Result<()> {
+pub(crate) fn nts_ke_addresses_are_reloaded() -> Result<()> {
     let [first, second, free, taken] = [PORT, 4461, 4462, 4463];
     let (mut running, pair) = with_nts()?;
     let serves_at = |running: &Configured, wanted: &[u16]| -> Result<()> {
@@ -313,8 +315,10 @@ pub(crate) fn key_establishment_moves() -> Result<()> {
     running.change(&listener(&running, pair.path(), &[second]))?;
     serves_at(&running, &[second]).context("without the first one")?;
     let name = running.at.ip().to_string();
-    let mut exchange = believer(pair.path())?.begin(&name)?;
-    while !matches!(exchange.advance(&mut open).context("the open one")?, Progress::Done(_)) {}
+    let mut exchange = trusting_client(pair.path())?.begin(&name)?;
+    while !matches!(exchange.advance(&mut open).context("the open one")?, ExchangeProgress::Done(_))
+    {
+    }
 
     let at_taken = SocketAddr::new(running.at.ip(), taken);
     let _holder = running.lab.server().run(|| TcpListener::bind(at_taken))??;
@@ -330,7 +334,7 @@ pub(crate) fn key_establishment_moves() -> Result<()> {
 
 /// Other files of the certificate, another server that clients are sent to and other limits are in
 /// force after a reload.
-pub(crate) fn key_establishment_is_told_otherwise() -> Result<()> {
+pub(crate) fn nts_ke_settings_are_reloaded() -> Result<()> {
     let (mut running, pair) = with_nts()?;
     let other = TempDir::new_in(pair.path())?;
     certificate(running.at.ip(), other.path())?;
@@ -381,7 +385,7 @@ fn await_restart_needed(running: &Configured, keys: &[&str]) -> Result<()> {
         if status["reload"]["restart_needed"] == Value::from(keys) {
             return Ok(());
         }
-        ensure!(started.elapsed() < PATIENCE, "{status}");
+        ensure!(started.elapsed() < TIMEOUT, "{status}");
         thread::sleep(POLL_INTERVAL);
     }
 }
@@ -404,7 +408,7 @@ fn await_ignored(running: &Configured) -> Result<()> {
     let (before, answered) = (ignored()?, counter(&running.server, "mac")?);
     let started = Instant::now();
     while ignored()? < before + SOME {
-        ensure!(started.elapsed() < PATIENCE, "none is ignored: {}", running.server.status()?);
+        ensure!(started.elapsed() < TIMEOUT, "none is ignored: {}", running.server.status()?);
         thread::sleep(POLL_INTERVAL);
     }
     let now = counter(&running.server, "mac")?;
@@ -414,7 +418,7 @@ fn await_ignored(running: &Configured) -> Result<()> {
 
 /// After a reload a request takes the symmetric key that stands in the file by then; a file that is
 /// broken leaves the keys before.
-pub(crate) fn another_key_is_asked_for() -> Result<()> {
+pub(crate) fn requests_need_the_reloaded_key() -> Result<()> {
     let directory = TempDir::new()?;
     let path = directory.path().join("ntp.keys");
     let key = |first: &str| format!("7 AES128 HEX:{first}0102030405060708090a0b0c0d0e0f\n");
@@ -431,12 +435,12 @@ pub(crate) fn another_key_is_asked_for() -> Result<()> {
     write_secret(&path, &key("ff"))?;
     running.change(&options)?;
     await_ignored(&running).context("with another key")?;
-    write_secret(&path, &format!("{}8 MD5 abc\n", key("00")))?;
-    running.refuse(&options, &["ntp.keys", "line 2", "MD5"])?;
+    write_secret(&path, "7 AES128 HEX:00\n8 MD5 abc\n")?;
+    running.refuse(&options, &["ntp.keys", "line 1", "16 bytes", "line 2", "MD5"])?;
     await_ignored(&running).context("after what is broken")?;
-    write_secret(&path, &key("00"))?;
+    write_secret(&path, &format!("8 MD5 abc\n{}", key("00")))?;
     running.change(&options)?;
-    await_more(&running, "mac").context("after it was put back")?;
+    await_more(&running, "mac").context("after it was put back, beside a line that is not used")?;
     running.end()
 }
 
@@ -457,7 +461,7 @@ pub(crate) fn another_secret_makes_other_cookies() -> Result<()> {
     await_more(&running, "nts").context("at the start")?;
     running.change(&options)?;
     write_secret(&file("secret"), "01")?;
-    running.refuse(&options, &["secret", "it takes 64"])?;
+    running.refuse(&options, &["secret", "it requires 64"])?;
     await_more(&running, "nts").context("with the same secret")?;
     ensure!(counter(&running.server, "nts_kisses")? == 0, "{}", running.server.status()?);
     write_secret(&file("secret"), &"02".repeat(32))?;

@@ -13,28 +13,28 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Engine, PATIENCE, Server, run_to_end, server_address};
+use crate::process::{Engine, Server, TIMEOUT, run_to_end, server_address};
 use crate::scenario::scenario;
 use crate::{ROOT, client, scenarios, server_sandbox};
 
 /// `CAP_NET_BIND_SERVICE` and `CAP_SYS_NICE`.
-const KEPT: u64 = 1 << 10 | 1 << 23;
+const RETAINED_CAPABILITIES: u64 = 1 << 10 | 1 << 23;
 /// A user without privileges, which every system has, by name and number.
-const NOBODY: (&str, &str) = ("nobody", "65534");
+const UNPRIVILEGED_USER: (&str, &str) = ("nobody", "65534");
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, server_sandbox:
         files_elsewhere_cannot_be_read,
-        without_it_everything_stays,
+        without_the_sandbox_privileges_remain,
     ));
     for engine in Engine::ALL {
         let name = |of: &str| format!("server_sandbox::{of}::{}", engine.name());
         all.push(scenario(name("every_thread_is_confined"), ROOT, move || {
             every_thread_is_confined(engine)
         }));
-        all.push(scenario(name("another_user_answers"), ROOT, move || {
-            another_user_answers(engine)
+        all.push(scenario(name("a_server_of_another_user_answers"), ROOT, move || {
+            a_server_of_another_user_answers(engine)
         }));
     }
     all
@@ -64,7 +64,7 @@ pub(crate) fn is_confined(status: &Value) -> Result<()> {
     all_are(status, "Seccomp:", |value| value == "2")?;
     for set in ["CapEff:", "CapPrm:", "CapBnd:"] {
         all_are(status, set, |value| {
-            u64::from_str_radix(value, 16).is_ok_and(|set| set & !KEPT == 0)
+            u64::from_str_radix(value, 16).is_ok_and(|set| set & !RETAINED_CAPABILITIES == 0)
         })?;
     }
     for part in ["capabilities", "no-new-privileges", "seccomp"] {
@@ -80,14 +80,14 @@ fn every_thread_is_confined(engine: Engine) -> Result<()> {
     let at = server_address(&lab, false)?;
     let any = SocketAddr::from(([0, 0, 0, 0], at.port()));
     let server = Server::start(lab.server(), engine, &[any], &[])?;
-    client::ask_from(lab.client(), at)?;
+    client::query_from(lab.client(), at)?;
     is_confined(&server.status()?)?;
     let new = SocketAddr::from(([192, 0, 2, 77], at.port()));
     let address = format!("{}/32", new.ip());
     for (host, what) in [(lab.server(), "address"), (lab.client(), "route")] {
         let mut command = host.command("ip");
         command.args([what, "add", &address, "dev", &host.port().interface]);
-        let output = run_to_end(&mut command, PATIENCE)?;
+        let output = run_to_end(&mut command, TIMEOUT)?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
     // Addresses are looked up each second; until then the sockets answer.
@@ -97,8 +97,8 @@ fn every_thread_is_confined(engine: Engine) -> Result<()> {
         Engine::Xdp => status["xdp_counters"]["answered_ipv4"].as_u64(),
     };
     while by_engine(&server.status()?) < Some(2) {
-        client::ask_from(lab.client(), new)?;
-        ensure!(started.elapsed() < PATIENCE, "{engine:?} does not answer at {new}");
+        client::query_from(lab.client(), new)?;
+        ensure!(started.elapsed() < TIMEOUT, "{engine:?} does not answer at {new}");
         thread::sleep(Duration::from_millis(100));
     }
     ensure!(server.status()?["clock"]["publish_errors"] == 0, "{}", server.status()?);
@@ -108,20 +108,20 @@ fn every_thread_is_confined(engine: Engine) -> Result<()> {
 }
 
 /// The user that was asked for answers at port 123, without more than it needs.
-fn another_user_answers(engine: Engine) -> Result<()> {
+fn a_server_of_another_user_answers(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let directory = TempDir::new()?;
     // Everybody's, as the directory of a test's status socket is not.
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777))?;
     let socket = directory.path().join("other.sock").to_string_lossy().into_owned();
-    let arguments = ["--user", NOBODY.0];
+    let arguments = ["--user", UNPRIVILEGED_USER.0];
     let server = Server::start_at(lab.server(), engine, &[at], &socket, &arguments)?;
-    client::ask_from(lab.client(), at)?;
+    client::query_from(lab.client(), at)?;
     let status = server.status()?;
     is_confined(&status)?;
-    all_are(&status, "Uid:", |value| value.split_whitespace().all(|id| id == NOBODY.1))?;
-    all_are(&status, "Gid:", |value| value.split_whitespace().all(|id| id == NOBODY.1))?;
+    all_are(&status, "Uid:", |value| value.split_whitespace().all(|id| id == UNPRIVILEGED_USER.1))?;
+    all_are(&status, "Gid:", |value| value.split_whitespace().all(|id| id == UNPRIVILEGED_USER.1))?;
     let ended = server.end("TERM")?;
     ensure!(ended.status.success(), "{}", ended.status);
     Ok(())
@@ -154,16 +154,16 @@ pub(crate) fn files_elsewhere_cannot_be_read() -> Result<()> {
         if reload["done"] == 1 && !in_force.contains("landlock") {
             return Ok(());
         }
-        ensure!(started.elapsed() < PATIENCE && reload["done"] == 0, "it was read: {status}");
+        ensure!(started.elapsed() < TIMEOUT && reload["done"] == 0, "it was read: {status}");
         thread::sleep(Duration::from_millis(20));
     };
     ensure!(error.contains("cannot read") && error.contains("ermission denied"), "{error}");
-    client::ask_from(lab.client(), at)?;
+    client::query_from(lab.client(), at)?;
     Ok(())
 }
 
 /// Who switches it off has a server with all privileges.
-pub(crate) fn without_it_everything_stays() -> Result<()> {
+pub(crate) fn without_the_sandbox_privileges_remain() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let server = Server::start(lab.server(), Engine::Socket, &[at], &["--sandbox", "off"])?;

@@ -42,20 +42,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use horolog_lab::{Host, Lab, LabConfig};
+use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_load::LoadOptions;
-use horolog_load::nts::{Algorithm, KE_PORT, NtsOptions, SESSIONS, SessionCount, Trust};
-use horolog_record::{Engine as LoadEngine, Place, Trial};
+use horolog_load::nts::{Algorithm, KE_PORT, NtsOptions, SESSIONS, SessionCount, TrustAnchors};
+use horolog_record::{LoadEngineKind as LoadEngine, LossLocation, Trial};
 use horolog_time::Span;
-use horolog_wire::ntp::Leap;
+use horolog_wire::ntp::LeapIndicator;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::client;
-use crate::leftovers::Belongings;
+use crate::load_accounting::{at_one_rate, run_with_all_counters};
 use crate::load_command::{check_sums, only_trial, result_of};
-use crate::loads::{at_one_rate, run_watched};
 use crate::process::{Engine, Server, resident_bytes, server_address};
+use crate::resource_leaks::Resources;
 use crate::scenario::Need;
 use crate::scenarios;
 
@@ -66,12 +66,12 @@ pub(crate) const MODE: &str = "soak";
 const LOAD: Duration = Duration::from_secs(10);
 const SHORT_LOAD: Duration = Duration::from_millis(700);
 /// Long enough for what a load left behind, such as connections, to be gone.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the slow client asks, how long it waits for a reply, and how many times it tries.
-const ASK_INTERVAL: Duration = Duration::from_secs(1);
-const ASK_PATIENCE: Duration = Duration::from_millis(200);
-const ASK_TRIES: usize = 5;
+const QUERY_INTERVAL: Duration = Duration::from_secs(1);
+const QUERY_TIMEOUT: Duration = Duration::from_millis(200);
+const QUERY_ATTEMPTS: usize = 5;
 /// How far a reply's time may be from right beyond half its round trip: the page extrapolates, and
 /// the machine's clock may be slewed meanwhile.
 const OFFSET_MARGIN: Span = Span::from_ns(10_000_000);
@@ -85,11 +85,11 @@ const PAGE_LIFE_NS: u64 = 1_000_000_000;
 /// All scenarios.
 pub(crate) fn all() -> Vec<libtest_mimic::Trial> {
     use crate::soak;
-    Vec::from(scenarios!(&[Need::Root], soak: two_short_rounds_hold))
+    Vec::from(scenarios!(&[Need::Root], soak: two_short_repetitions_pass))
 }
 
 /// The long test in short, so that it stays alive.
-fn two_short_rounds_hold() -> Result<()> {
+fn two_short_repetitions_pass() -> Result<()> {
     soak(SHORT_LOAD, |rounds, _| rounds < 2, |_| ())
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         let minutes = minutes.filter(|minutes| *minutes > 0);
         let minutes = minutes.context("write soak --minutes N, with a whole number of minutes")?;
         let time = Duration::from_secs(60 * u64::from(minutes));
-        let before = Belongings::look()?;
+        let before = Resources::snapshot()?;
         soak(LOAD, |_, elapsed| elapsed < time, |line| println!("soak: {line}"))?;
         // This lab has no names: a named one that came meanwhile is somebody else's.
         let left = before.left_behind()?.unwrap_or_default();
@@ -133,11 +133,11 @@ fn soak(
     let soak = Soak::start()?;
     let slow = SlowClient::default();
     let outcome = thread::scope(|scope| {
-        let asking = scope.spawn(|| slow.ask(soak.lab.client(), soak.at));
+        let asking = scope.spawn(|| slow.query(soak.lab.client(), soak.at));
         let outcome = soak.rounds(load, &slow, goes_on, tell);
         slow.stop.store(true, Relaxed);
-        let asked = asking.join().map_err(|_| anyhow!("the slow client panicked"))?;
-        asked.context("the slow client").and(outcome)
+        let attempts = asking.join().map_err(|_| anyhow!("the slow client panicked"))?;
+        attempts.context("the slow client").and(outcome)
     });
     let server = Arc::into_inner(soak.server).context("a load has not let go of the server")?;
     let ended = server.end("TERM")?;
@@ -178,23 +178,23 @@ impl Kind {
 #[derive(Default)]
 struct SlowClient {
     stop: AtomicBool,
-    asked: AtomicU64,
+    attempts: AtomicU64,
     answered: AtomicU64,
     offset_max_ns: AtomicI64,
 }
 
 impl SlowClient {
     /// Asks until it is told to stop or is told a wrong time.
-    fn ask(&self, host: &Host, server: SocketAddr) -> Result<()> {
+    fn query(&self, host: &LabHost, server: SocketAddr) -> Result<()> {
         while !self.stop.load(Relaxed) {
             let begun = Instant::now();
-            for _ in 0..ASK_TRIES {
-                self.asked.fetch_add(1, Relaxed);
+            for _ in 0..QUERY_ATTEMPTS {
+                self.attempts.fetch_add(1, Relaxed);
                 if self.try_once(host, server)? {
                     break;
                 }
             }
-            while begun.elapsed() < ASK_INTERVAL && !self.stop.load(Relaxed) {
+            while begun.elapsed() < QUERY_INTERVAL && !self.stop.load(Relaxed) {
                 thread::sleep(POLL_INTERVAL / 2);
             }
         }
@@ -202,16 +202,16 @@ impl SlowClient {
     }
 
     /// Whether a reply came, which has to be right.
-    fn try_once(&self, host: &Host, server: SocketAddr) -> Result<bool> {
-        let socket = client::socket(host, server, ASK_PATIENCE)?;
-        let reply = match client::ask(&socket, server) {
+    fn try_once(&self, host: &LabHost, server: SocketAddr) -> Result<bool> {
+        let socket = client::socket(host, server, QUERY_TIMEOUT)?;
+        let reply = match client::query(&socket, server) {
             Ok(reply) => reply,
-            Err(error) if is_silence(&error) => return Ok(false),
+            Err(error) if is_timeout(&error) => return Ok(false),
             Err(error) => return Err(error),
         };
         let header = reply.header;
-        ensure!((header.leap, header.stratum) == (Leap::None, 1), "{header:?}");
-        let round_trip = reply.came.since(reply.asked);
+        ensure!((header.leap, header.stratum) == (LeapIndicator::None, 1), "{header:?}");
+        let round_trip = reply.received.since(reply.sent);
         let bound = Span::from_ns(round_trip.as_ns() / 2) + OFFSET_MARGIN;
         let offset = reply.offset();
         ensure!((-bound..=bound).contains(&offset), "{offset:?} off, at most {bound:?}: {reply:?}");
@@ -222,20 +222,20 @@ impl SlowClient {
 }
 
 /// Whether nothing came at all.
-fn is_silence(error: &anyhow::Error) -> bool {
+fn is_timeout(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     matches!(kind, Some(io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut))
 }
 
 /// What the server has of the machine.
 #[derive(Clone, Debug)]
-struct Held {
+struct ResourceUse {
     resident_bytes: u64,
     files: usize,
     threads: BTreeSet<u32>,
 }
 
-impl Held {
+impl ResourceUse {
     fn read(pid: u32) -> Result<Self> {
         let process = Path::new("/proc").join(pid.to_string());
         let resident_bytes = resident_bytes(pid)?;
@@ -278,11 +278,11 @@ impl Soak {
             .map(|path| path.display().to_string());
         let mut arguments = vec!["--stratum", "1", "--nts-cert", &certificate, "--nts-key", &key];
         // Limits that are judged for every request and reached by none.
-        arguments.extend(["--limit-rate", "10k", "--limit-newcomers", "10M"]);
+        arguments.extend(["--limit-rate", "10k", "--limit-new-clients", "10M"]);
         arguments.extend(["--deny", "198.51.100.0/24", "--nts-ke-rate-per-prefix", "0"]);
         let server = Server::start(lab.server(), Engine::Xdp, &[at], &arguments)?;
         let pid = server.status()?["pid"].as_u64().context("no pid")? as u32;
-        let threads = Held::read(pid)?.threads;
+        let threads = ResourceUse::read(pid)?.threads;
         let server = Arc::new(server);
         Ok(Self { lab, at, server, pid, threads, certificate, _files: files })
     }
@@ -353,9 +353,9 @@ impl Soak {
         let options = at_one_rate(self.at, run)?;
         let nts = || -> Result<NtsOptions> {
             Ok(NtsOptions {
-                establishment: options.target.with_port(KE_PORT),
+                ke_server: options.target.with_port(KE_PORT),
                 name: None,
-                trust: Trust::from_pem_file(Some(Path::new(&self.certificate)))?,
+                trust: TrustAnchors::from_pem_file(Some(Path::new(&self.certificate)))?,
                 algorithms: vec![Algorithm::AesSivCmac256],
                 sessions: SessionCount::Shared(SESSIONS),
                 share: 100,
@@ -375,9 +375,10 @@ impl Soak {
 
     /// Loads the server at this rate and checks every reply.
     fn load(&self, kind: Kind, rate: f64, time: Duration, slow: &SlowClient) -> Result<Trial> {
-        let (before, asked) = (self.server.status()?, slow.asked.load(Relaxed));
-        let result = run_watched(&self.lab, &self.server, self.options(kind, (rate, time))?)?;
-        let (after, asked) = (self.server.status()?, slow.asked.load(Relaxed) - asked);
+        let (before, attempts) = (self.server.status()?, slow.attempts.load(Relaxed));
+        let result =
+            run_with_all_counters(&self.lab, &self.server, self.options(kind, (rate, time))?)?;
+        let (after, attempts) = (self.server.status()?, slow.attempts.load(Relaxed) - attempts);
         let trial = only_trial(&result)?;
         check_sums(trial)?;
         ensure!(trial.received > 0, "no reply: {trial:?}");
@@ -392,7 +393,7 @@ impl Soak {
         };
         ensure!(as_asked, "not what was asked for: {responses:?} of {}", trial.received);
         let answered = answered(&after)? - answered(&before)?;
-        let (least, most) = (trial.received + trial.late, trial.sent + asked + UNDER_WAY);
+        let (least, most) = (trial.received + trial.late, trial.sent + attempts + UNDER_WAY);
         ensure!(
             (least..=most).contains(&answered),
             "the server counts {answered} replies instead of {least} to {most}"
@@ -402,7 +403,7 @@ impl Soak {
 
     /// Checks what the server has and what it says of itself, against what it had after the first
     /// round.
-    fn check(&self, first: Option<&Held>) -> Result<Held> {
+    fn check(&self, first: Option<&ResourceUse>) -> Result<ResourceUse> {
         let status = self.server.status()?;
         let gap_ns = count(&status, "/clock/gap_max_ns")?;
         ensure!(gap_ns < PAGE_LIFE_NS, "the clock page was not renewed for {gap_ns} ns");
@@ -414,13 +415,13 @@ impl Soak {
         );
         let begun = Instant::now();
         loop {
-            let held = Held::read(self.pid)?;
+            let held = ResourceUse::read(self.pid)?;
             let dead: Vec<_> = self.threads.difference(&held.threads).collect();
             ensure!(dead.is_empty(), "threads {dead:?} have ended");
             if first.is_none_or(|first| held.has_not_grown(first)) {
                 return Ok(held);
             }
-            ensure!(begun.elapsed() < PATIENCE, "grown from {first:?} to {held:?}");
+            ensure!(begun.elapsed() < TIMEOUT, "grown from {first:?} to {held:?}");
             thread::sleep(POLL_INTERVAL);
         }
     }
@@ -432,20 +433,21 @@ fn count(status: &Value, pointer: &str) -> Result<u64> {
 }
 
 /// Where requests, or replies to them, were lost.
-const fn lost_in(place: Place) -> &'static str {
+const fn lost_in(place: LossLocation) -> &'static str {
     match place {
-        Place::Generator => "not sent",
-        Place::OwnRing => "at the generator's interface",
-        Place::Link => "on the link",
-        Place::Interface => "at the server's interface",
-        Place::Socket => "at its sockets",
-        Place::Server => "in the server",
-        Place::Late => "too late",
-        Place::Unknown => "somewhere",
+        LossLocation::Generator => "not sent",
+        LossLocation::OwnRing => "at the generator's interface",
+        LossLocation::Link => "on the link",
+        LossLocation::Interface => "at the server's interface",
+        LossLocation::Socket => "at its sockets",
+        LossLocation::Server => "in the server",
+        LossLocation::Late => "too late",
+        LossLocation::Invalid => "not valid",
+        LossLocation::Unknown => "somewhere",
     }
 }
 
-/// Replies of both bodies.
+/// Replies of both engines.
 fn answered(status: &Value) -> Result<u64> {
     let places =
         ["/counters/answered", "/xdp_counters/answered_ipv4", "/xdp_counters/answered_ipv6"];

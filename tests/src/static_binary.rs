@@ -15,12 +15,12 @@ use crate::process::{Engine, Server, run_to_end, server_address};
 use crate::scenario::{Need, cached};
 use crate::{scenarios, static_binary};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     const NEEDS: &[Need] = &[Need::Root, Need::StaticBinary, Need::Peer("readelf")];
-    Vec::from(scenarios!(NEEDS, static_binary: it_serves_by_sockets_and_in_xdp_and_asks))
+    Vec::from(scenarios!(NEEDS, static_binary: it_serves_by_sockets_and_in_xdp_and_queries))
 }
 
 /// Where `scripts/static.sh --try` has put it.
@@ -28,9 +28,9 @@ pub(crate) fn program() -> Option<PathBuf> {
     cached(&format!("static/try-{}/horolog", std::env::consts::ARCH))
 }
 
-fn it_serves_by_sockets_and_in_xdp_and_asks() -> Result<()> {
+fn it_serves_by_sockets_and_in_xdp_and_queries() -> Result<()> {
     let program = program().context("no static binary")?;
-    let output = run_to_end(Command::new("readelf").args(["-lW"]).arg(&program), PATIENCE)?;
+    let output = run_to_end(Command::new("readelf").args(["-lW"]).arg(&program), TIMEOUT)?;
     let said = String::from_utf8(output.stdout)?;
     ensure!(said.contains("LOAD") && !said.contains("INTERP"), "{said}");
     for engine in [Engine::Socket, Engine::Xdp] {
@@ -39,7 +39,7 @@ fn it_serves_by_sockets_and_in_xdp_and_asks() -> Result<()> {
         let server = Server::start_build(lab.server(), &program, engine, &[at])?;
         let mut query = lab.client().command(&program);
         query.args(["query", &at.to_string(), "-n", "4", "--interval", "10ms", "--json", "-"]);
-        let output = run_to_end(query.env("HOROLOG_STORE", "none"), PATIENCE)?;
+        let output = run_to_end(query.env("HOROLOG_STORE", "none"), TIMEOUT)?;
         ensure!(output.status.success(), "{output:?}");
         let result: Value = serde_json::from_slice(&output.stdout)?;
         ensure!(result["servers"][0]["counts"]["received"] == 4, "{result}");

@@ -1,6 +1,6 @@
-//! Each lane's scenarios run in a process whose parent takes up whatever they leave without one: a
+//! Each group's scenarios run in a process whose parent takes up whatever they leave without one: a
 //! process that outlives the one that started it is then that parent's child, where
-//! [`crate::leftovers`] finds it, and not lost among the processes of the machine. One that is
+//! [`crate::resource_leaks`] finds it, and not lost among the processes of the machine. One that is
 //! there when all scenarios are over is named, and fails the run.
 
 use std::os::unix::process::parent_id;
@@ -9,15 +9,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use horolog_sys::process::{TakenUp, adopt_orphans, take_up};
+use horolog_sys::process::{ReapOutcome, adopt_orphans, reap_child};
 
-use crate::leftovers::children_of;
+use crate::resource_leaks::children_of;
 
 /// Processes end a moment after they are told to.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Makes this process the parent of a lane, which is to wait for no child in any other way.
+/// Makes this process the parent of a group, which is to wait for no child in any other way.
 pub(crate) fn become_parent() -> Result<()> {
     adopt_orphans().context("cannot take up what is left without a parent")
 }
@@ -26,8 +26,8 @@ pub(crate) fn become_parent() -> Result<()> {
 pub(crate) fn wait_for<const N: usize>(own: &[Child; N]) -> Result<[ExitStatus; N]> {
     let mut ended = [None; N];
     while ended.iter().any(Option::is_none) {
-        let TakenUp::Ended(pid, status) = take_up(true)? else {
-            bail!("somebody else waited for a lane's process");
+        let ReapOutcome::Ended(pid, status) = reap_child(true)? else {
+            bail!("somebody else waited for a group's process");
         };
         if let Some(index) = own.iter().position(|child| child.id() == pid) {
             ended[index] = Some(status);
@@ -40,13 +40,13 @@ pub(crate) fn wait_for<const N: usize>(own: &[Child; N]) -> Result<[ExitStatus; 
 pub(crate) fn left_over() -> Result<Vec<String>> {
     let started = Instant::now();
     loop {
-        match take_up(false)? {
-            TakenUp::NoChildren => return Ok(Vec::new()),
-            TakenUp::Ended(..) => {}
-            TakenUp::None if started.elapsed() > PATIENCE => {
+        match reap_child(false)? {
+            ReapOutcome::NoChildren => return Ok(Vec::new()),
+            ReapOutcome::Ended(..) => {}
+            ReapOutcome::None if started.elapsed() > TIMEOUT => {
                 return children_of(&[std::process::id()]);
             }
-            TakenUp::None => thread::sleep(POLL_INTERVAL),
+            ReapOutcome::None => thread::sleep(POLL_INTERVAL),
         }
     }
 }

@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::{Host, Lab, LabConfig};
-use horolog_record::{EstablishmentResult, EstablishmentTrial, LoadResult};
+use horolog_lab::{Lab, LabConfig, LabHost};
+use horolog_record::{LoadResult, NtsKeResult, NtsKeTrial};
 use libtest_mimic::Trial;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,10 +21,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::load_command::{Started, load, parse};
-use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address, write_secret};
-use crate::refusal::{ENVIRONMENT, USAGE, check};
+use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address, write_secret};
 use crate::scenario::Need;
 use crate::server_nts::WithNts;
+use crate::usage_error::{ENVIRONMENT, USAGE, check};
 use crate::{ROOT, scenarios, web};
 
 const TOKEN: &str = "0123456789ab%+ef";
@@ -33,26 +33,26 @@ const IN_LINK: &str = "0123456789ab%25%2Bef";
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const BROWSER: &[Need] = &[Need::Root, Need::Peer("chromium")];
 /// A browser starts slowly on a busy machine.
-const BROWSER_PATIENCE: Duration = Duration::from_mins(1);
+const BROWSER_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, web:
-        a_run_s_page_tells_what_its_result_does,
-        establishments_have_a_page,
-        a_server_s_page_tells_what_its_status_does,
-        who_has_no_token_or_means_another_host_is_refused,
-        what_could_be_reached_from_elsewhere_is_refused,
+        the_live_page_of_a_run_agrees_with_its_result,
+        an_nts_ke_load_has_a_live_page,
+        the_live_page_of_a_server_agrees_with_its_status,
+        requests_without_a_token_or_for_another_host_are_refused,
+        pages_reachable_from_elsewhere_are_refused,
         a_page_works_for_another_user_in_the_sandbox,
     ));
-    all.extend(scenarios!(BROWSER, web: a_browser_draws_what_is_told));
+    all.extend(scenarios!(BROWSER, web: a_browser_draws_the_reported_values));
     all
 }
 
 /// A request to a page of a host's, by a connection from the same host.
-fn ask(host: &Host, at: SocketAddr, target: &str, fields: &str) -> Result<(u16, String)> {
+fn fetch(host: &LabHost, at: SocketAddr, target: &str, fields: &str) -> Result<(u16, String)> {
     let mut stream = host.run(|| TcpStream::connect(at))??;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(format!("GET {target} HTTP/1.1\r\n{fields}\r\n").as_bytes())?;
     let mut reply = String::new();
     stream.read_to_string(&mut reply)?;
@@ -61,18 +61,18 @@ fn ask(host: &Host, at: SocketAddr, target: &str, fields: &str) -> Result<(u16, 
     Ok((code, body.to_owned()))
 }
 
-fn page(host: &Host, at: SocketAddr, target: &str) -> Result<String> {
-    let (code, body) = ask(host, at, target, "Host: localhost\r\n")?;
+fn page(host: &LabHost, at: SocketAddr, target: &str) -> Result<String> {
+    let (code, body) = fetch(host, at, target, "Host: localhost\r\n")?;
     ensure!(code == 200, "{target}: {code} {body}");
     Ok(body)
 }
 
-fn looks(host: &Host, at: SocketAddr) -> Result<Value> {
+fn live_values(host: &LabHost, at: SocketAddr) -> Result<Value> {
     Ok(serde_json::from_str(&page(host, at, "/live.json")?)?)
 }
 
 /// The metrics by name and labels.
-fn metrics(host: &Host, at: SocketAddr) -> Result<BTreeMap<String, f64>> {
+fn metrics(host: &LabHost, at: SocketAddr) -> Result<BTreeMap<String, f64>> {
     let text = page(host, at, "/metrics")?;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines
@@ -92,7 +92,7 @@ struct Loading {
 }
 
 impl Loading {
-    fn start(host: &Host, target: SocketAddr, arguments: &[&str]) -> Result<Self> {
+    fn start(host: &LabHost, target: SocketAddr, arguments: &[&str]) -> Result<Self> {
         let mut command = load(host, &[&target.to_string(), "--engine", "udp"])?;
         command.args(arguments);
         Self::of(command)
@@ -111,14 +111,14 @@ impl Loading {
     }
 
     /// What is told when it is over.
-    fn last(&self, host: &Host) -> Result<Value> {
+    fn last(&self, host: &LabHost) -> Result<Value> {
         let begun = Instant::now();
         loop {
-            let told = looks(host, self.at)?;
+            let told = live_values(host, self.at)?;
             if told["state"] == "ended" && self.json.exists() {
                 return Ok(told);
             }
-            ensure!(begun.elapsed() < 3 * PATIENCE, "it does not end: {told}");
+            ensure!(begun.elapsed() < 3 * TIMEOUT, "it does not end: {told}");
             thread::sleep(POLL_INTERVAL);
         }
     }
@@ -132,7 +132,7 @@ fn number(value: &Value, pointer: &str) -> Result<u64> {
     value.pointer(pointer).and_then(Value::as_u64).with_context(|| format!("no {pointer}: {value}"))
 }
 
-fn a_run_s_page_tells_what_its_result_does() -> Result<()> {
+fn the_live_page_of_a_run_agrees_with_its_result() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let target = server_address(&lab, false)?;
     // Every request beyond the first of a second is lost.
@@ -144,17 +144,17 @@ fn a_run_s_page_tells_what_its_result_does() -> Result<()> {
         let mut highest = 0;
         let begun = Instant::now();
         // While it runs nothing that was counted becomes less, and nothing is made up.
-        while looks(lab.client(), loading.at)?["state"] == "running" {
-            let told = looks(lab.client(), loading.at)?;
-            for look in told["looks"].as_array().context("no looks")? {
+        while live_values(lab.client(), loading.at)?["state"] == "running" {
+            let told = live_values(lab.client(), loading.at)?;
+            for look in told["snapshots"].as_array().context("no looks")? {
                 let sent = number(look, "/counts/sent")?;
                 ensure!(number(look, "/counts/received")? <= sent, "{look}");
             }
-            let last = told["looks"].as_array().and_then(|looks| looks.last());
+            let last = told["snapshots"].as_array().and_then(|live_values| live_values.last());
             let sent = last.map_or(Ok(0), |look| number(look, "/counts/sent"))?;
             ensure!(sent >= highest, "{sent} after {highest}");
             highest = sent;
-            ensure!(begun.elapsed() < 3 * PATIENCE, "it does not end");
+            ensure!(begun.elapsed() < 3 * TIMEOUT, "it does not end");
             thread::sleep(POLL_INTERVAL);
         }
         let told = loading.last(lab.client())?;
@@ -163,7 +163,10 @@ fn a_run_s_page_tells_what_its_result_does() -> Result<()> {
         let (sent, received) = (sum(|trial| trial.sent), sum(|trial| trial.received));
         let lost = sum(|trial| trial.lost);
         ensure!(highest > 0 && lost > 0 && received > 0, "{sent} {received} {lost} {highest}");
-        let last = told["looks"].as_array().and_then(|looks| looks.last()).context("no look")?;
+        let last = told["snapshots"]
+            .as_array()
+            .and_then(|live_values| live_values.last())
+            .context("no look")?;
         ensure!(number(last, "/counts/sent")? == sent, "{sent} sent: {last}");
         ensure!(number(last, "/counts/received")? == received, "{received} received: {last}");
         ensure!(number(&told, "/lost")? == lost, "{lost} lost: {told}");
@@ -197,7 +200,7 @@ fn a_run_s_page_tells_what_its_result_does() -> Result<()> {
     Ok(())
 }
 
-fn establishments_have_a_page() -> Result<()> {
+fn an_nts_ke_load_has_a_live_page() -> Result<()> {
     let open = ["--nts-ke-rate-per-prefix", "0", "--nts-ke-connections-per-prefix", "0"];
     let nts = WithNts::start_on(Engine::Socket, &open)?;
     let host = nts.lab.client();
@@ -206,17 +209,17 @@ fn establishments_have_a_page() -> Result<()> {
     command.args(["-d", "1", "-c", "4", "--timeout", "3s", "--search", "pdr", "-r", "20-40"]);
     let loading = Loading::of(command)?;
     let told = loading.last(host)?;
-    let result: EstablishmentResult = loading.result()?;
-    let sum = |of: fn(&EstablishmentTrial) -> u64| result.trials.iter().map(of).sum::<u64>();
+    let result: NtsKeResult = loading.result()?;
+    let sum = |of: fn(&NtsKeTrial) -> u64| result.trials.iter().map(of).sum::<u64>();
     let (sent, received) = (sum(|trial| trial.sent), sum(|trial| trial.received));
-    let looks = told["looks"].as_array().context("no looks")?;
+    let live_values = told["snapshots"].as_array().context("no looks")?;
     // Some were taken while it ran, and none tells of more than there was.
-    ensure!(looks.len() > result.trials.len() && received > 0, "{} looks", looks.len());
-    for look in looks {
+    ensure!(live_values.len() > result.trials.len() && received > 0, "{} looks", live_values.len());
+    for look in live_values {
         let (begun, given) = (number(look, "/counts/sent")?, number(look, "/counts/received")?);
         ensure!(given <= begun && begun <= sent, "{look}");
     }
-    let last = looks.last().context("no look")?;
+    let last = live_values.last().context("no look")?;
     ensure!(number(last, "/counts/sent")? == sent, "{sent} sent: {last}");
     ensure!(number(last, "/counts/received")? == received, "{received} received: {last}");
     let ended = told["ended"].as_array().context("nothing ended")?;
@@ -226,7 +229,7 @@ fn establishments_have_a_page() -> Result<()> {
     Ok(())
 }
 
-fn a_server_s_page_tells_what_its_status_does() -> Result<()> {
+fn the_live_page_of_a_server_agrees_with_its_status() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let target = server_address(&lab, false)?;
     let at = SocketAddr::from(([127, 0, 0, 1], 9123));
@@ -237,24 +240,27 @@ fn a_server_s_page_tells_what_its_status_does() -> Result<()> {
     let sent: u64 = loading.result::<LoadResult>()?.trials.iter().map(|trial| trial.sent).sum();
     let begun = Instant::now();
     let told = loop {
-        let told = looks(lab.server(), at)?;
+        let told = live_values(lab.server(), at)?;
         let received = number(&told, "/status/counters/received")?;
         // A look is up to a second old.
         if received >= sent {
             break told;
         }
-        ensure!(begun.elapsed() < PATIENCE, "{received} of {sent}");
+        ensure!(begun.elapsed() < TIMEOUT, "{received} of {sent}");
         thread::sleep(POLL_INTERVAL);
     };
     let status = server.status()?;
     ensure!(told["status"]["counters"] == status["counters"], "{told} against {status}");
-    let last = told["looks"].as_array().and_then(|looks| looks.last()).context("no look")?;
+    let last = told["snapshots"]
+        .as_array()
+        .and_then(|live_values| live_values.last())
+        .context("no look")?;
     ensure!(number(last, "/replies")? == number(&status, "/counters/answered")?, "{last}");
-    let rates = told["looks"].as_array().context("no looks")?.iter();
+    let rates = told["snapshots"].as_array().context("no looks")?.iter();
     let highest = rates.filter_map(|look| look["reply_rate"].as_f64()).fold(0.0, f64::max);
     ensure!(highest > 0.0, "no rate: {told}");
-    let looks = told["looks"].as_array().context("no looks")?;
-    let responses = looks.iter().filter_map(|look| look["response_ns"]["p99"].as_f64());
+    let live_values = told["snapshots"].as_array().context("no looks")?;
+    let responses = live_values.iter().filter_map(|look| look["response_ns"]["p99"].as_f64());
     ensure!(responses.fold(0.0, f64::max) > 0.0, "no response time: {told}");
     ensure!(told["findings"].to_string().contains("not synchronised"), "{told}");
     let metrics = metrics(lab.server(), at)?;
@@ -264,7 +270,7 @@ fn a_server_s_page_tells_what_its_status_does() -> Result<()> {
     let timed = metrics.get("horolog_response_seconds_count").copied();
     let made = answered + number(&status, "/counters/refused")?;
     ensure!(timed == Some(made as f64), "{timed:?} of {made}");
-    let (code, _) = ask(lab.server(), at, "/healthz", "Host: localhost\r\n")?;
+    let (code, _) = fetch(lab.server(), at, "/healthz", "Host: localhost\r\n")?;
     ensure!(code == 503, "{code}");
     Ok(())
 }
@@ -275,7 +281,7 @@ fn secret(directory: &TempDir) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-fn who_has_no_token_or_means_another_host_is_refused() -> Result<()> {
+fn requests_without_a_token_or_for_another_host_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let target = server_address(&lab, false)?;
     let directory = TempDir::new()?;
@@ -293,14 +299,14 @@ fn who_has_no_token_or_means_another_host_is_refused() -> Result<()> {
             ("?token=0123456789abcdef", String::new()),
             ("", bearer("0123456789abcdef")),
         ] {
-            let (code, body) = ask(lab.client(), at, &format!("{path}{link}"), &fields)?;
+            let (code, body) = fetch(lab.client(), at, &format!("{path}{link}"), &fields)?;
             ensure!(code == 401 && body.len() < 100, "{path}{link}: {code} {body}");
         }
         let wanted = if path == "/nothing" { 404 } else { 200 };
         for (link, fields) in
             [("", bearer(TOKEN)), (&*format!("?token={IN_LINK}"), "Host: any\r\n".to_owned())]
         {
-            let (code, _) = ask(lab.client(), at, &format!("{path}{link}"), &fields)?;
+            let (code, _) = fetch(lab.client(), at, &format!("{path}{link}"), &fields)?;
             ensure!(code == wanted, "{path}{link}: {code}");
         }
     }
@@ -308,7 +314,7 @@ fn who_has_no_token_or_means_another_host_is_refused() -> Result<()> {
     let _server = Server::start(lab.server(), Engine::Socket, &[target], &["--web"])?;
     for path in ["/", "/live.json", "/metrics"] {
         for host in ["", "Host: evil.example\r\n", "Host: 192.0.2.1:9123\r\n"] {
-            let (code, body) = ask(lab.server(), here, path, host)?;
+            let (code, body) = fetch(lab.server(), here, path, host)?;
             ensure!(code == 421 && body.len() < 100, "{path} {host}: {code} {body}");
         }
         page(lab.server(), here, path)?;
@@ -316,7 +322,7 @@ fn who_has_no_token_or_means_another_host_is_refused() -> Result<()> {
     Ok(())
 }
 
-fn what_could_be_reached_from_elsewhere_is_refused() -> Result<()> {
+fn pages_reachable_from_elsewhere_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let target = server_address(&lab, false)?;
     let directory = TempDir::new()?;
@@ -326,7 +332,7 @@ fn what_could_be_reached_from_elsewhere_is_refused() -> Result<()> {
     let open = open.display().to_string();
     let run = |arguments: &[&str]| {
         let mut command = lab.client().command(binary()?);
-        run_to_end(command.args(arguments), PATIENCE)
+        run_to_end(command.args(arguments), TIMEOUT)
     };
     let (target, anywhere) = (target.to_string(), "--web=0.0.0.0:9124");
     let load = |more: &[&str]| run(&[&["load", "ntp", &target, "--no-store"], more].concat());
@@ -334,7 +340,7 @@ fn what_could_be_reached_from_elsewhere_is_refused() -> Result<()> {
     check(&load(&[anywhere])?, USAGE, &["--web-token-file"])?;
     check(&serve(&[anywhere])?, USAGE, &["--web-token-file"])?;
     check(&load(&[anywhere, "--web-token-file", &open])?, USAGE, &["mode"])?;
-    check(&serve(&[anywhere, "--web-token-file", &open])?, USAGE, &["mode"])?;
+    check(&serve(&[anywhere, "--web-token-file", &open])?, ENVIRONMENT, &["mode"])?;
     check(&load(&["--web-token-file", &token])?, USAGE, &["--web"])?;
     check(&load(&["--web=192.0.2.77:9124", "--web-token-file", &token])?, ENVIRONMENT, &["--web"])?;
     let checked = serve(&[anywhere, "--web-token-file", &token])?;
@@ -358,14 +364,14 @@ fn a_page_works_for_another_user_in_the_sandbox() -> Result<()> {
     let _server = Server::start_at(lab.server(), Engine::Socket, &[target], &socket, &arguments)?;
     let at = SocketAddr::from(([127, 0, 0, 1], 9123));
     for path in ["/", "/live.json", "/metrics"] {
-        let (code, _) = ask(lab.server(), at, &format!("{path}?token={IN_LINK}"), "")?;
+        let (code, _) = fetch(lab.server(), at, &format!("{path}?token={IN_LINK}"), "")?;
         ensure!(code == 200, "{path}: {code}");
     }
     Ok(())
 }
 
 /// What a page is when its script has run for a while, and what the browser said of it.
-fn drawn(host: &Host, url: &str, profile: &Path) -> Result<(String, String)> {
+fn drawn(host: &LabHost, url: &str, profile: &Path) -> Result<(String, String)> {
     let mut command = host.command("chromium");
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
     command.args(["--no-first-run", "--disable-background-networking", "--disable-extensions"]);
@@ -376,7 +382,7 @@ fn drawn(host: &Host, url: &str, profile: &Path) -> Result<(String, String)> {
     }
     // Its own clock goes on while nothing is asked for.
     command.args(["--virtual-time-budget=4000", "--dump-dom", url]);
-    let output = run_to_end(&mut command, BROWSER_PATIENCE)?;
+    let output = run_to_end(&mut command, BROWSER_TIMEOUT)?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "{said}");
     let of_page = said.lines().filter(|line| line.contains("CONSOLE") && line.contains("http://"));
@@ -390,7 +396,7 @@ fn shown(dom: &str, figure: &str) -> Result<String> {
     Ok(rest.split_once('"').context("no end")?.0.to_owned())
 }
 
-fn a_browser_draws_what_is_told() -> Result<()> {
+fn a_browser_draws_the_reported_values() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let target = server_address(&lab, false)?;
     let directory = TempDir::new()?;
@@ -402,7 +408,10 @@ fn a_browser_draws_what_is_told() -> Result<()> {
     let (dom, complaints) =
         drawn(lab.client(), &format!("http://{}/", loading.at), directory.path())?;
     ensure!(complaints.is_empty(), "{complaints}");
-    let last = told["looks"].as_array().and_then(|looks| looks.last()).context("no look")?;
+    let last = told["snapshots"]
+        .as_array()
+        .and_then(|live_values| live_values.last())
+        .context("no look")?;
     for (figure, pointer) in [
         ("sent", "/counts/sent"),
         ("received", "/counts/received"),
@@ -414,13 +423,13 @@ fn a_browser_draws_what_is_told() -> Result<()> {
     }
     ensure!(shown(&dom, "lost")? == number(&told, "/lost")?.to_string(), "lost");
     ensure!(dom.matches("<canvas").count() == 4, "{} plots", dom.matches("<canvas").count());
-    ensure!(dom.contains("It is over"), "its end is not told");
+    ensure!(dom.contains("Finished; these"), "its end is not told");
     let rows = |dom: &str, body: &str| {
         let (_, rest) = dom.split_once(&format!("<tbody id=\"{body}\">")).unwrap_or_default();
         rest.split_once("</tbody>").map_or(0, |(rows, _)| rows.matches("<tr>").count())
     };
-    let looks = told["looks"].as_array().map_or(0, Vec::len);
-    ensure!(rows(&dom, "looks") == looks.min(20), "{looks} looks");
+    let live_values = told["snapshots"].as_array().map_or(0, Vec::len);
+    ensure!(rows(&dom, "snapshots") == live_values.min(20), "{live_values} looks");
     ensure!(rows(&dom, "ended") == 2, "ended");
     // The token of the link is passed on, and one that is wrong shows nothing.
     let url = format!("http://127.0.0.1:9123/?token={IN_LINK}");

@@ -14,14 +14,18 @@ mod tidy;
 
 use std::process::ExitCode;
 
+use tidy::Listing;
+
 const USAGE: &str = "\
-usage: cargo xtask tidy [--long]
+usage: cargo xtask tidy [--long | --language]
        cargo xtask fuzz [--seconds N] [TARGET]
        cargo xtask sbom [--timestamp INSTANT] [--target TARGET] [--with FILE]
        cargo xtask notices [--target TARGET] [--with FILE]
 
-tidy   check dependencies, unsafe code, style, private paths and licences
+tidy   check dependencies, unsafe code, style, language, private paths and licences
        --long      also name the files that grow past the size to aim for
+       --language  also list every use that a budget counts, every shared type name, and the
+                   files that have another name than their one type
 fuzz   run every fuzz target, or just TARGET
        --seconds N for each target [default: 10]
 sbom   print what the binary is made of, as CycloneDX
@@ -34,8 +38,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments.as_slice() {
-        ["tidy"] => tidy::run(false),
-        ["tidy", "--long"] => tidy::run(true),
+        ["tidy"] => tidy::run(Listing::Findings),
+        ["tidy", "--long"] => tidy::run(Listing::LongFiles),
+        ["tidy", "--language"] => tidy::run(Listing::Language),
         ["fuzz", options @ ..] => match fuzz::Options::parse(options) {
             Some(options) => fuzz::run(&options),
             None => return usage(),

@@ -11,7 +11,7 @@ const CIPHER: Block = 0x3925_841d_02dc_09fb_dc11_8597_196a_0b32_u128.to_be_bytes
 
 #[test]
 fn encrypts_like_fips_197_b() {
-    for key in [Key::new(&KEY), Key::portable(&KEY)] {
+    for key in [AesKey::new(&KEY), AesKey::portable(&KEY)] {
         for count in 0..2 * LANES + 4 {
             let mut blocks = vec![PLAIN; count];
             key.encrypt(&mut blocks);
@@ -22,7 +22,7 @@ fn encrypts_like_fips_197_b() {
 
 #[test]
 fn a_key_can_take_the_place_of_another() {
-    for mut key in [Key::blank(), Key::new(&PLAIN), Key::portable(&PLAIN)] {
+    for mut key in [AesKey::blank(), AesKey::new(&PLAIN), AesKey::portable(&PLAIN)] {
         key.renew(&KEY);
         let mut blocks = [PLAIN];
         key.encrypt(&mut blocks);
@@ -38,7 +38,7 @@ fn a_key_can_take_the_place_of_another() {
 
 #[test]
 fn nothing_is_shown_of_a_key() {
-    assert_eq!(format!("{:?}", Key::new(&KEY)), "Key { .. }");
+    assert_eq!(format!("{:?}", AesKey::new(&KEY)), "Key { .. }");
 }
 
 fn message() -> impl Strategy<Value = (Block, Block, Vec<Block>, Vec<Block>)> {
@@ -54,15 +54,15 @@ proptest! {
         messages in proptest::collection::vec(message(), 0..2 * LANES + 4),
         portable in proptest::option::weighted(0.3, any::<prop::sample::Index>()),
     ) {
-        let mut keys: Vec<_> = messages.iter().map(|(key, ..)| Key::new(key)).collect();
+        let mut keys: Vec<_> = messages.iter().map(|(key, ..)| AesKey::new(key)).collect();
         if let Some(index) = portable.filter(|_| !keys.is_empty()) {
             let index = index.index(keys.len());
-            keys[index] = Key::portable(&messages[index].0);
+            keys[index] = AesKey::portable(&messages[index].0);
         }
         let mut lanes: Vec<_> = keys
             .iter()
             .zip(&messages)
-            .map(|(key, (_, state, blocks, last))| Lane { state: *state, ..Lane::new(key, blocks, last) })
+            .map(|(key, (_, state, blocks, last))| CmacChain { state: *state, ..CmacChain::new(key, blocks, last) })
             .collect();
         chain(&mut lanes);
         for (lane, (key, state, blocks, last)) in lanes.iter().zip(&messages) {

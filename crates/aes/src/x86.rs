@@ -1,6 +1,6 @@
-//! The same by the instructions of x86-64 (Intel, "Advanced Encryption Standard New Instructions
-//! Set"). A [`Rounds`] exists only where the processor has them, so whoever holds one may call what
-//! needs them.
+//! AES-128 by the instructions of x86-64 (Intel, "Advanced Encryption Standard New Instructions
+//! Set"). A [`Rounds`] exists only if the processor has them, so its holder may call functions that
+//! need them.
 
 use core::arch::x86_64::{
     __m128i, _mm_aesenc_si128, _mm_aesenclast_si128, _mm_loadu_si128, _mm_set1_epi32,
@@ -9,17 +9,17 @@ use core::arch::x86_64::{
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use crate::{Block, LANES, Lane, Schedule};
+use crate::{Block, CmacChain, KeySchedule, LANES};
 
 /// Rounds of AES-128; the schedule has one key more.
 const ROUNDS: usize = 10;
 
-/// The keys of the rounds.
+/// Round keys.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub(crate) struct Rounds([__m128i; ROUNDS + 1]);
 
 impl Rounds {
-    /// Without a key; nothing where the processor has no such instructions.
+    /// Returns a schedule without a key, or `None` if the processor lacks the instructions.
     #[inline]
     pub(crate) fn blank() -> Option<Self> {
         if !(is_x86_feature_detected!("aes") && is_x86_feature_detected!("ssse3")) {
@@ -53,9 +53,9 @@ impl Rounds {
     }
 }
 
-/// Runs the chains of a group of 1, 2, 4 or [`LANES`] to their ends; says whether it did.
+/// Runs the chains of a group of 1, 2, 4 or [`LANES`] to their ends. Returns true if it did.
 #[inline]
-pub(crate) fn chain(group: &mut [Lane<'_>]) -> bool {
+pub(crate) fn chain(group: &mut [CmacChain<'_>]) -> bool {
     // SAFETY: `keys` found a `Rounds` in each lane, so the processor has the instructions.
     unsafe {
         if let Ok(group) = <&mut [_; LANES]>::try_from(&mut *group) {
@@ -74,12 +74,12 @@ pub(crate) fn chain(group: &mut [Lane<'_>]) -> bool {
     false
 }
 
-/// The schedules of all lanes, if all are of this kind.
+/// Returns the schedules of all lanes if all are of this kind.
 #[inline]
-fn keys<'a, const N: usize>(group: &[Lane<'a>; N]) -> Option<[&'a Rounds; N]> {
-    let of = |lane: &Lane<'a>| match &lane.key.0 {
-        Schedule::Rounds(rounds) => Some(rounds),
-        Schedule::Library(_) => None,
+fn keys<'a, const N: usize>(group: &[CmacChain<'a>; N]) -> Option<[&'a Rounds; N]> {
+    let of = |lane: &CmacChain<'a>| match &lane.key.0 {
+        KeySchedule::Rounds(rounds) => Some(rounds),
+        KeySchedule::Library(_) => None,
     };
     let first = group.first().and_then(of)?;
     let mut keys = [first; N];
@@ -89,14 +89,15 @@ fn keys<'a, const N: usize>(group: &[Lane<'a>; N]) -> Option<[&'a Rounds; N]> {
     Some(keys)
 }
 
-/// The chains advance block by block. One that has ended goes on over nothing until all have.
+/// Advances the chains block by block. A chain that has ended is padded with empty steps until all
+/// have ended.
 #[target_feature(enable = "aes")]
-fn run<const N: usize>(lanes: &mut [Lane<'_>; N], keys: [&Rounds; N]) {
+fn run<const N: usize>(lanes: &mut [CmacChain<'_>; N], keys: [&Rounds; N]) {
     let mut states = [_mm_setzero_si128(); N];
     for (state, lane) in states.iter_mut().zip(&*lanes) {
         *state = load(&lane.state);
     }
-    let steps = lanes.iter().map(Lane::len).max().unwrap_or(0);
+    let steps = lanes.iter().map(CmacChain::len).max().unwrap_or(0);
     for step in 0..steps {
         for ((state, lane), key) in states.iter_mut().zip(&*lanes).zip(keys) {
             let block = lane.blocks.get(step).or_else(|| lane.last.get(step - lane.blocks.len()));
@@ -126,7 +127,7 @@ fn encrypt<const N: usize>(key: &Rounds, blocks: &mut [Block; N]) {
     }
 }
 
-/// All rounds after the first key was added.
+/// Runs all rounds after the first key was added.
 #[inline]
 #[target_feature(enable = "aes")]
 fn rounds<const N: usize>(states: &mut [__m128i; N], keys: [&Rounds; N]) {
@@ -140,20 +141,20 @@ fn rounds<const N: usize>(states: &mut [__m128i; N], keys: [&Rounds; N]) {
     }
 }
 
-/// The keys of the rounds (FIPS 197, section 5.2).
+/// Expands the round keys (FIPS 197, section 5.2).
 #[target_feature(enable = "aes,ssse3")]
 fn expand(key: __m128i, keys: &mut [__m128i; ROUNDS + 1]) {
     const CONSTANTS: [i32; ROUNDS] = [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0x1b, 0x36];
-    // The last word with its bytes rotated, four times.
+    // Last word with its bytes rotated, four times.
     let rotated_word = _mm_set1_epi32(0x0c0f_0e0d);
     let mut last = key;
     keys[0] = key;
     for (key, constant) in keys[1..].iter_mut().zip(CONSTANTS) {
-        // The last round of the cipher substitutes bytes, shifts rows, which does nothing where all
-        // columns are alike, and adds a key. `aeskeygenassist` does the same, but slowly.
+        // The last round of the cipher substitutes bytes, shifts rows, which has no effect if all
+        // columns are equal, and adds a key. `aeskeygenassist` does the same, but slowly.
         let word = _mm_shuffle_epi8(last, rotated_word);
         let word = _mm_aesenclast_si128(word, _mm_set1_epi32(constant));
-        // Each word of the key is added to those after it.
+        // Add each word of the key to those after it.
         last = _mm_xor_si128(last, _mm_slli_si128::<4>(last));
         last = _mm_xor_si128(last, _mm_slli_si128::<8>(last));
         last = _mm_xor_si128(last, word);

@@ -1,6 +1,6 @@
-//! Names that go over the network and into file names: of campaigns, agents, roles and jobs. Each
-//! is checked where it is made, so none of them can be a path, a wildcard or several words. They
-//! say nothing of whether what they name is there.
+//! Names in network messages and file names: of campaigns, agents, roles and jobs. Each is
+//! validated when it is created, so none can be a path, a wildcard or several words. A name does
+//! not imply that the named object exists.
 
 use std::fmt::{self, Display, Formatter};
 use std::num::NonZeroU32;
@@ -8,44 +8,47 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fault::shown;
+use crate::file_error::sanitised;
 
-/// The most bytes of a campaign's identifier.
+/// Largest length of a campaign identifier, in bytes.
 pub const CAMPAIGN_ID_MAX: usize = 64;
-/// The most bytes of an agent's name.
+/// Largest length of an agent name, in bytes.
 pub const AGENT_NAME_MAX: usize = 63;
-/// The most bytes of a role's name.
+/// Largest length of a role name, in bytes.
 pub const ROLE_NAME_MAX: usize = 32;
-/// Bytes of a campaign's identifier behind the plan's name: hyphens, an instant, a random number.
+/// Length of a campaign identifier after the plan name, in bytes: hyphens, time, random number.
 const FRESH_TAIL: usize = 25;
 
-/// A text that cannot be such a name.
+/// Text that is no valid name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IdError {
-    /// It cannot be what a campaign is known by.
+    /// Invalid campaign identifier.
     #[error(
-        "'{0}' cannot identify a campaign: up to {CAMPAIGN_ID_MAX} small letters, digits and '-', \
-         a letter or digit first"
+        "invalid campaign name '{0}': use up to {CAMPAIGN_ID_MAX} lower-case letters, digits and \
+         '-', a letter or digit first"
     )]
     Campaign(String),
-    /// It cannot be an agent's name.
+    /// Invalid agent name.
     #[error(
-        "'{0}' cannot name an agent: up to {AGENT_NAME_MAX} letters, digits, '-' and '_', a letter \
-         or digit first"
+        "invalid agent name '{0}': use up to {AGENT_NAME_MAX} letters, digits, '-' and '_', a \
+         letter or digit first"
     )]
     Agent(String),
-    /// It cannot be a role's name.
+    /// Invalid role name.
     #[error(
-        "'{0}' cannot name a role: up to {ROLE_NAME_MAX} small letters, digits and '-', a letter \
-         first"
+        "invalid role name '{0}': use up to {ROLE_NAME_MAX} lower-case letters, digits and '-', a \
+         letter first"
     )]
     Role(String),
-    /// It cannot be a job's name.
-    #[error("'{0}' cannot name a job: a role's name, a dot and a number from 1 on, as in load.2")]
+    /// Invalid job name.
+    #[error(
+        "invalid job name '{0}': use a role's name, a dot and a number of at least 1, as in \
+             load.2"
+    )]
     Job(String),
 }
 
-/// Characters of a refused text that are shown.
+/// Largest number of characters shown of a refused text.
 const SHOWN_MAX: usize = 80;
 
 fn is_made_of(text: &str, max: usize, first: fn(u8) -> bool, rest: fn(u8) -> bool) -> bool {
@@ -59,7 +62,7 @@ const fn is_small(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'
 }
 
-/// A name as a type: from text with a check, to text as it was.
+/// Defines a type for a name: parsed from text with a check, and converted back unchanged.
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $error:ident, $max:expr, $first:expr, $rest:expr) => {
         $(#[$doc])*
@@ -68,7 +71,7 @@ macro_rules! name {
         pub struct $name(String);
 
         impl $name {
-            /// As text.
+            /// Returns the text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -82,7 +85,7 @@ macro_rules! name {
                 if is_made_of(text, $max, $first, $rest) {
                     Ok(Self(text.to_owned()))
                 } else {
-                    Err(IdError::$error(shown(text, SHOWN_MAX)))
+                    Err(IdError::$error(sanitised(text, SHOWN_MAX)))
                 }
             }
         }
@@ -110,30 +113,30 @@ macro_rules! name {
 }
 
 name! {
-    /// What one run of a plan is known by.
+    /// Identifier of one run of a plan.
     CampaignId, Campaign, CAMPAIGN_ID_MAX,
     |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit(), is_small
 }
 
 name! {
-    /// What an agent is called.
+    /// Name of an agent.
     AgentName, Agent, AGENT_NAME_MAX,
     |byte| byte.is_ascii_alphanumeric(),
     |byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
 }
 
 name! {
-    /// What a role of a plan is called.
+    /// Name of a role in a plan.
     RoleName, Role, ROLE_NAME_MAX, |byte| byte.is_ascii_lowercase(), is_small
 }
 
 impl CampaignId {
-    /// One that nothing else has: the plan's name, the instant (UTC, in ms since 1970) and a random
+    /// Returns a unique identifier: the plan name, the time (UTC, in ms since 1970) and a random
     /// number, as in `ntp-saturation-1795468800000-9f31c2aa`.
     ///
     /// # Errors
     ///
-    /// The system gives no random bytes.
+    /// The system supplies no random bytes.
     pub fn fresh(plan: &str, now_ms: u64) -> Result<Self, getrandom::Error> {
         let mut random = [0; 4];
         getrandom::fill(&mut random)?;
@@ -151,13 +154,13 @@ impl CampaignId {
     }
 }
 
-/// What one instance of a role is known by within its campaign: `load.2`.
+/// Identifier of one instance of a role within its campaign: `load.2`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct JobId {
-    /// The role.
+    /// Role.
     pub role: RoleName,
-    /// Which of its instances, from 1 on.
+    /// Number of the instance, from 1 on.
     pub instance: NonZeroU32,
 }
 
@@ -172,12 +175,12 @@ impl FromStr for JobId {
 
     fn from_str(text: &str) -> Result<Self, IdError> {
         let parts = text.split_once('.').and_then(|(role, instance)| {
-            // One way of writing each: `u32` would take '+1' and '01' as well.
+            // Only one notation for each: `u32` would accept '+1' and '01' as well.
             let is_plain = instance.bytes().all(|byte| byte.is_ascii_digit());
             let instance = instance.parse().ok().filter(|_| is_plain && !instance.starts_with('0'));
             Some(Self { role: role.parse().ok()?, instance: instance? })
         });
-        parts.ok_or_else(|| IdError::Job(shown(text, SHOWN_MAX)))
+        parts.ok_or_else(|| IdError::Job(sanitised(text, SHOWN_MAX)))
     }
 }
 
@@ -214,7 +217,7 @@ mod tests {
         let long = "a".repeat(CAMPAIGN_ID_MAX + 1);
         assert!(long.parse::<CampaignId>().is_err() && long[1..].parse::<CampaignId>().is_ok());
         let error = "a\nb".parse::<AgentName>().unwrap_err().to_string();
-        assert!(error.starts_with("'a?b' cannot name an agent: "), "{error}");
+        assert!(error.starts_with("invalid agent name 'a?b': "), "{error}");
     }
 
     #[test]

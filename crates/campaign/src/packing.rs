@@ -1,4 +1,4 @@
-//! Values as compressed JSON, for messages and for what lies at a broker; and back, within bounds.
+//! Values as compressed JSON, for messages and for data at a broker; and back, within limits.
 
 use std::io::{self, Read, Write};
 
@@ -11,19 +11,19 @@ use serde::Serialize;
 ///
 /// # Errors
 ///
-/// It has no form in JSON.
+/// The value has no representation in JSON.
 pub(crate) fn pack(value: &impl Serialize) -> io::Result<Vec<u8>> {
     pack_within(value, u64::MAX).map(Option::unwrap_or_default)
 }
 
-/// Packs a value; `None` where its JSON text is longer than that.
+/// Packs a value; `None` if its JSON text exceeds `bytes_max`.
 ///
 /// # Errors
 ///
-/// It has no form in JSON.
+/// The value has no representation in JSON.
 pub(crate) fn pack_within(value: &impl Serialize, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let mut counted = Counted { encoder, bytes: 0, bytes_max };
+    let mut counted = BoundedWriter { encoder, bytes: 0, bytes_max };
     match serde_json::to_writer(&mut counted, value) {
         Err(_) if counted.bytes > bytes_max => return Ok(None),
         written => written?,
@@ -32,14 +32,14 @@ pub(crate) fn pack_within(value: &impl Serialize, bytes_max: u64) -> io::Result<
     counted.encoder.finish().map(Some)
 }
 
-/// Takes so many bytes and no more.
-struct Counted {
+/// Writer that accepts a limited number of bytes.
+struct BoundedWriter {
     encoder: GzEncoder<Vec<u8>>,
     bytes: u64,
     bytes_max: u64,
 }
 
-impl Write for Counted {
+impl Write for BoundedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.bytes = self.bytes.saturating_add(bytes.len() as u64);
         if self.bytes > self.bytes_max {
@@ -54,18 +54,18 @@ impl Write for Counted {
     }
 }
 
-/// The JSON text of a packed value; `None` where it is longer than that.
+/// Returns the JSON text of a packed value; `None` if it exceeds `bytes_max`.
 ///
 /// # Errors
 ///
-/// It cannot be unpacked.
+/// The bytes cannot be unpacked.
 pub(crate) fn unpack(packed: &[u8], bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     GzDecoder::new(packed).take(bytes_max + 1).read_to_end(&mut text)?;
     Ok(Some(text).filter(|text| text.len() as u64 <= bytes_max))
 }
 
-/// Bytes in hexadecimal.
+/// Formats bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

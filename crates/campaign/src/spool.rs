@@ -1,7 +1,7 @@
-//! What an agent has to tell, kept on its disk until a broker has it: reports in the order in which
-//! they were made, one file each, and one state that takes the place of the state before it. A file
-//! is there whole or not at all, whenever the process is killed; one that a disk has spoilt is put
-//! aside and said. Room is bounded in bytes and in number. It neither packs nor sends.
+//! Spool of an agent: reports kept on disk until a broker has stored them, in order of creation,
+//! one file each, and one state that replaces the previous one. A file is complete or absent,
+//! whenever the process is killed; a corrupt one is set aside and reported. Storage is limited in
+//! bytes and in number. The spool neither packs nor sends.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, TryLockError};
@@ -15,84 +15,85 @@ use sha2::{Digest, Sha256};
 use crate::packing::hex;
 use crate::{AgentName, CampaignId};
 
-/// Reports that are kept, at most.
+/// Largest number of stored reports.
 pub const REPORTS_MAX: usize = 10_000;
-/// Bytes of them, at most.
+/// Largest size of stored reports, in bytes.
 pub const BYTES_MAX: u64 = 1 << 30;
-/// Bytes of a state, at most.
+/// Largest size of a state, in bytes.
 const STATE_BYTES_MAX: u64 = 16 << 20;
-/// What a file begins with.
+/// Prefix of a file.
 const MAGIC: &[u8] = b"horolog.spool/1 ";
-/// Bytes of the line before a file's content, at most.
+/// Largest size of the header line before a file's content, in bytes.
 const HEADER_BYTES_MAX: usize = 1_024;
 const REPORT: &str = "report";
 const SPOILT: &str = "spoilt";
 const STATE: &str = "state.json";
 const LOCK: &str = "lock";
 
-/// Why the spool cannot be used; one line.
+/// Reason why the spool cannot be used; one line.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
-    /// It cannot be read or written.
-    #[error("{}: {error}; check the path, its permissions and the room on its disk", path.display())]
+    /// A path cannot be read or written.
+    #[error("{}: {error}; check the path, its permissions and the free space", path.display())]
     Io {
-        /// The file or directory.
+        /// File or directory.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Somebody else has it.
-    #[error("{} is in use by another agent; end that one or name another directory", .0.display())]
+    /// Another process uses the directory.
+    #[error("{} is in use by another agent; stop that agent or choose another \
+             directory", .0.display())]
     Taken(PathBuf),
-    /// A report is not what was written.
+    /// A report is corrupt.
     #[error("{}: {why}; its report is lost", path.display())]
-    Spoilt {
-        /// Its file, which has been put aside.
+    Corrupt {
+        /// Its file, which has been set aside.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
-    /// No report more is kept.
+    /// The spool is full.
     #[error(
-        "{} is full ({reports} reports, {bytes} bytes that no broker has taken)", path.display()
+        "{} is full ({reports} reports, {bytes} bytes not delivered to a broker)", path.display()
     )]
     Full {
-        /// The directory.
+        /// Directory.
         path: PathBuf,
-        /// How many are kept.
+        /// Number of stored reports.
         reports: usize,
-        /// Their bytes.
+        /// Size of stored reports, in bytes.
         bytes: u64,
     },
 }
 
-/// Why a file is no report.
+/// Reason why a file is no report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EntryError {
-    /// It does not begin as a report does.
-    #[error("it does not begin as a report does")]
+    /// The prefix is wrong.
+    #[error("invalid header")]
     Header,
-    /// Its content is not what was written.
-    #[error("its content is not what was written")]
+    /// The content is corrupt.
+    #[error("its checksum does not match")]
     Content,
 }
 
-/// A report as it is kept.
+/// Stored report.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
-    /// What it is known by ([`crate::message::Report::id`]).
+pub struct SpoolEntry {
+    /// Identifier ([`crate::report::Report::id`]).
     pub id: String,
-    /// The campaign that it is about.
+    /// Campaign of the report.
     pub campaign: CampaignId,
-    /// Who made it.
+    /// Reporting agent.
     pub agent: AgentName,
-    /// The report, packed.
+    /// Packed report.
     pub packed: Vec<u8>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Header {
+struct SpoolHeader {
     id: String,
     campaign: CampaignId,
     agent: AgentName,
@@ -104,8 +105,8 @@ fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-impl Entry {
-    /// As a file.
+impl SpoolEntry {
+    /// Serialises the entry as a file.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let line = serde_json::json!({
@@ -118,72 +119,73 @@ impl Entry {
         [MAGIC, format!("{line}\n").as_bytes(), &self.packed].concat()
     }
 
-    /// From a file.
+    /// Parses a file.
     ///
     /// # Errors
     ///
-    /// It is none that [`Self::to_bytes`] made.
+    /// It was not created by [`Self::to_bytes`].
     pub fn parse(bytes: &[u8]) -> Result<Self, EntryError> {
         let bytes = bytes.strip_prefix(MAGIC).ok_or(EntryError::Header)?;
         let start = &bytes[..bytes.len().min(HEADER_BYTES_MAX)];
         let end = start.iter().position(|byte| *byte == b'\n').ok_or(EntryError::Header)?;
-        let header: Header =
+        let header: SpoolHeader =
             serde_json::from_slice(&bytes[..end]).map_err(|_| EntryError::Header)?;
         let packed = &bytes[end + 1..];
         if packed.len() != header.bytes || sha256(packed) != header.sha256 {
             return Err(EntryError::Content);
         }
-        let Header { id, campaign, agent, .. } = header;
+        let SpoolHeader { id, campaign, agent, .. } = header;
         Ok(Self { id, campaign, agent, packed: packed.to_vec() })
     }
 }
 
-/// The place of a report in the spool; later ones are greater.
-pub type Place = u64;
+/// Position of a report in the spool; later ones are greater.
+pub type SpoolPosition = u64;
 
-/// How much is kept at most.
+/// Limits of the stored reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Reports.
+pub struct SpoolLimits {
+    /// Number of reports.
     pub reports: usize,
-    /// Their bytes.
+    /// Size of the reports, in bytes.
     pub bytes: u64,
 }
 
-impl Default for Limits {
+impl Default for SpoolLimits {
     fn default() -> Self {
         Self { reports: REPORTS_MAX, bytes: BYTES_MAX }
     }
 }
 
-/// A directory of reports.
+/// Directory of reports.
 #[derive(Debug)]
 pub struct Spool {
     directory: PathBuf,
-    limits: Limits,
-    /// Bytes of each.
-    kept: BTreeMap<Place, u64>,
+    limits: SpoolLimits,
+    /// Size of each report, in bytes.
+    report_sizes: BTreeMap<SpoolPosition, u64>,
     bytes: u64,
-    next: Place,
-    /// Held as long as this value.
+    next: SpoolPosition,
+    /// Lock held for the lifetime of this value.
     _lock: File,
 }
 
 impl Spool {
-    /// Opens a directory, which is made where it is not there. What a killed process left half
-    /// written is removed. Gives the spool and the files that were no reports, by their new names.
+    /// Opens a directory, which is created if it does not exist. Incomplete files of a killed
+    /// process are removed. Returns the spool and the files that were no reports, by their new
+    /// names.
     ///
     /// # Errors
     ///
-    /// Another agent has it, or it cannot be read or written.
-    pub fn open(directory: &Path, limits: Limits) -> Result<(Self, Vec<PathBuf>), SpoolError> {
+    /// Another agent uses it, or it cannot be read or written.
+    pub fn open(directory: &Path, limits: SpoolLimits) -> Result<(Self, Vec<PathBuf>), SpoolError> {
         let failed = at(directory);
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(&failed)?;
         let lock = lock(directory)?;
         let mut spool = Self {
             directory: directory.to_owned(),
             limits,
-            kept: BTreeMap::new(),
+            report_sizes: BTreeMap::new(),
             bytes: 0,
             next: 1,
             _lock: lock,
@@ -195,124 +197,128 @@ impl Spool {
         Ok((spool, spoilt))
     }
 
-    /// Takes note of a file that was there.
+    /// Registers a file found on opening.
     fn take_note(&mut self, path: &Path, spoilt: &mut Vec<PathBuf>) -> Result<(), SpoolError> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if name.starts_with(TEMPORARY) {
             return fs::remove_file(path).map_err(at(path));
         }
         let Some((place, kind)) = name.split_once('.') else { return Ok(()) };
-        let Ok(place) = place.parse::<Place>() else { return Ok(()) };
-        // No place is given twice, or a spoilt file would be in the way of a later one.
+        let Ok(place) = place.parse::<SpoolPosition>() else { return Ok(()) };
+        // No position is used twice, otherwise a corrupt file could block a later one.
         self.next = self.next.max(place.saturating_add(1));
         if kind != REPORT {
             return Ok(());
         }
         let bytes = fs::read(path).map_err(at(path))?;
-        if Entry::parse(&bytes).is_err() {
+        if SpoolEntry::parse(&bytes).is_err() {
             let aside = path.with_extension(SPOILT);
             fs::rename(path, &aside).map_err(at(path))?;
             spoilt.push(aside);
             return Ok(());
         }
-        self.kept.insert(place, bytes.len() as u64);
+        self.report_sizes.insert(place, bytes.len() as u64);
         self.bytes += bytes.len() as u64;
         Ok(())
     }
 
-    /// Keeps a report; it is on the disk when this returns.
+    /// Appends a report; it is on disk on return.
     ///
     /// # Errors
     ///
-    /// There is no room, or the disk fails.
-    pub fn put(&mut self, entry: &Entry) -> Result<Place, SpoolError> {
+    /// The spool is full, or the disk fails.
+    pub fn append(&mut self, entry: &SpoolEntry) -> Result<SpoolPosition, SpoolError> {
         let bytes = entry.to_bytes();
         let length = bytes.len() as u64;
-        if self.kept.len() >= self.limits.reports || self.bytes + length > self.limits.bytes {
+        if self.report_sizes.len() >= self.limits.reports || self.bytes + length > self.limits.bytes
+        {
             return Err(self.full());
         }
         let place = self.next;
         self.write(&self.path(place), &bytes)?;
         self.next += 1;
-        self.kept.insert(place, length);
+        self.report_sizes.insert(place, length);
         self.bytes += length;
         Ok(place)
     }
 
     fn full(&self) -> SpoolError {
         let path = self.directory.clone();
-        SpoolError::Full { path, reports: self.kept.len(), bytes: self.bytes }
+        SpoolError::Full { path, reports: self.report_sizes.len(), bytes: self.bytes }
     }
 
-    /// Whether less than a quarter of the room is left, so that no order is to be taken on.
+    /// Checks that at least a quarter of the capacity is left; otherwise no order may be accepted.
     ///
     /// # Errors
     ///
-    /// It is so.
+    /// Less is left.
     pub fn has_room(&self) -> Result<(), SpoolError> {
-        let is_roomy =
-            self.kept.len() / 3 < self.limits.reports / 4 && self.bytes / 3 < self.limits.bytes / 4;
+        let is_roomy = self.report_sizes.len() / 3 < self.limits.reports / 4
+            && self.bytes / 3 < self.limits.bytes / 4;
         if is_roomy { Ok(()) } else { Err(self.full()) }
     }
 
-    /// The oldest report behind this place, and where there is none, the oldest of all.
+    /// Returns the oldest report after this position, or the oldest of all if there is none.
     ///
     /// # Errors
     ///
-    /// The disk does not give it back as it was. It is put aside, and not asked for any more.
-    pub fn next_behind(&mut self, place: Place) -> Result<Option<(Place, Entry)>, SpoolError> {
-        let mut later = self.kept.range(place.saturating_add(1)..);
-        let next = later.next().or_else(|| self.kept.first_key_value());
+    /// The report cannot be read back or is corrupt. It is set aside and not read again.
+    pub fn next_after(
+        &mut self,
+        place: SpoolPosition,
+    ) -> Result<Option<(SpoolPosition, SpoolEntry)>, SpoolError> {
+        let mut later = self.report_sizes.range(place.saturating_add(1)..);
+        let next = later.next().or_else(|| self.report_sizes.first_key_value());
         let Some(place) = next.map(|(place, _)| *place) else { return Ok(None) };
         let path = self.path(place);
         let read = fs::read(&path).map_err(|error| error.to_string());
         let parsed = read
-            .and_then(|bytes| Entry::parse(&bytes).map_err(|error| error.to_string()))
+            .and_then(|bytes| SpoolEntry::parse(&bytes).map_err(|error| error.to_string()))
             .map(|entry| Some((place, entry)));
         parsed.map_err(|why| {
-            self.bytes -= self.kept.remove(&place).unwrap_or_default();
-            // Where not even that is possible, the next start finds it once more.
+            self.bytes -= self.report_sizes.remove(&place).unwrap_or_default();
+            // If even that fails, the next start finds it again.
             let _ = fs::rename(&path, path.with_extension(SPOILT));
-            SpoolError::Spoilt { path, why }
+            SpoolError::Corrupt { path, why }
         })
     }
 
-    /// Removes a report that a broker has.
+    /// Removes a report that a broker has stored.
     ///
     /// # Errors
     ///
     /// The disk fails.
-    pub fn remove(&mut self, place: Place) -> Result<(), SpoolError> {
+    pub fn remove(&mut self, place: SpoolPosition) -> Result<(), SpoolError> {
         let path = self.path(place);
         fs::remove_file(&path).map_err(at(&path))?;
-        self.bytes -= self.kept.remove(&place).unwrap_or_default();
+        self.bytes -= self.report_sizes.remove(&place).unwrap_or_default();
         Ok(())
     }
 
-    /// How many reports are kept.
+    /// Returns the number of stored reports.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.kept.len()
+        self.report_sizes.len()
     }
 
-    /// Whether none is.
+    /// Returns true if no reports are stored.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
+        self.report_sizes.is_empty()
     }
 
-    /// Has this state take the place of the one before.
+    /// Saves this state in place of the previous one.
     ///
     /// # Errors
     ///
     /// The disk fails.
-    pub fn keep_state<T: Serialize>(&self, state: &T) -> Result<(), SpoolError> {
+    pub fn save_state<T: Serialize>(&self, state: &T) -> Result<(), SpoolError> {
         let path = self.directory.join(STATE);
         let text = serde_json::to_vec(state).map_err(|error| at(&path)(error.into()))?;
         self.write(&path, &text)
     }
 
-    /// The state that was kept last; `None` where there is none, or none that can be read.
+    /// Returns the state saved last; `None` if there is none, or none that can be read.
     ///
     /// # Errors
     ///
@@ -328,11 +334,11 @@ impl Spool {
         Ok(serde_json::from_slice(&fs::read(&path).map_err(at(&path))?).ok())
     }
 
-    fn path(&self, place: Place) -> PathBuf {
+    fn path(&self, place: SpoolPosition) -> PathBuf {
         self.directory.join(format!("{place:020}.{REPORT}"))
     }
 
-    /// Writes a file beside its place, has it on the disk, and puts it there.
+    /// Writes a temporary file, syncs it to disk, and renames it.
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), SpoolError> {
         let written = tempfile::Builder::new()
             .prefix(TEMPORARY)
@@ -341,7 +347,7 @@ impl Spool {
                 file.write_all(bytes)?;
                 file.as_file().sync_all()?;
                 file.persist(path).map_err(|error| error.error)?;
-                // The new name is on the disk when its directory is.
+                // The new name is on disk once its directory is synced.
                 File::open(&self.directory)?.sync_all()
             });
         written.map_err(at(path))
@@ -355,7 +361,7 @@ fn at(path: &Path) -> impl Fn(io::Error) -> SpoolError {
     move |error| SpoolError::Io { path: path.clone(), error }
 }
 
-/// Has the directory for this process alone. The lock goes with the process, however it ends.
+/// Locks the directory for this process. The lock is released with the process, however it ends.
 fn lock(directory: &Path) -> Result<File, SpoolError> {
     let path = directory.join(LOCK);
     let failed = at(&path);

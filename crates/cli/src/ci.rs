@@ -1,6 +1,6 @@
-//! What a continuous-integration machine reads of a command: JUnit XML, and a summary in Markdown.
-//! Both are opened before the measurement and written when the command ends, however that is: a
-//! command that could not measure says so there too, rather than leave no file.
+//! Output of a command for continuous integration: JUnit XML, and a summary in Markdown. Both files
+//! are opened before the measurement and written when the command ends, however it ends: a command
+//! that could not measure reports so there too, rather than leave no file.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -11,87 +11,89 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
-use horolog_report::{Checks, Ending, junit, summary};
+use horolog_report::{Checks, CommandEnd, junit, summary};
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::files::apart;
-use crate::output::{self, Destination};
+use crate::output::{self, ResultDestination};
 
-/// The files for such a machine.
+/// Output files for CI systems.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CiArgs {
-    /// Write what was checked to this file as JUnit XML, with a case for each limit.
+    /// Write the limits to FILE as JUnit XML, with one test case for each.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Add a summary in Markdown to this file, such as "$GITHUB_STEP_SUMMARY".
+    /// Append a Markdown summary to FILE, such as "$GITHUB_STEP_SUMMARY".
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
 }
 
-/// Files that wait for the end of the command, and what it has measured by then.
-struct Open {
-    junit: Option<Destination>,
+/// Open output files, and the result measured so far.
+struct OpenCiFiles {
+    junit: Option<ResultDestination>,
     summary: Option<(PathBuf, File)>,
     began: Instant,
     result: Option<Value>,
 }
 
-/// A process runs one command, and its end is told in one place.
-static OPEN: Mutex<Option<Open>> = Mutex::new(None);
+/// A process runs one command, and its end is recorded in one place.
+static OPEN: Mutex<Option<OpenCiFiles>> = Mutex::new(None);
 
 impl CiArgs {
-    /// Opens the files, which are none of these others of the command.
-    pub(crate) fn open(&self, others: &[(&str, Option<&Path>)]) -> Result<(), Failure> {
+    /// Opens the files, which must differ from these other files of the command.
+    pub(crate) fn open(&self, others: &[(&str, Option<&Path>)]) -> Result<(), CommandFailure> {
         let own = [("--junit", self.junit.as_deref()), ("--summary", self.summary.as_deref())];
         for (flag, path) in own {
             if path.is_some_and(output::is_stdout) {
-                return Err(Failure::usage(format!("{flag} takes a file, not standard output")));
+                return Err(CommandFailure::usage(format!(
+                    "{flag} takes a file, not standard output"
+                )));
             }
         }
         apart(&[others, &own].concat())?;
         if self.junit.is_none() && self.summary.is_none() {
             return Ok(());
         }
-        let junit = self.junit.as_deref().map(Destination::open).transpose()?;
+        let junit = self.junit.as_deref().map(ResultDestination::open).transpose()?;
         let summary = self.summary.as_deref().map(at_its_end).transpose()?;
-        let open = Open { junit, summary, began: Instant::now(), result: None };
+        let open = OpenCiFiles { junit, summary, began: Instant::now(), result: None };
         *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
         Ok(())
     }
 }
 
-/// A file that keeps what is in it: the commands of one job have one summary.
-fn at_its_end(path: &Path) -> Result<(PathBuf, File), Failure> {
+/// Opens a file to append to it: the commands of one job share one summary.
+fn at_its_end(path: &Path) -> Result<(PathBuf, File), CommandFailure> {
     let file = OpenOptions::new().append(true).create(true).open(path);
     Ok((path.to_owned(), file.map_err(|error| output::unwritable(path, &error))?))
 }
 
-/// Takes note of a result, if anybody wants to know.
+/// Records a result, if CI output is open.
 pub(crate) fn measured(result: &impl Serialize) {
     if let Some(open) = &mut *OPEN.lock().unwrap_or_else(PoisonError::into_inner) {
         open.result = serde_json::to_value(result).ok();
     }
 }
 
-/// Writes the files at the end of the command; one that cannot be written is a failure of a command
-/// that has no other.
-pub(crate) fn ended(outcome: Result<(), Failure>) -> Result<(), Failure> {
+/// Writes the files at the end of the command; a failure to write one is the command's failure if
+/// it has no other.
+pub(crate) fn ended(outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
     let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(open) = open else { return outcome };
     let ending = match &outcome {
-        Ok(()) => Ending::Done,
-        Err(Failure::Limit(why)) => Ending::Failed(why.clone()),
-        Err(other) => Ending::Unmeasured(other.to_string()),
+        Ok(()) => CommandEnd::Done,
+        Err(CommandFailure::Limit(why)) => CommandEnd::Failed(why.clone()),
+        Err(other) => CommandEnd::Unmeasured(other.to_string()),
     };
     outcome.and(open.write(&ending))
 }
 
-impl Open {
-    fn write(self, ending: &Ending) -> Result<(), Failure> {
+impl OpenCiFiles {
+    fn write(self, ending: &CommandEnd) -> Result<(), CommandFailure> {
         let Self { junit: file, summary: at_end, began, result } = self;
-        // Of a result its own words: secrets are left out of them.
+        // The command line comes from the result if there is one: secrets are left out of it.
         let words = result.as_ref().and_then(|result| Vec::deserialize(&result["command"]).ok());
         let command = words.unwrap_or_else(output::command_line);
         let seconds = began.elapsed().as_secs_f64();

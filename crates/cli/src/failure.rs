@@ -1,33 +1,36 @@
-//! How a command ends when it cannot do what it was asked: one line on stderr, and an exit status
-//! that a script can act upon.
+//! Failure of a command: one line on stderr, and an exit status for scripts.
 
 use std::fmt::{self, Display, Formatter};
+use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use horolog_lab::LabError;
 use horolog_load::LoadError;
-use horolog_probe::path::tcp::PathError;
+use horolog_probe::path::tcp::TcpPathError;
 use horolog_probe::query::QueryError;
 use horolog_record::{Finding, LimitResult, Severity};
 use horolog_server::StartError;
 use horolog_server::status::StatusError;
 use horolog_store::StoreError;
+use horolog_sys::explain::in_words;
+use horolog_sys::zone::AddressError;
 
-/// Why a command did not do what it was asked.
+/// Reason for which a command failed.
 #[derive(Debug)]
-pub(crate) enum Failure {
-    /// What was measured is not what it should be: nothing answered, or a limit was broken.
+pub(crate) enum CommandFailure {
+    /// The measurement failed: no reply, or a failed limit.
     Limit(String),
-    /// It was asked for something that cannot be.
+    /// The request is invalid.
     Usage(String),
-    /// The machine lacks something, or refuses it.
+    /// The host lacks a prerequisite, or refuses it.
     Environment(String),
-    /// Another one has taken its place, and is not to be driven out in turn.
+    /// Another instance has taken over, and must not be replaced in turn.
     Replaced(String),
 }
 
-impl Failure {
+impl CommandFailure {
     pub(crate) fn usage(reason: impl Display) -> Self {
         Self::Usage(reason.to_string())
     }
@@ -40,9 +43,9 @@ impl Failure {
         Self::Replaced(reason.to_string())
     }
 
-    /// Says why on stderr, in one line, and gives the exit status.
+    /// Prints the reason on stderr, in one line, and returns the exit status.
     pub(crate) fn report(&self) -> ExitCode {
-        crate::output::note(&format!("horolog: {self}"));
+        crate::output::print_note(&format!("horolog: {self}"));
         ExitCode::from(self.status())
     }
 
@@ -57,31 +60,51 @@ impl Failure {
     }
 }
 
-/// How a measurement ends: in status 1 where a limit is broken or a finding is an error.
-pub(crate) fn verdict(limits: &[LimitResult], findings: &[Finding]) -> Result<(), Failure> {
-    limits_kept(limits)?;
+/// The end of a measurement: status 1 if a limit failed or a finding is an error.
+pub(crate) fn verdict(limits: &[LimitResult], findings: &[Finding]) -> Result<(), CommandFailure> {
+    limits_passed(limits)?;
     no_error(findings)
 }
 
-pub(crate) fn limits_kept(limits: &[LimitResult]) -> Result<(), Failure> {
-    horolog_report::broken_limits(limits).map_or(Ok(()), |broken| Err(Failure::Limit(broken)))
+pub(crate) fn limits_passed(limits: &[LimitResult]) -> Result<(), CommandFailure> {
+    horolog_report::broken_limits(limits)
+        .map_or(Ok(()), |broken| Err(CommandFailure::Limit(broken)))
 }
 
-pub(crate) fn no_error(findings: &[Finding]) -> Result<(), Failure> {
+pub(crate) fn no_error(findings: &[Finding]) -> Result<(), CommandFailure> {
     let error = findings.iter().find(|finding| finding.severity == Severity::Error);
-    error.map_or(Ok(()), |finding| Err(Failure::Limit(finding.message.clone())))
+    error.map_or(Ok(()), |finding| Err(CommandFailure::Limit(finding.message.clone())))
 }
 
-/// Ends in status 3 where there is no figure at all, for this reason.
-pub(crate) fn no_lack(lack: Option<String>) -> Result<(), Failure> {
-    let told = |why| Failure::environment(format!("nothing was measured: {why}"));
+/// Fails with status 3 if there is no value at all, for this reason.
+pub(crate) fn no_lack(lack: Option<String>) -> Result<(), CommandFailure> {
+    let told = |why| CommandFailure::environment(format!("nothing was measured: {why}"));
     lack.map_or(Ok(()), |why| Err(told(why)))
 }
 
-/// What is wrong with a command line, in one line: clap's own message has several.
-pub(crate) fn wrong_usage(error: &clap::Error) -> Failure {
+/// The failure to read a file. It may become available later, unless it is not text.
+pub(crate) fn unreadable(what: &str, path: &Path, error: &io::Error) -> CommandFailure {
+    let reason = format!("cannot read {what}{}: {error}", path.display());
+    match error.kind() {
+        io::ErrorKind::InvalidData => CommandFailure::Usage(reason),
+        _ => CommandFailure::Environment(reason),
+    }
+}
+
+/// The failure to parse a value. The interface of a zone may appear later, so a zone that does not
+/// exist is not a usage error.
+pub(crate) fn parse_failure(error: &clap::Error, message: String) -> CommandFailure {
+    let source = std::error::Error::source(error);
+    match source.and_then(|source| source.downcast_ref()) {
+        Some(AddressError::NoInterface(_)) => CommandFailure::Environment(message),
+        _ => CommandFailure::Usage(message),
+    }
+}
+
+/// The error in a command line, in one line: clap's own message has several.
+pub(crate) fn wrong_usage(error: &clap::Error) -> CommandFailure {
     let text = error.render().to_string();
-    // The message ends at the first empty line; behind it come the usage and where the help is.
+    // The message ends at the first empty line; usage and a reference to the help follow.
     let lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
     let message = lines.collect::<Vec<_>>().join(" ");
     let message = message.trim_start_matches("error: ");
@@ -90,7 +113,9 @@ pub(crate) fn wrong_usage(error: &clap::Error) -> Failure {
         let words = usage.unwrap_or("horolog").split_whitespace();
         let command: Vec<_> = words.take_while(|word| !word.starts_with(['[', '<'])).collect();
         let command = command.join(" ");
-        return Failure::usage(format!("no command was given; '{command} --help' lists them"));
+        return CommandFailure::usage(format!(
+            "no command was given; '{command} --help' lists them"
+        ));
     }
     let meant = match error.get(ContextKind::SuggestedArg) {
         Some(ContextValue::String(name)) => format!("; did you mean '{name}'?"),
@@ -101,20 +126,20 @@ pub(crate) fn wrong_usage(error: &clap::Error) -> Failure {
             _ => "; see --help".to_owned(),
         },
     };
-    Failure::usage(format!("{message}{meant}"))
+    parse_failure(error, format!("{message}{meant}"))
 }
 
-impl Display for Failure {
+impl Display for CommandFailure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (Self::Limit(reason)
         | Self::Usage(reason)
         | Self::Environment(reason)
         | Self::Replaced(reason)) = self;
-        f.write_str(&reason.replace('\n', " "))
+        f.write_str(&in_words(&reason.replace('\n', " ")))
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for CommandFailure {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NoRun(_) | StoreError::Ambiguous { .. } | StoreError::NameTaken { .. } => {
@@ -125,7 +150,7 @@ impl From<StoreError> for Failure {
     }
 }
 
-impl From<StartError> for Failure {
+impl From<StartError> for CommandFailure {
     fn from(error: StartError) -> Self {
         match error {
             StartError::Config(error) => Self::usage(error),
@@ -134,7 +159,7 @@ impl From<StartError> for Failure {
     }
 }
 
-impl From<StatusError> for Failure {
+impl From<StatusError> for CommandFailure {
     fn from(error: StatusError) -> Self {
         match error {
             StatusError::Several(_) => Self::usage(error),
@@ -143,25 +168,25 @@ impl From<StatusError> for Failure {
     }
 }
 
-impl From<LoadError> for Failure {
+impl From<LoadError> for CommandFailure {
     fn from(error: LoadError) -> Self {
         if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
     }
 }
 
-impl From<QueryError> for Failure {
+impl From<QueryError> for CommandFailure {
     fn from(error: QueryError) -> Self {
         if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
     }
 }
 
-impl From<PathError> for Failure {
-    fn from(error: PathError) -> Self {
+impl From<TcpPathError> for CommandFailure {
+    fn from(error: TcpPathError) -> Self {
         if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
     }
 }
 
-impl From<LabError> for Failure {
+impl From<LabError> for CommandFailure {
     fn from(error: LabError) -> Self {
         match error {
             LabError::Hosts(_)

@@ -1,5 +1,5 @@
-//! Where the result of a measurement goes: to files first, then as text to standard output where no
-//! file takes that.
+//! Outputs of a measurement's result: files first, then text to standard output if no file takes
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use horolog_report::table::TableStyle;
 use serde::Serialize;
 
 use crate::ci::{self, CiArgs};
-use crate::failure::Failure;
-use crate::keep::KeepArgs;
-use crate::output::{self, Destination};
+use crate::failure::CommandFailure;
+use crate::output::{self, ResultDestination};
+use crate::result_store::KeepArgs;
 
-/// The files of a result.
+/// Output files of a result.
 #[derive(Args, Debug)]
 pub(crate) struct FileArgs {
-    /// Write the result to this file; to standard output with -, instead of the text.
+    /// Write the result to FILE as JSON; '-' writes it to standard output instead of the text.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the result as a page with plots to this file.
+    /// Write an HTML report with plots to FILE.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -29,27 +29,31 @@ pub(crate) struct FileArgs {
 }
 
 impl FileArgs {
-    pub(crate) fn open(&self) -> Result<Files<2>, Failure> {
+    pub(crate) fn open(&self) -> Result<ResultFiles<2>, CommandFailure> {
         self.ci.open(&[("--json", self.json.as_deref()), ("--html", self.html.as_deref())])?;
-        let files = Files::open([("--json", &self.json), ("--html", &self.html)])?;
-        Ok(files.kept(&self.keep))
+        let files = ResultFiles::open([("--json", &self.json), ("--html", &self.html)])?;
+        Ok(files.with_store(&self.keep))
     }
 
-    /// The same beside what another flag writes, which has to be another file.
-    pub(crate) fn open_beside(&self, flag: &str, path: Option<&Path>) -> Result<Files<2>, Failure> {
+    /// Opens the files; they must differ from the files of these other flags.
+    pub(crate) fn open_with_others(
+        &self,
+        flag: &str,
+        path: Option<&Path>,
+    ) -> Result<ResultFiles<2>, CommandFailure> {
         let own = [("--json", self.json.as_deref()), ("--html", self.html.as_deref())];
         apart(&[(flag, path), own[0], own[1]])?;
         self.open()
     }
 }
 
-/// Refuses two flags that name the same file, in which one result would take the other's place.
-pub(crate) fn apart(flags: &[(&str, Option<&Path>)]) -> Result<(), Failure> {
-    let named = flags.iter().filter_map(|(name, path)| Some((*name, place((*path)?)?)));
+/// Rejects two flags that name the same file, in which one result would replace the other.
+pub(crate) fn apart(flags: &[(&str, Option<&Path>)]) -> Result<(), CommandFailure> {
+    let named = flags.iter().filter_map(|(name, path)| Some((*name, canonical_path((*path)?)?)));
     let named: Vec<_> = named.collect();
     for (index, (later, place)) in named.iter().enumerate() {
         if let Some((name, _)) = named[..index].iter().find(|(_, other)| other == place) {
-            return Err(Failure::usage(format!(
+            return Err(CommandFailure::usage(format!(
                 "{name} and {later} name the same file, {}; give each its own",
                 place.display()
             )));
@@ -58,9 +62,9 @@ pub(crate) fn apart(flags: &[(&str, Option<&Path>)]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where a regular file is or will be, whatever it is called; `None` for standard output and for
-/// what takes several results, such as a device.
-fn place(path: &Path) -> Option<PathBuf> {
+/// The canonical path of a regular file, existing or not; `None` for standard output and for files
+/// that can take several results, such as a device.
+fn canonical_path(path: &Path) -> Option<PathBuf> {
     if output::is_stdout(path) || fs::metadata(path).is_ok_and(|file| !file.is_file()) {
         return None;
     }
@@ -72,23 +76,23 @@ fn place(path: &Path) -> Option<PathBuf> {
     Some(whole.unwrap_or_else(|| path.to_owned()))
 }
 
-/// Files opened before a measurement, so that this is not for nothing, one for each form of its
+/// Files opened before a measurement, so that an error is found in time, one for each form of its
 /// result.
-pub(crate) struct Files<const N: usize> {
-    forms: [Option<Destination>; N],
+pub(crate) struct ResultFiles<const N: usize> {
+    forms: [Option<ResultDestination>; N],
     takes_stdout: bool,
     keep: Option<KeepArgs>,
 }
 
-impl<const N: usize> Files<N> {
-    /// Opens the files of these flags, of which one at most may be standard output.
-    pub(crate) fn open(flags: [(&str, &Option<PathBuf>); N]) -> Result<Self, Failure> {
+impl<const N: usize> ResultFiles<N> {
+    /// Opens the files of these flags; at most one may be standard output.
+    pub(crate) fn open(flags: [(&str, &Option<PathBuf>); N]) -> Result<Self, CommandFailure> {
         let named = flags.iter().filter_map(|(_, path)| path.as_deref());
         let to_stdout = named.filter(|path| output::is_stdout(path)).count();
         if to_stdout > 1 {
             let names = flags.map(|(name, _)| name);
             let (last, others) = names.split_last().unwrap_or((&"", &[]));
-            return Err(Failure::usage(format!(
+            return Err(CommandFailure::usage(format!(
                 "only one of {} and {last} can go to standard output",
                 others.join(", ")
             )));
@@ -96,24 +100,24 @@ impl<const N: usize> Files<N> {
         apart(&flags.map(|(name, path)| (name, path.as_deref())))?;
         let mut forms = [const { None }; N];
         for (file, (_, path)) in forms.iter_mut().zip(flags) {
-            *file = path.as_deref().map(Destination::open).transpose()?;
+            *file = path.as_deref().map(ResultDestination::open).transpose()?;
         }
         Ok(Self { forms, takes_stdout: to_stdout > 0, keep: None })
     }
 
-    /// With the result kept in a store as well.
-    pub(crate) fn kept(self, keep: &KeepArgs) -> Self {
+    /// Also stores the result.
+    pub(crate) fn with_store(self, keep: &KeepArgs) -> Self {
         Self { keep: Some(keep.clone()), ..self }
     }
 
-    /// Writes a result in its forms, in the order of the flags, keeps it, and writes its text to
-    /// standard output where nothing else goes there.
+    /// Writes a result in its forms, in the order of the flags, stores it, and writes its text to
+    /// standard output if nothing else goes there.
     pub(crate) fn write<R: Serialize>(
         self,
         result: &R,
         forms: [fn(&R) -> String; N],
         text: fn(&R, &TableStyle) -> String,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         ci::measured(result);
         let written = self
             .forms
@@ -122,9 +126,9 @@ impl<const N: usize> Files<N> {
             .filter_map(|(file, form)| Some(file?.write(&form(result))));
         let written: Vec<_> = written.collect();
         if let Some(keep) = &self.keep {
-            keep.keep(result, written.iter().any(Result::is_err));
+            keep.store_result(result, written.iter().any(Result::is_err));
         }
-        // Behind the files: a full standard output ends the command here.
+        // After the files: a full standard output ends the command here.
         if !self.takes_stdout {
             output::line(&text(result, &output::table_style()))?;
         }

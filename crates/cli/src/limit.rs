@@ -1,22 +1,22 @@
-//! `--fail-if` of measurements: a figure by its name, `>` and a bound, such as `p99>100us`. Which
-//! figures may be limited, and where they stand in a result, is each command's to say. Pure.
+//! `--fail-if` of measurements: a metric by its name, `>` and a bound, such as `p99>100us`. Each
+//! command defines its metrics and their paths in a result. Pure.
 
 use horolog_record::{Distribution, LimitResult, LimitUnit};
 
 use crate::values;
 
-/// A figure that may be limited: its name, what it is, and by what a command finds it.
-pub(crate) type Limited<F> = (&'static str, LimitUnit, F);
+/// A metric that can be limited: its name, its unit, and the key by which a command finds it.
+pub(crate) type LimitedMetric<F> = (&'static str, LimitUnit, F);
 
-/// A figure of a distribution of times, in ns.
+/// A metric of a distribution of times, in ns.
 pub(crate) type TimeOf = fn(&Distribution) -> f64;
 
 pub(crate) const MEAN: TimeOf = |times| times.mean;
 pub(crate) const P99: TimeOf = |times| times.p99 as f64;
 pub(crate) const MAX: TimeOf = |times| times.max as f64;
 
-/// The figures of a distribution of times, each by what a command makes of it.
-pub(crate) fn times<F>(figure: fn(TimeOf) -> F) -> [Limited<F>; 6] {
+/// The metrics of a distribution of times, each with the key that a command makes of it.
+pub(crate) fn time_metrics<F>(figure: fn(TimeOf) -> F) -> [LimitedMetric<F>; 6] {
     let all: [(&str, TimeOf); 6] = [
         ("mean", MEAN),
         ("p50", |times| times.p50 as f64),
@@ -28,44 +28,45 @@ pub(crate) fn times<F>(figure: fn(TimeOf) -> F) -> [Limited<F>; 6] {
     all.map(|(name, of)| (name, LimitUnit::Ns, figure(of)))
 }
 
-/// A limit: it is broken where it holds.
+/// A limit: it fails if its expression is true.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit<F> {
     expression: String,
     unit: LimitUnit,
-    /// By what the command finds the figure.
-    pub(crate) figure: F,
+    /// The key by which the command finds the metric.
+    pub(crate) metric: F,
     is_below: bool,
     bound: f64,
 }
 
 impl<F> Limit<F> {
-    /// Reads a limit on one of these figures.
+    /// Reads a limit on one of these metrics.
     pub(crate) fn parse(
         text: &str,
-        figures: impl IntoIterator<Item = Limited<F>>,
+        figures: impl IntoIterator<Item = LimitedMetric<F>>,
     ) -> Result<Self, String> {
         let figures: Vec<_> = figures.into_iter().collect();
         let form = form(&figures);
         let Some(at) = text.find(['<', '>']) else { return Err(form) };
         let (name, is_below) = (text[..at].trim(), text[at..].starts_with('<'));
-        let is_meant =
-            |(known, unit, _): &Limited<F>| *known == name && (!is_below || goes_both_ways(*unit));
+        let is_meant = |(known, unit, _): &LimitedMetric<F>| {
+            *known == name && (!is_below || allows_lower_bound(*unit))
+        };
         let Some((_, unit, figure)) = figures.into_iter().find(is_meant) else { return Err(form) };
         let bound = bound(unit, text[at + 1..].trim()).map_err(|why| {
             let (kind, example) = (kind(unit), example(name, unit));
             format!("{name} is a {kind}, such as '{example}': {why}")
         })?;
-        Ok(Self { expression: text.to_owned(), unit, figure, is_below, bound })
+        Ok(Self { expression: text.to_owned(), unit, metric: figure, is_below, bound })
     }
 
-    /// Holds what was measured against it, the worst of which is told. What was not measured breaks
-    /// it.
+    /// Evaluates it on measured values, of which the worst is reported. A value that was not
+    /// measured fails.
     pub(crate) fn judge(&self, measured: impl IntoIterator<Item = Option<f64>>) -> LimitResult {
         self.result(None, self.worst(measured).1)
     }
 
-    /// The same for what has a name, which is told too.
+    /// Evaluates it on named values, and reports the name of the worst.
     pub(crate) fn judge_named(
         &self,
         measured: impl IntoIterator<Item = (String, Option<f64>)>,
@@ -75,7 +76,7 @@ impl<F> Limit<F> {
         self.result(place.map(|place| names.swap_remove(place)), value)
     }
 
-    /// The worst figure and where it stands; the first that is missing is worse than any.
+    /// The worst value and its name; the first missing one is worse than any.
     fn worst(
         &self,
         measured: impl IntoIterator<Item = Option<f64>>,
@@ -99,23 +100,23 @@ impl<F> Limit<F> {
             bound: self.bound,
             value,
             trial: None,
-            of,
+            scope: of,
             failed: value.is_none_or(holds),
         }
     }
 }
 
-/// How limits on these figures are written.
-fn form<F>(figures: &[Limited<F>]) -> String {
+/// The notation of limits on these metrics.
+fn form<F>(figures: &[LimitedMetric<F>]) -> String {
     let names = figures.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");
-    let both = figures.iter().any(|(_, unit, _)| goes_both_ways(*unit));
+    let both = figures.iter().any(|(_, unit, _)| allows_lower_bound(*unit));
     let sign = if both { "'>' or '<'" } else { "'>'" };
     let example = figures.first().map_or_else(String::new, |(name, unit, _)| example(name, *unit));
-    format!("write a figure ({names}), {sign} and a bound, such as '{example}'")
+    format!("name a metric ({names}), {sign} and a bound, such as '{example}'")
 }
 
-/// Whether too little of it may be what is not wanted.
-fn goes_both_ways(unit: LimitUnit) -> bool {
+/// Returns true if a lower bound makes sense for this unit.
+fn allows_lower_bound(unit: LimitUnit) -> bool {
     matches!(unit, LimitUnit::PerSecond | LimitUnit::BytesPerSecond | LimitUnit::Factor)
 }
 
@@ -142,7 +143,7 @@ fn example(name: &str, unit: LimitUnit) -> String {
 fn bound(unit: LimitUnit, text: &str) -> Result<f64, String> {
     match unit {
         LimitUnit::Ratio => values::ratio(text),
-        // A bare number would be seconds, which nobody means.
+        // A bare number would be seconds, which is never intended.
         LimitUnit::Ns if text.parse().is_ok_and(|number: f64| number > 0.0) => {
             Err(format!("give the unit of {text}: ns, us, ms or s"))
         }
@@ -165,7 +166,7 @@ fn bound(unit: LimitUnit, text: &str) -> Result<f64, String> {
 mod tests {
     use super::*;
 
-    const FIGURES: [Limited<char>; 3] = [
+    const FIGURES: [LimitedMetric<char>; 3] = [
         ("p99", LimitUnit::Ns, 't'),
         ("missed", LimitUnit::Ratio, 's'),
         ("bandwidth", LimitUnit::BytesPerSecond, 'r'),
@@ -187,7 +188,7 @@ mod tests {
             ("bandwidth > 45k", 'r', 45e3),
         ] {
             let limit = limit(text);
-            assert_eq!(limit.figure, figure, "{text}");
+            assert_eq!(limit.metric, figure, "{text}");
             assert!((limit.bound - bound).abs() < 1e-6, "{text}");
         }
     }
@@ -213,7 +214,7 @@ mod tests {
             let named =
                 limit(text).judge_named(named.map(|(place, value)| (place.to_string(), *value)));
             assert_eq!(limit(text).judge(values.iter().copied()).value, named.value);
-            (named.of, named.value)
+            (named.scope, named.value)
         };
         assert_eq!(judged("p99>1s", &[Some(3.0), Some(1.0)]), (Some("0".to_owned()), Some(3.0)));
         assert_eq!(judged("p99>1s", &[Some(3.0), None]), (Some("1".to_owned()), None));
@@ -230,7 +231,7 @@ mod tests {
         let wrong = |text: &str| Limit::parse(text, FIGURES).unwrap_err();
         for text in ["", "p99", "p99<1us", "missed<1%", "median>1us", ">1us", "p99-1us>1us"] {
             let error = wrong(text);
-            assert!(error.starts_with("write a figure (p99, missed, bandwidth)"), "{error}");
+            assert!(error.starts_with("name a metric (p99, missed, bandwidth)"), "{error}");
         }
         for text in
             ["p99>", "p99>1", "p99>1%", "missed>1us", "missed>200%", "bandwidth<fast", "p99>=1us"]

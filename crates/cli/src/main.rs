@@ -1,5 +1,5 @@
 //! The `horolog` binary: flags become resolved options, and options one call into the crate that
-//! does the work. Results go to stdout, progress and complaints to stderr.
+//! does the work. Results go to stdout, progress and errors to stderr.
 
 #![warn(
     clippy::print_stderr,
@@ -7,14 +7,20 @@
     reason = "they panic where nobody reads any more or a disk is full; `output` has what goes on"
 )]
 
+mod build_date;
 mod ci;
 mod commands;
 mod failure;
 mod files;
-mod keep;
+#[cfg(test)]
+mod help_texts;
 mod limit;
 mod live;
+#[cfg(feature = "campaign")]
+#[cfg(test)]
+mod names;
 mod output;
+mod result_store;
 mod secret;
 mod values;
 
@@ -28,13 +34,13 @@ use commands::{
     after, at, bench, clock, counters, cycle, demo, host, lab, load, manual, path, query, relay,
     runs, serve, status,
 };
-use failure::Failure;
+use failure::CommandFailure;
 
-/// Serve time, load it, and prove when things happen.
+/// Serve time, load time servers, and measure clocks, hosts and paths.
 ///
-/// Exit status: 0 done; 1 what was measured is not what it should be; 2 wrong usage; 3 the machine
-/// lacks something, or a path has no far end; 4 another agent of campaigns was started later with
-/// the same name; 130 ended at once by a second Ctrl-C.
+/// Exit status: 0 success; 1 the measurement failed: no reply, a failed limit or an error-level
+/// finding; 2 usage error; 3 missing prerequisite on this host, or far end unreachable; 4 a
+/// campaign agent with the same name was started later; 130 terminated by a second Ctrl-C.
 #[derive(Parser, Debug)]
 #[command(name = "horolog", version, propagate_version = true, max_term_width = 100)]
 struct Cli {
@@ -71,16 +77,17 @@ enum Command {
 fn main() -> ExitCode {
     let command = match Cli::try_parse_from(load::ntpperf::arguments(std::env::args_os())) {
         Ok(cli) => cli.command,
-        // Help and version were asked for.
+        // Help and version were requested.
         Err(text) if !text.use_stderr() => text.exit(),
         Err(error) => return failure::wrong_usage(&error).report(),
     };
-    // Where this is a campaign's job, all that could be done before the instant has been.
+    // In a campaign's job, all preparations before the start time are complete here.
     #[cfg(feature = "campaign")]
     if let Err(error) = horolog_campaign::job::pass_gate() {
-        return Failure::environment(format!("cannot wait for the instant: {error}")).report();
+        return CommandFailure::environment(format!("cannot wait for the instant: {error}"))
+            .report();
     }
-    let result: Result<(), Failure> = match command {
+    let result: Result<(), CommandFailure> = match command {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(*args),
         Command::Status(args) => status::run(args),

@@ -1,35 +1,35 @@
-//! Secrets on the command line: read without being shown in a complaint, and taken out of what is
-//! recorded of the command.
+//! Secrets on the command line: read without being shown in an error, and removed from the recorded
+//! command.
 
 use std::convert::Infallible;
 use std::fmt;
 
-use horolog_load::nts::GivenSession;
+use horolog_load::nts::ImportedSession;
 use zeroize::Zeroizing;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-/// What stands in the place of a secret.
+/// Replacement text of a secret.
 const HIDDEN: &str = "(hidden)";
 
-/// A secret argument. Its text is wiped when it is dropped, and nothing prints it.
+/// A secret argument. Its text is wiped on drop, and nothing prints it.
 #[derive(Clone)]
 pub(crate) struct SecretText(Zeroizing<String>);
 
 impl SecretText {
-    /// Takes any text: a parser's complaint would show what it complains about.
+    /// Accepts any text: a parser's error would show the rejected text.
     #[allow(clippy::unnecessary_wraps, reason = "a value parser returns a result")]
     pub(crate) fn read(text: &str) -> Result<Self, Infallible> {
         Ok(Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// Reads it as a session of NTS; `option` is where it stood.
-    pub(crate) fn session(&self, option: &str) -> Result<GivenSession, Failure> {
-        let failed = |error| Failure::usage(format!("{option}: {error}"));
-        GivenSession::parse(&self.0).map_err(failed)
+    /// Reads it as an NTS session; `option` is the name of its option.
+    pub(crate) fn session(&self, option: &str) -> Result<ImportedSession, CommandFailure> {
+        let failed = |error| CommandFailure::usage(format!("{option}: {error}"));
+        ImportedSession::parse(&self.0).map_err(failed)
     }
 
-    /// The arguments of a command without it.
+    /// The arguments of a command without the secret.
     pub(crate) fn hide(&self, command: Vec<String>) -> Vec<String> {
         if self.0.is_empty() {
             return command;

@@ -1,5 +1,5 @@
-//! How values are written on the command line: rates, times and reference identifiers, each with
-//! its units. Pure.
+//! Notation of values on the command line: rates, times and reference identifiers, each with its
+//! units. Pure.
 
 mod list;
 
@@ -10,13 +10,13 @@ pub(crate) use horolog_time::text::{
 };
 pub(crate) use list::{numbers, sizes};
 
+use horolog_sys::zone::{self, AddressError};
 use horolog_time::{NS_PER_S, Span};
-use horolog_wire::ntp::Leap;
+use horolog_wire::ntp::LeapIndicator;
 
 /// An address with a port.
-pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, String> {
-    let form = "write an address and a port, such as 192.0.2.1:123 or [2001:db8::1]:123";
-    text.parse().map_err(|_| form.to_owned())
+pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, AddressError> {
+    zone::socket_address(text)
 }
 
 /// A span of time written like [`duration`].
@@ -26,12 +26,12 @@ pub(crate) fn span(text: &str) -> Result<Span, String> {
         .map_err(|_| format!("longer than {} years", i64::MAX / NS_PER_S / 31_557_600))
 }
 
-/// The same, not zero.
+/// A span of time that is not zero.
 pub(crate) fn positive_span(text: &str) -> Result<Span, String> {
     positive_duration(text).and_then(|_| span(text))
 }
 
-/// The same of either sign.
+/// A span of time of either sign.
 pub(crate) fn signed_span(text: &str) -> Result<Span, String> {
     match text.strip_prefix('-') {
         None => span(text.strip_prefix('+').unwrap_or(text)),
@@ -51,7 +51,7 @@ pub(crate) fn ratio(text: &str) -> Result<f64, String> {
     }
 }
 
-/// How much more something may be, as a share of what it was: `0.1`, `10%`, `250%`.
+/// A relative excess over a previous value: `0.1`, `10%`, `250%`.
 pub(crate) fn excess(text: &str) -> Result<f64, String> {
     const MAX: f64 = 1_000.0;
     let excess = match text.strip_suffix('%') {
@@ -79,12 +79,12 @@ pub(crate) fn reference_id(text: &str) -> Result<[u8; 4], String> {
 }
 
 /// A leap indicator: 0 to 3, or in words.
-pub(crate) fn leap(text: &str) -> Result<Leap, String> {
+pub(crate) fn leap(text: &str) -> Result<LeapIndicator, String> {
     match text {
-        "0" | "none" => Ok(Leap::None),
-        "1" | "insert" => Ok(Leap::Insert),
-        "2" | "delete" => Ok(Leap::Delete),
-        "3" | "unsynchronised" => Ok(Leap::Unsynchronised),
+        "0" | "none" => Ok(LeapIndicator::None),
+        "1" | "insert" => Ok(LeapIndicator::Insert),
+        "2" | "delete" => Ok(LeapIndicator::Delete),
+        "3" | "unsynchronised" => Ok(LeapIndicator::Unsynchronised),
         _ => Err("write none, insert, delete, unsynchronised or 0 to 3".into()),
     }
 }

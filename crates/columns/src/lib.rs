@@ -1,6 +1,6 @@
-//! The figures of many results as one Parquet file: a row for each number of each run, as in the
-//! table of comma-separated values, in columns that have types. The library that writes the format
-//! lives here and nowhere else. It does not say which runs, nor where the file goes.
+//! Metrics of many results as one Parquet file: a row for each number of each run, as in the CSV
+//! table, in typed columns. Only this crate uses the library that writes the format. It decides
+//! neither the runs nor the location of the file.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -15,53 +15,53 @@ use parquet::schema::parser::parse_message_type;
 use serde_json::Value;
 use thiserror::Error;
 
-/// The columns. When a run began is absent where a result says it in no form that is known here.
+/// Columns. The start of a run is absent if a result states it in no known form.
 const SCHEMA: &str = "message figures {
     REQUIRED INT64 run;
     REQUIRED BYTE_ARRAY name (STRING);
     REQUIRED BYTE_ARRAY schema (STRING);
     OPTIONAL INT64 started (TIMESTAMP(MICROS, true));
     REQUIRED BYTE_ARRAY command (STRING);
-    REQUIRED BYTE_ARRAY place (STRING);
+    REQUIRED BYTE_ARRAY path (STRING);
     REQUIRED DOUBLE value;
 }";
-/// Rows that are held in memory before they are written; readers skip groups of them as a whole.
+/// Rows buffered in memory before they are written; readers skip groups of them as a whole.
 const GROUP_ROWS: usize = 1 << 16;
 
-/// Why a file of columns was not written.
+/// Reason for which a columns file was not written.
 #[derive(Debug, Error)]
-#[error("the columns cannot be written: {0}")]
+#[error("cannot write the columns: {0}")]
 pub struct ColumnsError(#[from] ParquetError);
 
-/// Rows that are not written yet, column by column.
+/// Rows not yet written, column by column.
 #[derive(Default)]
-struct Rows {
+struct PendingRows {
     run: Vec<i64>,
     name: Vec<ByteArray>,
     schema: Vec<ByteArray>,
-    /// Of those rows that have it.
+    /// Start times of the rows that have one.
     started: Vec<i64>,
-    /// 1 for a row that has it.
+    /// 1 for a row with a start time.
     has_started: Vec<i16>,
     command: Vec<ByteArray>,
-    place: Vec<ByteArray>,
+    path: Vec<ByteArray>,
     value: Vec<f64>,
 }
 
-impl Rows {
+impl PendingRows {
     fn push(&mut self, run: i64, name: &str, command: &str, result: &Value) {
         let [name, command] = [name, command].map(ByteArray::from);
         let of = |name: &str| result[name].as_str().unwrap_or_default();
         let schema = ByteArray::from(of("schema"));
         let started = rfc3339_micros(of("started"));
-        for (place, value) in numbers(result) {
+        for (path, value) in numbers(result) {
             self.run.push(run);
             self.name.push(name.clone());
             self.schema.push(schema.clone());
             self.started.extend(started);
             self.has_started.push(i16::from(started.is_some()));
             self.command.push(command.clone());
-            self.place.push(ByteArray::from(&*place));
+            self.path.push(ByteArray::from(&*path));
             self.value.push(value);
         }
     }
@@ -75,7 +75,7 @@ impl Rows {
         column::<ByteArrayType, _>(group, &self.schema, None)?;
         column::<Int64Type, _>(group, &self.started, Some(&self.has_started))?;
         column::<ByteArrayType, _>(group, &self.command, None)?;
-        column::<ByteArrayType, _>(group, &self.place, None)?;
+        column::<ByteArrayType, _>(group, &self.path, None)?;
         column::<DoubleType, _>(group, &self.value, None)
     }
 }
@@ -92,10 +92,10 @@ fn column<T: DataType, W: Write + Send>(
     column.close()
 }
 
-/// A file that is being written.
+/// Writer of a file.
 pub struct FigureWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
-    rows: Rows,
+    rows: PendingRows,
 }
 
 impl<W: Write + Send> FigureWriter<W> {
@@ -103,20 +103,20 @@ impl<W: Write + Send> FigureWriter<W> {
     ///
     /// # Errors
     ///
-    /// Nothing can be written there.
+    /// Fails if the file cannot be written.
     pub fn new(to: W) -> Result<Self, ColumnsError> {
         let schema = Arc::new(parse_message_type(SCHEMA)?);
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let file = SerializedFileWriter::new(to, schema, Arc::new(properties))?;
-        Ok(Self { file, rows: Rows::default() })
+        Ok(Self { file, rows: PendingRows::default() })
     }
 
-    /// Adds a row for each number of a result, which is that of a run with this number, name (empty
-    /// where it has none) and command.
+    /// Adds a row for each number of a result, with the number, name (empty if it has none) and
+    /// command of its run.
     ///
     /// # Errors
     ///
-    /// Nothing can be written any more.
+    /// Fails if the file cannot be written.
     pub fn add(
         &mut self,
         run: i64,
@@ -136,11 +136,11 @@ impl<W: Write + Send> FigureWriter<W> {
         Ok(())
     }
 
-    /// Ends the file, which could not be read before.
+    /// Ends the file, which is unreadable before.
     ///
     /// # Errors
     ///
-    /// Nothing can be written any more.
+    /// Fails if the file cannot be written.
     pub fn finish(mut self) -> Result<W, ColumnsError> {
         if !self.rows.run.is_empty() {
             self.flush()?;

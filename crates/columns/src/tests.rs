@@ -33,7 +33,7 @@ fn rows(file: &SerializedFileReader<Bytes>) -> Vec<Row> {
             Field::Str(schema),
             started,
             Field::Str(command),
-            Field::Str(place),
+            Field::Str(path),
             Field::Double(value),
         ] = &columns[..]
         else {
@@ -45,7 +45,7 @@ fn rows(file: &SerializedFileReader<Bytes>) -> Vec<Row> {
             Field::Null => None,
             other => panic!("{other:?}"),
         };
-        (*run, schema.clone(), started, place.clone(), *value)
+        (*run, schema.clone(), started, path.clone(), *value)
     };
     file.get_row_iter(None).unwrap().map(|one| row(one.unwrap())).collect()
 }
@@ -62,7 +62,7 @@ fn columns_have_names_and_types() {
         ("schema", Type::BYTE_ARRAY),
         ("started", Type::INT64),
         ("command", Type::BYTE_ARRAY),
-        ("place", Type::BYTE_ARRAY),
+        ("path", Type::BYTE_ARRAY),
         ("value", Type::DOUBLE),
     ];
     assert_eq!(told, expected);
@@ -77,15 +77,15 @@ fn columns_have_names_and_types() {
 #[test]
 fn each_number_is_a_row() {
     let result = json!({
-        "schema": "horolog.load/1",
+        "schema": "horolog.load/2",
         "started": "2026-01-02T03:04:05.678Z",
         "trials": [{ "offered_rate": 1000.0, "sent": 7 }],
     });
     let foreign = json!({ "schema": "horolog.new/9", "started": "today", "x": -0.5 });
     let file = written(&[(3, result), (4, foreign), (5, json!({}))]);
-    let load = |place: &str, value| {
+    let load = |path: &str, value| {
         let started = Some(1_767_323_045_678_000);
-        (3, "horolog.load/1".to_owned(), started, place.to_owned(), value)
+        (3, "horolog.load/2".to_owned(), started, path.to_owned(), value)
     };
     let expected = [
         load("trials[offered_rate=1000].offered_rate", 1000.0),

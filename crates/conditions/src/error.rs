@@ -1,35 +1,36 @@
-//! Why a measurement of this host cannot begin.
+//! Reasons for which a measurement of this host cannot start.
 
+use horolog_sys::explain::explain;
 use std::io;
 
 use thiserror::Error;
 
-/// Why a measurement of this host cannot begin.
+/// Reason for which a measurement of this host cannot start.
 #[derive(Debug, Error)]
 pub enum HostError {
-    /// A core that this process may not run on.
-    #[error("core {core} is not to be had; this process may run on {allowed}")]
+    /// Core that this process may not run on.
+    #[error("core {core} is not available: this process may run on {allowed}; choose one of these")]
     NoSuchCore {
-        /// The core.
+        /// Core number.
         core: usize,
-        /// Those that are, as a list.
+        /// List of the allowed cores.
         allowed: String,
     },
-    /// A thread could not be started or tied to its core.
-    #[error("cannot start a measuring thread on core {core}: {error}")]
+    /// Thread that could not be started or pinned to its core.
+    #[error("cannot start a measuring thread on core {core}: {why}", why = explain(.error))]
     Thread {
-        /// The core.
+        /// Core number.
         core: usize,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
-    /// The cores that this process may run on could not be read.
-    #[error("cannot read which cores this process may run on: {0}")]
+    /// Failure to read the cores that this process may run on.
+    #[error("cannot read which cores this process may run on: {why}", why = explain(.0))]
     Cores(io::Error),
 }
 
 impl HostError {
-    /// Whether something was asked for that cannot be, rather than that the machine lacks it.
+    /// Returns true if the request was invalid, as opposed to a feature that the host lacks.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::NoSuchCore { .. })

@@ -1,13 +1,16 @@
-//! What a measurement arranges for its process and threads, and what the record says of that.
-//! Whatever is refused is stated and goes without; dropping [`Conditions`] takes all of it back.
+//! Conditions that a measurement arranges for its process and threads, and their record. A
+//! condition that is refused is recorded and the measurement continues without it; dropping
+//! [`Conditions`] restores all of them.
 
 mod error;
 
 use std::fs;
 
-use horolog_record::{Code, Finding, HostConditions, SchedulingPolicy, Severity, ThreadScheduling};
+use horolog_record::{
+    Finding, FindingCode, HostConditions, SchedulingPolicy, Severity, ThreadScheduling,
+};
 use horolog_sys::affinity::{self, Scheduling};
-use horolog_sys::dma_latency::HeldLatency;
+use horolog_sys::dma_latency::DmaLatencyRequest;
 use horolog_sys::memory::LockedMemory;
 use horolog_sys::thread_usage::timer_slack_ns;
 
@@ -20,24 +23,24 @@ const IDLE_STATES_MAX: u32 = 10;
 const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 const PERIOD: &str = "/proc/sys/kernel/sched_rt_period_us";
 
-/// What to do where `SCHED_FIFO` was refused.
+/// Advice if `SCHED_FIFO` was refused.
 pub const REAL_TIME_ADVICE: &str =
     "Run as root, with CAP_SYS_NICE, or with an RLIMIT_RTPRIO that allows it.";
 
-/// What holds while this lives.
+/// Conditions in force during the lifetime of this value.
 #[derive(Debug)]
 pub struct Conditions {
     _memory: Option<LockedMemory>,
-    _latency: Option<HeldLatency>,
+    _latency: Option<DmaLatencyRequest>,
     record: HostConditions,
 }
 
 impl Conditions {
-    /// Locks memory, and with `hold_awake` keeps the processors from sleeping deeply.
+    /// Locks memory and, with `hold_awake`, keeps the processors out of deep idle states.
     #[must_use]
     pub fn arrange(hold_awake: bool) -> Self {
         let memory = LockedMemory::lock();
-        let latency = hold_awake.then(|| HeldLatency::hold(0));
+        let latency = hold_awake.then(|| DmaLatencyRequest::hold(0));
         let record = HostConditions {
             memory_locked: memory.is_ok(),
             memory_error: memory.as_ref().err().map(ToString::to_string),
@@ -54,7 +57,7 @@ impl Conditions {
         Self { _memory: memory.ok(), _latency: latency.and_then(Result::ok), record }
     }
 
-    /// What the record says of it.
+    /// Returns the conditions as recorded in the result.
     #[must_use]
     pub fn record(&self) -> HostConditions {
         self.record.clone()
@@ -72,21 +75,21 @@ fn idle_states() -> Vec<String> {
     (0..IDLE_STATES_MAX).map_while(name).collect()
 }
 
-/// Ties this thread to a core and has it scheduled in real time where a priority is given and that
-/// is allowed.
+/// Pins this thread to a core and, if a priority is passed and permitted, schedules it in real
+/// time.
 ///
 /// # Errors
 ///
-/// The core is not to be had.
-pub fn settle(core: usize, priority: Option<u8>) -> Result<ThreadScheduling, HostError> {
+/// The core is not available.
+pub fn apply_to_thread(core: usize, priority: Option<u8>) -> Result<ThreadScheduling, HostError> {
     affinity::pin_to_core(core).map_err(|error| HostError::Thread { core, error })?;
-    Ok(scheduled(priority))
+    Ok(schedule_thread(priority))
 }
 
-/// The same without a core.
+/// Schedules this thread in real time if a priority is passed and permitted, without pinning it.
 #[must_use]
-pub fn scheduled(priority: Option<u8>) -> ThreadScheduling {
-    let asked = priority.map(|priority| (priority, affinity::prefer_real_time(priority.into())));
+pub fn schedule_thread(priority: Option<u8>) -> ThreadScheduling {
+    let asked = priority.map(|priority| (priority, affinity::try_real_time(priority.into())));
     let ordinary = |error: Option<String>| ThreadScheduling {
         policy: SchedulingPolicy::Other,
         priority: 0,
@@ -105,11 +108,12 @@ pub fn scheduled(priority: Option<u8>) -> ThreadScheduling {
     }
 }
 
-/// The cores to measure on: those that are named, each once, or all that this process may run on.
+/// Returns the cores to measure on: the named ones without duplicates, or all that this process may
+/// run on.
 ///
 /// # Errors
 ///
-/// One of them is not to be had.
+/// A named core is not available.
 pub fn cores(named: &[usize]) -> Result<Vec<usize>, HostError> {
     let allowed = affinity::allowed_cores().map_err(HostError::Cores)?;
     let mut cores: Vec<usize> = Vec::new();
@@ -125,43 +129,43 @@ pub fn cores(named: &[usize]) -> Result<Vec<usize>, HostError> {
     Ok(cores)
 }
 
-/// The doubts that follow from what was refused.
+/// Returns the findings that follow from refused conditions.
 #[must_use]
 pub fn findings(conditions: &HostConditions, scheduling: &[&ThreadScheduling]) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(error) = scheduling.iter().find_map(|one| one.error.as_deref()) {
         findings.push(finding(
-            Code::RealTimeRefused,
+            FindingCode::RealTimeRefused,
             Severity::Warning,
-            format!("SCHED_FIFO was refused ({error}): the threads ran as ordinary ones."),
+            format!("SCHED_FIFO was refused ({error}): the threads ran under SCHED_OTHER."),
             REAL_TIME_ADVICE,
         ));
     }
     if let Some(error) = &conditions.memory_error {
         findings.push(finding(
-            Code::MemoryUnlocked,
+            FindingCode::MemoryNotLocked,
             Severity::Note,
-            format!("Memory could not be locked ({error}): a page fault may be in a figure."),
+            format!("Memory could not be locked ({error}): values may include page faults."),
             "Run as root, with CAP_IPC_LOCK, or with a larger RLIMIT_MEMLOCK.",
         ));
     }
     if let Some(error) = &conditions.cpu_dma_latency_error {
         findings.push(finding(
-            Code::IdleStatesFree,
+            FindingCode::IdleStatesNotHeld,
             Severity::Note,
             format!(
-                "/dev/cpu_dma_latency could not be held ({error}): the time to leave an idle state \
-                 may be in a figure."
+                "/dev/cpu_dma_latency could not be held ({error}): values may include the exit \
+                 latency of idle states."
             ),
-            "Run as root, or leave the processors as they are with --leave-idle-states.",
+            "Run as root, or permit idle states with --allow-idle-states.",
         ));
     }
     findings
 }
 
-/// A finding that is about no trial.
+/// Creates a finding that refers to no trial.
 #[must_use]
-pub fn finding(code: Code, severity: Severity, message: String, advice: &str) -> Finding {
+pub fn finding(code: FindingCode, severity: Severity, message: String, advice: &str) -> Finding {
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }
 
@@ -192,7 +196,11 @@ mod tests {
         };
         let codes: Vec<_> =
             findings(&conditions, &[&refused]).into_iter().map(|one| one.code).collect();
-        let expected = [Code::RealTimeRefused, Code::MemoryUnlocked, Code::IdleStatesFree];
+        let expected = [
+            FindingCode::RealTimeRefused,
+            FindingCode::MemoryNotLocked,
+            FindingCode::IdleStatesNotHeld,
+        ];
         assert_eq!(codes, expected);
         assert!(findings(&HostConditions::default(), &[]).is_empty());
     }
@@ -200,7 +208,7 @@ mod tests {
     #[test]
     fn an_ordinary_thread_says_its_slack() {
         std::thread::spawn(|| {
-            let scheduling = settle(cores(&[]).unwrap()[0], None).unwrap();
+            let scheduling = apply_to_thread(cores(&[]).unwrap()[0], None).unwrap();
             assert_eq!(scheduling.policy, SchedulingPolicy::Other);
             assert!(scheduling.timer_slack_ns.is_some() && scheduling.error.is_none());
         })

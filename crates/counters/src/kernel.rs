@@ -1,50 +1,50 @@
-//! The kernel's own texts of counters (`/proc/net/snmp`, `snmp6`, `softnet_stat`, `udp`, `udp6`):
-//! pure readers. A text of another form gives nothing.
+//! Pure parsers of the kernel's counter texts (`/proc/net/snmp`, `snmp6`, `softnet_stat`, `udp`,
+//! `udp6`). A text of another form yields nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-/// What UDP counted in a network namespace.
+/// UDP counters of a network namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct UdpCounters {
-    /// Datagrams that programs took.
+    /// Datagrams delivered to programs.
     pub in_datagrams: u64,
-    /// Datagrams for ports on which nobody listened.
+    /// Datagrams for ports without a socket.
     pub no_ports: u64,
-    /// Datagrams that could not be delivered for any other reason, full buffers among them.
+    /// Datagrams that could not be delivered for any other reason, including full buffers.
     pub in_errors: u64,
     /// Datagrams sent.
     pub out_datagrams: u64,
-    /// Datagrams that a full socket buffer had no room for.
+    /// Datagrams for which a socket buffer had no space.
     pub receive_buffer_errors: u64,
-    /// Datagrams that could not be sent for want of room.
+    /// Datagrams that could not be sent for lack of buffer space.
     pub send_buffer_errors: u64,
     /// Datagrams with a wrong checksum.
     pub checksum_errors: u64,
 }
 
-/// What came in through the queues between interfaces and the network stack, on all processors.
+/// Packets received through the queues between interfaces and the network stack, on all CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Softnet {
     /// Packets processed.
     pub processed: u64,
-    /// Packets dropped because a processor's queue was full.
+    /// Packets dropped because a CPU's queue was full.
     pub dropped: u64,
-    /// How often the time for one turn was over before the queue was empty.
+    /// Number of times that the time or budget of one poll ended before the queue was empty.
     pub squeezed: u64,
 }
 
-/// A UDP socket that takes datagrams from anyone.
+/// A UDP socket that accepts datagrams from any address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Socket {
-    /// The address that it is bound to.
+pub struct UdpSocketCounts {
+    /// The address to which it is bound.
     pub address: IpAddr,
     /// The port.
     pub port: u16,
-    /// Memory that waiting datagrams take, in bytes.
+    /// Memory used by waiting datagrams, in bytes.
     pub queued_bytes: u64,
-    /// Datagrams dropped at it.
+    /// Datagrams that it dropped.
     pub dropped: u64,
 }
 
@@ -72,8 +72,7 @@ impl UdpCounters {
         })
     }
 
-    /// Both texts use the same names. The two without which the others say nothing have to be
-    /// there.
+    /// Both texts use the same names. The two without which the others mean nothing are required.
     fn read(find: impl Fn(&str) -> Option<u64>) -> Option<Self> {
         let or_none = |name| find(name).unwrap_or(0);
         Some(Self {
@@ -89,8 +88,7 @@ impl UdpCounters {
 }
 
 impl Softnet {
-    /// Reads the text of `/proc/net/softnet_stat`: a line of hexadecimal numbers for each
-    /// processor.
+    /// Reads the text of `/proc/net/softnet_stat`: a line of hexadecimal numbers for each CPU.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut sum = Self::default();
@@ -105,9 +103,9 @@ impl Softnet {
     }
 }
 
-impl Socket {
-    /// Reads the text of `/proc/net/udp` or `/proc/net/udp6`; sockets that are connected to one
-    /// partner are left out.
+impl UdpSocketCounts {
+    /// Reads the text of `/proc/net/udp` or `/proc/net/udp6`; sockets connected to one peer are
+    /// left out.
     #[must_use]
     pub fn parse_table(text: &str) -> Vec<Self> {
         text.lines().skip(1).filter_map(Self::parse).collect()
@@ -115,8 +113,8 @@ impl Socket {
 
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace().skip(1);
-        let (address, port) = place(words.next()?)?;
-        let (partner, partner_port) = place(words.next()?)?;
+        let (address, port) = parse_endpoint(words.next()?)?;
+        let (partner, partner_port) = parse_endpoint(words.next()?)?;
         let (_, queued) = words.nth(1)?.split_once(':')?;
         let dropped = words.last()?;
         let serves_all = partner.is_unspecified() && partner_port == 0;
@@ -130,9 +128,9 @@ impl Socket {
     }
 }
 
-/// An address and a port in hexadecimal. The words of an address are written as numbers of this
-/// processor's byte order.
-fn place(text: &str) -> Option<(IpAddr, u16)> {
+/// An address and a port in hexadecimal. The 32-bit words of an address are written as numbers in
+/// the CPU's byte order.
+fn parse_endpoint(text: &str) -> Option<(IpAddr, u16)> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
     let word = |at: usize| {
@@ -190,11 +188,11 @@ mod tests {
         assert!(Softnet::parse(&read("softnet_stat").unwrap()).is_some_and(|s| s.processed > 0));
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = socket.local_addr().unwrap();
-        let found = Socket::parse_table(&read("udp").unwrap());
+        let found = UdpSocketCounts::parse_table(&read("udp").unwrap());
         let found = found.iter().find(|found| found.port == at.port()).unwrap();
         assert_eq!((found.address, found.dropped), (at.ip(), 0));
         socket.connect("127.0.0.1:9").unwrap();
-        let found = Socket::parse_table(&read("udp").unwrap());
+        let found = UdpSocketCounts::parse_table(&read("udp").unwrap());
         assert!(found.iter().all(|found| found.port != at.port()), "it serves one partner only");
     }
 
@@ -212,7 +210,7 @@ mod tests {
             let _ = UdpCounters::parse_snmp(&text);
             let _ = UdpCounters::parse_snmp6(&text);
             let _ = Softnet::parse(&text);
-            let _ = Socket::parse_table(&text);
+            let _ = UdpSocketCounts::parse_table(&text);
         }
     }
 }

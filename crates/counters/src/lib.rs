@@ -1,21 +1,21 @@
-//! A machine's packet counters as a page: of its interfaces, its softnet backlogs, its UDP sockets
-//! and the time servers on it. It is read here from the kernel and the servers, served to who has
-//! the token, and asked for from elsewhere. Nothing can be changed by it.
+//! Counter snapshots of a host: its interfaces, its softnet backlogs, its UDP sockets and its time
+//! servers. A snapshot is read locally from the kernel and the servers, served to clients with the
+//! token, and requested remotely. It is read-only.
 
-mod gather;
 pub mod kernel;
-mod page;
 mod query;
+mod reader;
 mod remote;
 mod serve;
+mod snapshot;
 mod text;
 
 pub use horolog_http::{Token, TokenError};
 
-pub use gather::{AskServers, Gatherer, Told};
-pub use kernel::{Socket, Softnet, UdpCounters};
-pub use page::{Interface, Page, SCHEMA, Server, Unread};
-pub use query::{Query, QueryError};
-pub use remote::{Remote, RemoteError};
+pub use kernel::{Softnet, UdpCounters, UdpSocketCounts};
+pub use query::{CounterQuery, CounterQueryError};
+pub use reader::{CounterReader, QueryServers, ServerReading};
+pub use remote::{RemoteError, SnapshotLocation};
 pub use serve::answer;
+pub use snapshot::{CounterSnapshot, InterfaceCounts, SCHEMA, ServerCounts, UnavailableCounter};
 pub use text::text;

@@ -1,43 +1,43 @@
-//! What is asked of a page: counters of one address and one port, so that no more is told than is
-//! wanted.
+//! Query of a counter snapshot: counters of one address and one port, to send no more than
+//! required.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// Which counters are wanted; all where nothing is said.
+/// Selection of counters; all if empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Query {
+pub struct CounterQuery {
     /// Only the interface that has this address.
     pub address: Option<IpAddr>,
     /// Only sockets bound to this port.
     pub port: Option<u16>,
 }
 
-/// Why a text is no query.
+/// Error of a text that is not a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("ask with address=IP and port=NUMBER, or with nothing")]
-pub struct QueryError;
+#[error("invalid query; use address=IP and port=NUMBER, or nothing")]
+pub struct CounterQueryError;
 
-impl Query {
-    /// Reads what follows the question mark.
-    pub fn parse(text: &str) -> Result<Self, QueryError> {
+impl CounterQuery {
+    /// Reads the text after the question mark.
+    pub fn parse(text: &str) -> Result<Self, CounterQueryError> {
         let mut query = Self::default();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=').ok_or(QueryError)? {
+            match pair.split_once('=').ok_or(CounterQueryError)? {
                 ("address", value) if query.address.is_none() => {
-                    query.address = Some(value.parse().map_err(|_| QueryError)?);
+                    query.address = Some(value.parse().map_err(|_| CounterQueryError)?);
                 }
                 ("port", value) if query.port.is_none() => {
-                    query.port = Some(value.parse().map_err(|_| QueryError)?);
+                    query.port = Some(value.parse().map_err(|_| CounterQueryError)?);
                 }
-                _ => return Err(QueryError),
+                _ => return Err(CounterQueryError),
             }
         }
         Ok(query)
     }
 }
 
-impl fmt::Display for Query {
+impl fmt::Display for CounterQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.address, self.port) {
             (Some(address), Some(port)) => write!(f, "address={address}&port={port}"),
@@ -56,12 +56,12 @@ mod tests {
     fn what_is_written_is_read() {
         for address in [None, Some([192, 0, 2, 1].into()), Some("2001:db8::1".parse().unwrap())] {
             for port in [None, Some(123)] {
-                let query = Query { address, port };
-                assert_eq!(Query::parse(&query.to_string()), Ok(query));
+                let query = CounterQuery { address, port };
+                assert_eq!(CounterQuery::parse(&query.to_string()), Ok(query));
             }
         }
         for bad in ["x", "x=1", "port=", "port=65536", "address=a", "port=1&port=2"] {
-            assert_eq!(Query::parse(bad), Err(QueryError), "{bad}");
+            assert_eq!(CounterQuery::parse(bad), Err(CounterQueryError), "{bad}");
         }
     }
 }

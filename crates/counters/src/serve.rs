@@ -1,25 +1,31 @@
-//! What is answered to a request for the page. Who does not show the token learns nothing, not even
-//! what there is.
+//! Response to a request for the counter snapshot. Without the token a client learns nothing, not
+//! even which paths exist.
 
-use horolog_http::{Answer, Request};
+use horolog_http::{HttpRequest, HttpResponse};
 
-use crate::{Page, Query, Token, text};
+use crate::{CounterQuery, CounterSnapshot, Token, text};
 
-/// Where the page stands as JSON, and as text for people.
+/// Path of the snapshot as JSON, and as text for people.
 pub(crate) const JSON_PATH: &str = "/counters";
 const TEXT_PATH: &str = "/counters.txt";
 
-/// The answer to `request`, with the page that `page` reads for what it asks.
-pub fn answer(request: &Request<'_>, token: &Token, page: impl FnOnce(&Query) -> Page) -> Answer {
-    if !request.bearer.is_some_and(|presented| token.is(presented)) {
-        return Answer::text(401, "the token is missing or wrong\n");
+/// The response to `request`, with the snapshot that `page` reads for its query.
+pub fn answer(
+    request: &HttpRequest<'_>,
+    token: &Token,
+    page: impl FnOnce(&CounterQuery) -> CounterSnapshot,
+) -> HttpResponse {
+    if !request.bearer.is_some_and(|presented| token.matches(presented)) {
+        return HttpResponse::text(401, "the token is missing or wrong\n");
     }
     if ![JSON_PATH, TEXT_PATH].contains(&request.path) {
-        return Answer::text(404, format!("there are {JSON_PATH} and {TEXT_PATH}\n"));
+        return HttpResponse::text(404, format!("not found: choose {JSON_PATH} or {TEXT_PATH}\n"));
     }
-    match Query::parse(request.query) {
-        Err(error) => Answer::text(400, format!("{error}\n")),
-        Ok(query) if request.path == TEXT_PATH => Answer::text(200, text(&page(&query))),
-        Ok(query) => Answer { code: 200, kind: "application/json", body: page(&query).to_json() },
+    match CounterQuery::parse(request.query) {
+        Err(error) => HttpResponse::text(400, format!("{error}\n")),
+        Ok(query) if request.path == TEXT_PATH => HttpResponse::text(200, text(&page(&query))),
+        Ok(query) => {
+            HttpResponse { code: 200, kind: "application/json", body: page(&query).to_json() }
+        }
     }
 }

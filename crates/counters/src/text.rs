@@ -1,18 +1,18 @@
-//! The page as text for people. Pure.
+//! Counter snapshot as text for people. Pure.
 
 use std::fmt::Write;
 
-use crate::{Page, UdpCounters};
+use crate::{CounterSnapshot, UdpCounters};
 
-/// The page, a line for each thing that counts.
+/// The snapshot as text, one line for each interface, queue, socket or server.
 #[must_use]
-pub fn text(page: &Page) -> String {
+pub fn text(page: &CounterSnapshot) -> String {
     let mut out = String::new();
     write(&mut out, page).unwrap_or_default(); // a string has no end
     out
 }
 
-fn write(out: &mut String, page: &Page) -> std::fmt::Result {
+fn write(out: &mut String, page: &CounterSnapshot) -> std::fmt::Result {
     writeln!(out, "counters at {}", page.read_at)?;
     for one in &page.interfaces {
         writeln!(
@@ -46,12 +46,12 @@ fn write(out: &mut String, page: &Page) -> std::fmt::Result {
     for one in &page.servers {
         writeln!(
             out,
-            "server {}: received {}, answered {}, turned away {}",
+            "server {}: received {}, answered {}, refused {}",
             one.program, one.received, one.answered, one.limited
         )?;
     }
-    for one in &page.unread {
-        writeln!(out, "not read: {}: {}", one.what, one.why)?;
+    for one in &page.unavailable {
+        writeln!(out, "not read: {}: {}", one.item, one.reason)?;
     }
     Ok(())
 }
@@ -59,8 +59,8 @@ fn write(out: &mut String, page: &Page) -> std::fmt::Result {
 fn write_udp(out: &mut String, name: &str, udp: &UdpCounters) -> std::fmt::Result {
     writeln!(
         out,
-        "UDP over {name}: taken {}, sent {}, no port {}, errors {}, of those no room {} and wrong \
-         checksum {}, no room to send {}",
+        "UDP over {name}: received {}, sent {}, no port {}, errors {}, of those full receive \
+         buffer {} and wrong checksum {}, full send buffer {}",
         udp.in_datagrams,
         udp.out_datagrams,
         udp.no_ports,
@@ -74,7 +74,7 @@ fn write_udp(out: &mut String, name: &str, udp: &UdpCounters) -> std::fmt::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Interface, Server, Socket, Softnet, Unread};
+    use crate::{InterfaceCounts, ServerCounts, Softnet, UdpSocketCounts, UnavailableCounter};
 
     #[test]
     fn everything_that_counts_has_its_place() {
@@ -87,10 +87,10 @@ mod tests {
             send_buffer_errors: 26,
             checksum_errors: 27,
         };
-        let page = Page {
+        let page = CounterSnapshot {
             schema: String::new(),
             read_at: "now".into(),
-            interfaces: vec![Interface {
+            interfaces: vec![InterfaceCounts {
                 name: "eth0".into(),
                 rx_packets: 1,
                 tx_packets: 2,
@@ -104,32 +104,35 @@ mod tests {
             softnet: Some(Softnet { processed: 11, dropped: 12, squeezed: 13 }),
             udp_ipv4: Some(udp),
             udp_ipv6: Some(UdpCounters { in_datagrams: 31, ..udp }),
-            sockets: vec![Socket {
+            sockets: vec![UdpSocketCounts {
                 address: [127, 0, 0, 1].into(),
                 port: 123,
                 queued_bytes: 41,
                 dropped: 42,
             }],
-            servers: vec![Server {
+            servers: vec![ServerCounts {
                 program: "chronyd".into(),
                 received: 51,
                 answered: 52,
                 limited: 53,
             }],
-            unread: vec![Unread { what: "horolog".into(), why: "it is silent".into() }],
+            unavailable: vec![UnavailableCounter {
+                item: "horolog".into(),
+                reason: "it is silent".into(),
+            }],
         };
-        let udp = "sent 24, no port 22, errors 23, of those no room 25 and wrong checksum 27, no \
-                   room to send 26";
+        let udp = "sent 24, no port 22, errors 23, of those full receive buffer 25 and wrong \
+                   checksum 27, full send buffer 26";
         let expected = [
             "counters at now".to_owned(),
             "interface eth0: received 1, sent 2, dropped 5 in and 6 out, missed 7, errors 3 in and \
              4 out, not sent by XDP 8"
                 .to_owned(),
             "softnet: processed 11, dropped 12, squeezed 13".to_owned(),
-            format!("UDP over IPv4: taken 21, {udp}"),
-            format!("UDP over IPv6: taken 31, {udp}"),
+            format!("UDP over IPv4: received 21, {udp}"),
+            format!("UDP over IPv6: received 31, {udp}"),
             "socket 127.0.0.1:123: dropped 42, 41 bytes waiting".to_owned(),
-            "server chronyd: received 51, answered 52, turned away 53".to_owned(),
+            "server chronyd: received 51, answered 52, refused 53".to_owned(),
             "not read: horolog: it is silent".to_owned(),
         ];
         assert_eq!(text(&page).lines().collect::<Vec<_>>(), expected);

@@ -1,17 +1,17 @@
-//! Periodic real-time tasks: what a task is, and what becomes of its periods, on one node and on
-//! several. It starts nothing that it was not given, and prints nothing.
+//! Periodic real-time tasks: their definition, and the outcome of their periods, on one node and on
+//! several. The crate starts only programs that its caller supplies, and prints nothing.
 
 pub mod application;
 pub mod cluster;
 mod entry;
 mod gather;
-mod load;
 pub mod mark;
 pub mod node;
 pub mod predict;
 pub mod program;
 mod ring;
 pub mod run;
+mod synthetic_load;
 pub mod task;
 
 pub use horolog_conditions::cores;

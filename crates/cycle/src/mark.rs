@@ -1,51 +1,51 @@
-//! What a program that is a task's work says of its periods, and what it is told: one line in each
-//! datagram. Pure.
+//! Marks that a program reports of its periods as the work of a task, and commands that it
+//! receives: one line in each datagram. Pure.
 
 use std::fmt::{self, Display, Formatter};
 
 use crate::task::STATE_MAX;
 
-/// The environment variable that holds the number under which a program finds its socket.
+/// Environment variable with the file descriptor number of a program's socket.
 pub const VARIABLE: &str = "HOROLOG_CYCLE_FD";
-/// The longest line of either side, in bytes.
+/// Longest line of either side, in bytes.
 pub const MARK_MAX: usize = 128;
 
-/// What a program says.
+/// Mark from a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark<'a> {
-    /// It waits for its first release.
+    /// The program waits for its first release.
     Ready,
-    /// It begins a period; it computes from here on.
+    /// The program begins a period; it computes from here on.
     Begin,
-    /// What it does from here on.
+    /// Activity of the program from here on.
     Phase(Phase),
-    /// The state that it is in, from this period on.
+    /// State of the program, from this period on.
     State(&'a str),
     /// The period's work is done.
     End,
-    /// The period's work is over, and went wrong.
+    /// The period's work is over and has failed.
     Failed,
 }
 
-/// What a period's time is spent with (equation (2) of Hao, Xue and Qin, "Performance and test
-/// method for real-time parallel system", 2010).
+/// Kind of activity in a period (equation (2) of Hao, Xue and Qin, "Performance and test method for
+/// real-time parallel system", 2010).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Phase {
     /// Computing.
     Computation,
-    /// Messages on their way.
+    /// Messages in transit.
     Communication,
-    /// Waiting for others that are not as far.
+    /// Waiting for peers that are not as far.
     Idle,
-    /// Meeting others at a barrier.
+    /// Synchronising with peers at a barrier.
     Barrier,
 }
 
 impl Phase {
-    /// All of them.
+    /// Every phase.
     pub const ALL: [Self; 4] = [Self::Computation, Self::Communication, Self::Idle, Self::Barrier];
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,7 +58,8 @@ impl Phase {
 }
 
 impl<'a> Mark<'a> {
-    /// Reads a datagram; `None` where it is no mark. A line's end and spaces around it are nothing.
+    /// Parses a datagram; `None` if it is not a mark. The line end and surrounding spaces are
+    /// ignored.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let text = str::from_utf8(bytes).ok().filter(|text| text.len() <= MARK_MAX)?.trim();
@@ -95,22 +96,22 @@ impl Display for Mark<'_> {
     }
 }
 
-/// What a program is told.
+/// Command to a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum ProgramCommand {
     /// A period begins.
     Release {
-        /// Which, from 0 on.
+        /// The period, from 0 on.
         cycle: u64,
-        /// When it was released, in ns of `CLOCK_MONOTONIC`.
+        /// Its release, in ns of `CLOCK_MONOTONIC`.
         due_ns: i64,
     },
-    /// There is no other period.
+    /// No further period follows.
     Stop,
 }
 
-impl Told {
-    /// Reads a datagram; `None` where it is nothing that a program is told.
+impl ProgramCommand {
+    /// Parses a datagram; `None` if it is not a command.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let text = str::from_utf8(bytes).ok().filter(|text| text.len() <= MARK_MAX)?;
@@ -127,7 +128,7 @@ impl Told {
     }
 }
 
-impl Display for Told {
+impl Display for ProgramCommand {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Release { cycle, due_ns } => write!(f, "release {cycle} {due_ns}"),
@@ -174,15 +175,15 @@ mod tests {
                 let line = mark.to_string();
                 prop_assert_eq!(Mark::parse(line.as_bytes()), Some(mark));
             }
-            if let Some(told) = Told::parse(&bytes) {
-                prop_assert_eq!(Told::parse(told.to_string().as_bytes()), Some(told));
+            if let Some(told) = ProgramCommand::parse(&bytes) {
+                prop_assert_eq!(ProgramCommand::parse(told.to_string().as_bytes()), Some(told));
             }
         }
 
         #[test]
         fn releases_round_trip(cycle in any::<u64>(), due_ns in any::<i64>()) {
-            let told = Told::Release { cycle, due_ns };
-            prop_assert_eq!(Told::parse(told.to_string().as_bytes()), Some(told));
+            let told = ProgramCommand::Release { cycle, due_ns };
+            prop_assert_eq!(ProgramCommand::parse(told.to_string().as_bytes()), Some(told));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The other side of [`crate::mark`]: what a program in Rust needs to be the work of a task. It
-//! implements [`Program`] and calls [`serve`]; `crates/cycle/examples/program.rs` is one.
+//! Counterpart of [`crate::mark`] for programs in Rust that are the work of a task. A program
+//! implements [`Program`] and calls [`serve`]; `crates/cycle/examples/program.rs` is an example.
 
 use std::env;
 use std::fmt::Display;
@@ -9,94 +9,92 @@ use std::os::unix::net::UnixDatagram;
 use horolog_sys::unix::inherited;
 use horolog_time::{Monotonic, Timestamp};
 
-use crate::mark::{MARK_MAX, Mark, Phase, Told, VARIABLE};
+use crate::mark::{MARK_MAX, Mark, Phase, ProgramCommand, VARIABLE};
 
 /// Work that is done once in each period.
-pub trait Program {
-    /// Does the work of one period. What it returns is whether it went well; a period that did not
-    /// is counted as failed, and the next one comes all the same.
-    fn period(&mut self, period: &Period<'_>) -> bool;
+pub trait PeriodicProgram {
+    /// Does the work of one period and returns true if it succeeded. A period that did not is
+    /// counted as failed, and the next one follows regardless.
+    fn period(&mut self, period: &ProgramPeriod<'_>) -> bool;
 }
 
-/// A period that is worked in.
+/// Period in progress.
 #[derive(Debug)]
-pub struct Period<'a> {
+pub struct ProgramPeriod<'a> {
     socket: &'a UnixDatagram,
     cycle: u64,
     due: Timestamp<Monotonic>,
 }
 
-impl Period<'_> {
-    /// Its number, from 0 on.
+impl ProgramPeriod<'_> {
+    /// Returns the period's number, from 0 on.
     #[must_use]
     pub const fn cycle(&self) -> u64 {
         self.cycle
     }
 
-    /// When it was released.
+    /// Returns the period's release.
     #[must_use]
     pub const fn due(&self) -> Timestamp<Monotonic> {
         self.due
     }
 
-    /// Marks what the program does from here on; a period begins with [`Phase::Computation`].
+    /// Marks the program's activity from here on; a period begins with [`Phase::Computation`].
     ///
     /// # Errors
     ///
-    /// When nobody measures any longer.
+    /// If the measuring node has closed its end.
     pub fn phase(&self, phase: Phase) -> io::Result<()> {
-        say(self.socket, Mark::Phase(phase))
+        send(self.socket, Mark::Phase(phase))
     }
 
-    /// Marks the state that the program is in from this period on; the task names those that there
-    /// are.
+    /// Marks the program's state from this period on; the task lists the valid names.
     ///
     /// # Errors
     ///
-    /// When nobody measures any longer.
+    /// If the measuring node has closed its end.
     pub fn state(&self, name: &str) -> io::Result<()> {
-        say(self.socket, Mark::State(name))
+        send(self.socket, Mark::State(name))
     }
 }
 
-/// Works through all periods of the task that this program was started for; says how many there
-/// were.
+/// Works through all periods of the task that this program was started for; returns their number.
 ///
 /// # Errors
 ///
-/// `NotFound` where it was not started as a task's program, and whatever its socket suffers from.
-pub fn serve(program: &mut impl Program) -> io::Result<u64> {
+/// `NotFound` if the program was not started as a task's program, and any error of its socket.
+pub fn serve(program: &mut impl PeriodicProgram) -> io::Result<u64> {
     let number = env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
     let nobody = || {
         io::Error::new(
             io::ErrorKind::NotFound,
-            format!("{VARIABLE} is not set: start this program as the 'program' of a task"),
+            format!("{VARIABLE} is not set; start this program as the 'program' of a task"),
         )
     };
     serve_at(&inherited(number.ok_or_else(nobody)?)?, program)
 }
 
-fn serve_at(socket: &UnixDatagram, program: &mut impl Program) -> io::Result<u64> {
+fn serve_at(socket: &UnixDatagram, program: &mut impl PeriodicProgram) -> io::Result<u64> {
     let mut buffer = [0; MARK_MAX];
     let mut periods = 0;
-    say(socket, Mark::Ready)?;
+    send(socket, Mark::Ready)?;
     loop {
         let len = socket.recv(&mut buffer)?;
-        match Told::parse(&buffer[..len]) {
-            Some(Told::Release { cycle, due_ns }) => {
-                say(socket, Mark::Begin)?;
-                let period = Period { socket, cycle, due: Timestamp::from_ns(due_ns) };
+        match ProgramCommand::parse(&buffer[..len]) {
+            Some(ProgramCommand::Release { cycle, due_ns }) => {
+                send(socket, Mark::Begin)?;
+                let period = ProgramPeriod { socket, cycle, due: Timestamp::from_ns(due_ns) };
                 let went_well = program.period(&period);
-                say(socket, if went_well { Mark::End } else { Mark::Failed })?;
+                send(socket, if went_well { Mark::End } else { Mark::Failed })?;
                 periods += 1;
             }
-            Some(Told::Stop) => return Ok(periods),
+            Some(ProgramCommand::Stop) => return Ok(periods),
             None => return Err(io::ErrorKind::InvalidData.into()),
         }
     }
 }
 
-fn say(socket: &UnixDatagram, what: impl Display) -> io::Result<()> {
+fn send(socket: &UnixDatagram, what: impl Display) -> io::Result<()> {
     socket.send(what.to_string().as_bytes()).map(drop)
 }
 
@@ -106,8 +104,8 @@ mod tests {
 
     struct Odd(Vec<u64>);
 
-    impl Program for Odd {
-        fn period(&mut self, period: &Period<'_>) -> bool {
+    impl PeriodicProgram for Odd {
+        fn period(&mut self, period: &ProgramPeriod<'_>) -> bool {
             self.0.push(period.cycle());
             assert_eq!(period.due().as_ns(), 7);
             period.phase(Phase::Barrier).unwrap();

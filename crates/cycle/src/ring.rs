@@ -1,20 +1,20 @@
-//! A queue of entries in shared words, from one task to one collector. Whoever writes never waits:
-//! an entry that finds no room is counted as lost. Of periods there is room for longest, since all
-//! else that is told of a run is told of them.
+//! Queue of entries in shared words, from one task to one collector. The writer never waits: an
+//! entry that finds no room is counted as lost. Room for periods lasts longest, since all other
+//! entries of a run refer to them.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::entry::{Entry, Part, WORDS};
+use crate::entry::{EntryKind, PeriodEntry, WORDS};
 
-/// Entries that wait at most: a second of 8 kHz with a collector that sleeps all of it.
+/// Largest number of waiting entries: one second at 8 kHz if the collector sleeps all of it.
 pub(crate) const CAPACITY: usize = 8_192;
-/// Room that only entries of periods take.
+/// Room reserved for entries of periods.
 const OF_PERIODS: usize = 1_024;
-/// Room for all others: what a task may hand over of events or steps until somebody looks.
-pub(crate) const OTHERS_MAX: usize = CAPACITY - OF_PERIODS;
-/// How often a collector takes what waits, in ns.
-pub(crate) const LOOK_NS: u64 = 20_000_000;
+/// Room for all other entries: events or steps that a task may publish between two collections.
+pub(crate) const NON_PERIOD_MAX: usize = CAPACITY - OF_PERIODS;
+/// Interval between two collections, in ns.
+pub(crate) const COLLECT_INTERVAL_NS: u64 = 20_000_000;
 /// Words before the entries, a cache line for each side.
 const HEAD: usize = 16;
 const WRITTEN: usize = 0;
@@ -22,54 +22,54 @@ const LOST: usize = 1;
 const LOST_PERIODS: usize = 2;
 const READ: usize = 8;
 
-/// Words that a ring takes.
+/// Words of a ring.
 pub(crate) const RING_WORDS: usize = HEAD + CAPACITY * WORDS;
 
 /// The end that a task writes.
 #[derive(Debug)]
-pub(crate) struct Writer<'a> {
+pub(crate) struct RingWriter<'a> {
     words: &'a [AtomicU64],
     written: u64,
 }
 
 /// The end that the collector reads.
 #[derive(Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct RingReader<'a> {
     words: &'a [AtomicU64],
     read: u64,
 }
 
-fn place(count: u64) -> usize {
+fn word_index(count: u64) -> usize {
     HEAD + (count % CAPACITY as u64) as usize * WORDS
 }
 
-impl<'a> Writer<'a> {
+impl<'a> RingWriter<'a> {
     /// Writes into words that are all 0, [`RING_WORDS`] of them; `None` for another number.
     #[must_use]
     pub(crate) fn new(words: &'a [AtomicU64]) -> Option<Self> {
         (words.len() == RING_WORDS).then_some(Self { words, written: 0 })
     }
 
-    /// Hands over an entry.
+    /// Publishes an entry.
     #[inline]
-    pub(crate) fn push(&mut self, entry: &Entry) {
+    pub(crate) fn push(&mut self, entry: &PeriodEntry) {
         match entry.part {
-            Part::Period | Part::Unreleased => {
+            EntryKind::Period | EntryKind::NotReleased => {
                 if !self.put(entry.to_words(), CAPACITY) {
                     self.count(LOST_PERIODS);
                 }
             }
-            Part::Step(_) | Part::Event => self.push_words(entry.to_words()),
+            EntryKind::Step(_) | EntryKind::Event => self.push_words(entry.to_words()),
         }
     }
 
-    /// Hands over what has as many words as an entry.
+    /// Publishes other content of the same number of words as an entry.
     #[inline]
     pub(crate) fn push_words(&mut self, words: [u64; WORDS]) {
-        self.put(words, OTHERS_MAX);
+        self.put(words, NON_PERIOD_MAX);
     }
 
-    /// Says whether there was room, where so many may wait.
+    /// Returns true if there was room, with `most` as the limit of waiting entries.
     #[inline]
     fn put(&mut self, words: [u64; WORDS], most: usize) -> bool {
         let read = self.words[READ].load(Acquire);
@@ -77,7 +77,7 @@ impl<'a> Writer<'a> {
             self.count(LOST);
             return false;
         }
-        let place = place(self.written);
+        let place = word_index(self.written);
         for (word, value) in self.words[place..place + WORDS].iter().zip(words) {
             word.store(value, Relaxed);
         }
@@ -92,31 +92,31 @@ impl<'a> Writer<'a> {
     }
 }
 
-impl<'a> Reader<'a> {
-    /// Reads what is written into the same words, from where a reader before this one left off.
+impl<'a> RingReader<'a> {
+    /// Reads the entries written into the same words, from where an earlier reader left off.
     #[must_use]
     pub(crate) fn new(words: &'a [AtomicU64]) -> Option<Self> {
         (words.len() == RING_WORDS).then(|| Self { words, read: words[READ].load(Relaxed) })
     }
 
-    /// Takes the next entry, if there is one. Words that are no entry, which only another program
-    /// than a task of ours writes, are passed over.
-    pub(crate) fn pop(&mut self) -> Option<Entry> {
+    /// Takes the next entry, if present. Words that are no entry are skipped; only a program other
+    /// than a task of this crate writes such words.
+    pub(crate) fn pop(&mut self) -> Option<PeriodEntry> {
         loop {
-            let entry = Entry::from_words(&self.pop_words()?);
+            let entry = PeriodEntry::from_words(&self.pop_words()?);
             if entry.is_some() {
                 return entry;
             }
         }
     }
 
-    /// Takes the next words, whatever they are, if there are any.
+    /// Takes the next words of any content, if present.
     pub(crate) fn pop_words(&mut self) -> Option<[u64; WORDS]> {
         let waiting = self.words[WRITTEN].load(Acquire).wrapping_sub(self.read);
         if waiting == 0 || waiting > CAPACITY as u64 {
             return None;
         }
-        let place = place(self.read);
+        let place = word_index(self.read);
         let mut words = [0; WORDS];
         for (word, shared) in words.iter_mut().zip(&self.words[place..place + WORDS]) {
             *word = shared.load(Relaxed);
@@ -126,13 +126,13 @@ impl<'a> Reader<'a> {
         Some(words)
     }
 
-    /// Entries that found no room.
+    /// Returns the number of entries that found no room.
     #[must_use]
     pub(crate) fn lost(&self) -> u64 {
         self.words[LOST].load(Relaxed)
     }
 
-    /// Those of them that were of periods.
+    /// Returns the number of those that were of periods.
     #[must_use]
     pub(crate) fn lost_periods(&self) -> u64 {
         self.words[LOST_PERIODS].load(Relaxed)
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::Part;
+    use crate::entry::EntryKind;
 
     fn words() -> Vec<AtomicU64> {
         (0..RING_WORDS).map(|_| AtomicU64::new(0)).collect()
@@ -151,38 +151,40 @@ mod tests {
     #[test]
     fn entries_come_in_their_order_and_those_without_room_are_counted() {
         let words = words();
-        let (mut writer, mut reader) = (Writer::new(&words).unwrap(), Reader::new(&words).unwrap());
+        let (mut writer, mut reader) =
+            (RingWriter::new(&words).unwrap(), RingReader::new(&words).unwrap());
         assert_eq!(reader.pop(), None);
         for round in 0..3 {
             let first = round * 10_000;
             for cycle in first..first + CAPACITY as u64 + 5 {
-                writer.push(&Entry::new(Part::Period, cycle));
+                writer.push(&PeriodEntry::new(EntryKind::Period, cycle));
             }
             assert_eq!(reader.lost(), 5 * (round + 1));
             for cycle in first..first + CAPACITY as u64 {
                 assert_eq!(reader.pop().unwrap().cycle, cycle);
             }
             assert_eq!(reader.pop(), None);
-            reader = Reader::new(&words).unwrap();
+            reader = RingReader::new(&words).unwrap();
         }
-        assert!(Writer::new(&words[1..]).is_none() && Reader::new(&words[1..]).is_none());
+        assert!(RingWriter::new(&words[1..]).is_none() && RingReader::new(&words[1..]).is_none());
     }
 
     #[test]
     fn whatever_else_is_handed_over_there_is_room_for_periods() {
         let words = words();
-        let (mut writer, mut reader) = (Writer::new(&words).unwrap(), Reader::new(&words).unwrap());
+        let (mut writer, mut reader) =
+            (RingWriter::new(&words).unwrap(), RingReader::new(&words).unwrap());
         for cycle in 0..10_000 {
-            writer.push(&Entry::new(Part::Event, cycle));
+            writer.push(&PeriodEntry::new(EntryKind::Event, cycle));
         }
-        assert_eq!((reader.lost(), reader.lost_periods()), (10_000 - OTHERS_MAX as u64, 0));
+        assert_eq!((reader.lost(), reader.lost_periods()), (10_000 - NON_PERIOD_MAX as u64, 0));
         for cycle in 0..OF_PERIODS as u64 + 3 {
-            writer.push(&Entry::new(Part::Period, cycle));
+            writer.push(&PeriodEntry::new(EntryKind::Period, cycle));
         }
-        assert_eq!((reader.lost(), reader.lost_periods()), (10_003 - OTHERS_MAX as u64, 3));
+        assert_eq!((reader.lost(), reader.lost_periods()), (10_003 - NON_PERIOD_MAX as u64, 3));
         let mut periods = 0;
         while let Some(entry) = reader.pop() {
-            periods += usize::from(entry.part == Part::Period);
+            periods += usize::from(entry.part == EntryKind::Period);
         }
         assert_eq!(periods, OF_PERIODS);
     }
@@ -191,18 +193,19 @@ mod tests {
     fn two_threads_lose_nothing_that_is_not_counted() {
         const COUNT: u64 = 300_000;
         let words = words();
-        let mut reader = Reader::new(&words).unwrap();
+        let mut reader = RingReader::new(&words).unwrap();
         let mut read = 0;
         std::thread::scope(|scope| {
             let writing = scope.spawn(|| {
-                let mut writer = Writer::new(&words).unwrap();
-                (0..COUNT).for_each(|cycle| writer.push(&Entry::new(Part::Step(3), cycle)));
+                let mut writer = RingWriter::new(&words).unwrap();
+                (0..COUNT)
+                    .for_each(|cycle| writer.push(&PeriodEntry::new(EntryKind::Step(3), cycle)));
             });
             let mut next = 0;
             loop {
                 let is_over = writing.is_finished();
                 while let Some(entry) = reader.pop() {
-                    assert!(entry.cycle >= next && entry.part == Part::Step(3));
+                    assert!(entry.cycle >= next && entry.part == EntryKind::Step(3));
                     next = entry.cycle + 1;
                     read += 1;
                 }
@@ -217,7 +220,7 @@ mod tests {
     #[test]
     fn words_of_a_stranger_do_no_harm() {
         let words = words();
-        let mut reader = Reader::new(&words).unwrap();
+        let mut reader = RingReader::new(&words).unwrap();
         words[WRITTEN].store(u64::MAX, Release);
         assert_eq!(reader.pop(), None);
         words[HEAD].store(u64::MAX, Relaxed);

@@ -1,23 +1,23 @@
-//! Which pulses come every second. A pulse is regular when others came one and two seconds before
-//! it; what noise on the line makes is not.
+//! Detection of pulses that come every second. A pulse is regular if others came one and two
+//! seconds before it; line noise does not produce such a pattern.
 
 use std::collections::VecDeque;
 
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
-/// Pulses that are looked back on, and for how long. More than come in a few seconds at 10 Hz.
+/// Maximum number of past pulses kept: more than arrive in a few seconds at 10 Hz.
 const PULSES_MAX: usize = 64;
 const AGE_MAX: Span = Span::from_ns(4 * NS_PER_S);
-/// Seconds before a pulse in which there must have been others.
+/// Seconds before a pulse in which other pulses must have come.
 const SECONDS_BEFORE: i64 = 2;
 
 /// The latest pulses.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Grid {
+pub(crate) struct PulseGrid {
     recent: VecDeque<Timestamp<Monotonic>>,
 }
 
-impl Grid {
+impl PulseGrid {
     /// Takes a pulse, which must be later than those before.
     pub(crate) fn take(&mut self, at: Timestamp<Monotonic>) {
         if self.recent.len() == PULSES_MAX {
@@ -27,7 +27,7 @@ impl Grid {
         self.recent.retain(|kept| at - *kept <= AGE_MAX);
     }
 
-    /// Forgets pulses from `at` on: time does not run back, so those were no instants.
+    /// Forgets pulses from `at` on: time does not run backwards, so their instants were wrong.
     pub(crate) fn forget_from(&mut self, at: Timestamp<Monotonic>) {
         self.recent.retain(|kept| *kept < at);
     }
@@ -36,7 +36,7 @@ impl Grid {
         self.recent.back().copied()
     }
 
-    /// Whether pulses came one and two seconds before `at`.
+    /// Returns true if pulses came one and two seconds before `at`.
     pub(crate) fn is_regular(&self, at: Timestamp<Monotonic>, tolerance: Span) -> bool {
         (1..=SECONDS_BEFORE).all(|seconds| {
             let expected = at - Span::from_ns(seconds * NS_PER_S);
@@ -45,7 +45,7 @@ impl Grid {
         })
     }
 
-    /// The regular pulses in the second that ends with `at`.
+    /// Returns the regular pulses in the second that ends with `at`.
     pub(crate) fn regular(
         &self,
         at: Timestamp<Monotonic>,
@@ -67,7 +67,7 @@ mod tests {
     }
 
     fn regular(pulses: &[i64], at: i64) -> Vec<i64> {
-        let mut grid = Grid::default();
+        let mut grid = PulseGrid::default();
         for pulse in pulses {
             grid.take(ms(*pulse));
         }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_storm_of_pulses_takes_no_more_memory() {
-        let mut grid = Grid::default();
+        let mut grid = PulseGrid::default();
         (0..10_000).for_each(|count| grid.take(ms(count)));
         assert_eq!(grid.recent.len(), PULSES_MAX);
     }

@@ -1,27 +1,26 @@
-//! How far a clock may have gone since its last pulse, by the model of its oscillator: the
-//! dispersion of holdover. Pure.
+//! Dispersion of a clock in holdover: its possible deviation since the last pulse, by the model of
+//! its oscillator. Pure.
 
 use std::f64::consts::LN_2;
 
 use crate::Oscillator;
 use crate::oscillator::DAY_S;
 
-/// What is known of a clock at its last pulse: how far its phase (ns) and frequency (ppb) may be
-/// wrong.
+/// State of a clock at its last pulse: uncertainty of its phase (ns) and frequency (ppb).
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Known {
+pub(crate) struct HoldoverStart {
     pub(crate) phase_variance: f64,
     pub(crate) frequency_variance: f64,
     pub(crate) covariance: f64,
 }
 
-/// The standard deviation of the phase `elapsed` seconds later, in ns.
+/// Returns the standard deviation of the phase `elapsed` seconds later, in ns.
 ///
 /// White, flicker and random-walk FM by the squares of τσ(τ), τσ(τ)/√ln 2 and τσ(τ) (D. W. Allan,
 /// "Time and frequency (time-domain) characterization, estimation, and prediction of precision
 /// clocks and oscillators", IEEE Trans. UFFC 34(6), 1987); ageing in full, and temperature by the
-/// mean over where in its course the pulses ended.
-pub(crate) fn dispersion_ns(oscillator: &Oscillator, known: &Known, elapsed: f64) -> f64 {
+/// mean over the point of its cycle at which the pulses ended.
+pub(crate) fn dispersion_ns(oscillator: &Oscillator, known: &HoldoverStart, elapsed: f64) -> f64 {
     let start = known.phase_variance
         + 2.0 * known.covariance * elapsed
         + known.frequency_variance * elapsed.powi(2);
@@ -32,8 +31,8 @@ pub(crate) fn dispersion_ns(oscillator: &Oscillator, known: &Known, elapsed: f64
     (start + white + flicker + walk + ageing + temperature(oscillator, elapsed)).max(0.0).sqrt()
 }
 
-/// The variance that comes of the temperature: the mean, over the angle φ at which it begins, of
-/// the square of ∫ A (sin(ωt + φ) − sin φ) dt.
+/// Returns the variance due to temperature: the mean, over the angle φ at which it begins, of the
+/// square of ∫ A (sin(ωt + φ) − sin φ) dt.
 fn temperature(oscillator: &Oscillator, elapsed: f64) -> f64 {
     let omega = oscillator.temperature.angular();
     let angle = omega * elapsed;
@@ -55,7 +54,8 @@ mod tests {
         ageing_ppb_per_day: 0.0,
         temperature: Temperature { amplitude_ppb: 0.0, period_s: 3_600.0 },
     };
-    const EXACT: Known = Known { phase_variance: 0.0, frequency_variance: 0.0, covariance: 0.0 };
+    const EXACT: HoldoverStart =
+        HoldoverStart { phase_variance: 0.0, frequency_variance: 0.0, covariance: 0.0 };
 
     fn after_100_s(oscillator: Oscillator) -> f64 {
         dispersion_ns(&oscillator, &EXACT, 100.0)
@@ -70,7 +70,7 @@ mod tests {
         near(after_100_s(Oscillator { flicker_fm_ppb: 2.0, ..STILL }), 200.0 / LN_2.sqrt());
         near(after_100_s(Oscillator { random_walk_fm_ppb: 2.0, ..STILL }), 2_000.0);
         near(after_100_s(Oscillator { ageing_ppb_per_day: DAY_S, ..STILL }), 5_000.0);
-        let known = Known { phase_variance: 9.0, frequency_variance: 0.16, ..EXACT };
+        let known = HoldoverStart { phase_variance: 9.0, frequency_variance: 0.16, ..EXACT };
         near(dispersion_ns(&STILL, &known, 10.0), 5.0);
     }
 

@@ -1,35 +1,36 @@
-//! A Kalman filter of a free-running clock with three states: phase (ns), frequency (ppb, which is
-//! ns for each second) and the frequency's drift by temperature (ppb for each second), which fades
-//! away with the temperature's time constant, so that nothing is extrapolated without bounds.
+//! Kalman filter of a free-running clock with three states: phase (ns), frequency (ppb, that is, ns
+//! per second) and the drift of the frequency with temperature (ppb per second). The drift decays
+//! with the time constant of the temperature, so that nothing is extrapolated without bounds.
 //!
-//! The first two are the usual model of a clock with white and random-walk frequency noise (Zucca
-//! and Tavella 2005, see [`Oscillator::random_walk_density`]); flicker noise has no finite model of
-//! this kind and stands as the random walk that is as large at the filter's own time scale.
+//! The first two states are the usual model of a clock with white and random-walk frequency noise
+//! (Zucca and Tavella 2005, see [`Oscillator::random_walk_density`]); flicker noise has no finite
+//! model of this kind and is represented by the random walk that is as large at the filter's own
+//! time scale.
 
 use horolog_time::{Monotonic, Timestamp};
 
 use crate::Oscillator;
-use crate::holdover::Known;
+use crate::holdover::HoldoverStart;
 
-/// The averaging time at which flicker noise is as large as the random walk that stands for it.
+/// Averaging time at which flicker noise is as large as the random walk that represents it.
 const FLICKER_TIME_S: f64 = 100.0;
-/// The longest step that is worked out at once: drift bends within a longer one.
+/// Longest step that is computed at once: drift curves within a longer one.
 const STEP_MAX_S: f64 = 10.0;
 
 const STEPS_MAX: f64 = 10_000.0;
 
 type Matrix = [[f64; 3]; 3];
 
-/// How fast what is known becomes uncertain.
+/// Growth rates of the state's uncertainty.
 #[derive(Clone, Copy, Debug)]
 struct ProcessNoise {
-    /// Of the phase, in ns² for each second.
+    /// Of the phase, in ns² per second.
     white: f64,
-    /// Of the frequency, in ppb² for each second.
+    /// Of the frequency, in ppb² per second.
     walk: f64,
-    /// Of the drift, in (ppb/s)² for each second.
+    /// Of the drift, in (ppb/s)² per second.
     drift: f64,
-    /// In which time the drift fades to 1/e, in seconds.
+    /// Time in which the drift decays to 1/e, in seconds.
     drift_time: f64,
 }
 
@@ -53,23 +54,23 @@ impl ProcessNoise {
     }
 }
 
-/// What a pulse says against what was predicted.
+/// Difference between a pulse and its prediction.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Innovation {
     /// Measured minus predicted phase, in ns.
     pub(crate) value: f64,
-    /// The variance that it should have.
+    /// Expected variance of the value.
     pub(crate) variance: f64,
 }
 
 impl Innovation {
-    /// In standard deviations.
+    /// Returns the value in standard deviations.
     pub(crate) fn normalised(&self) -> f64 {
         self.value / self.variance.sqrt()
     }
 }
 
-/// The filter.
+/// Kalman filter of one clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Kalman {
     at: Timestamp<Monotonic>,
@@ -79,7 +80,7 @@ pub(crate) struct Kalman {
 }
 
 impl Kalman {
-    /// A clock whose phase and frequency are known so far at `at`.
+    /// Creates the filter of a clock whose phase and frequency have these uncertainties at `at`.
     pub(crate) fn new(
         oscillator: &Oscillator,
         at: Timestamp<Monotonic>,
@@ -102,18 +103,18 @@ impl Kalman {
         self.state[1]
     }
 
-    pub(crate) fn known(&self) -> Known {
-        Known {
+    pub(crate) fn known(&self) -> HoldoverStart {
+        HoldoverStart {
             phase_variance: self.covariance[0][0],
             frequency_variance: self.covariance[1][1],
             covariance: self.covariance[0][1],
         }
     }
 
-    /// Predicts what it is at `to`, if that is later.
+    /// Predicts the state at `to`, if that is later.
     pub(crate) fn advance(&mut self, to: Timestamp<Monotonic>) {
         let mut rest = (to - self.at).as_seconds();
-        // Over days nothing is left of what is known, however it is worked out.
+        // After days nothing is left of the state, however it is computed.
         let step_max = STEP_MAX_S.max(rest / STEPS_MAX);
         while rest > 0.0 {
             let step = rest.min(step_max);
@@ -148,12 +149,13 @@ impl Kalman {
         self.covariance = covariance;
     }
 
-    /// What a phase that was measured now, with noise of this variance, says against the state.
+    /// Returns the innovation of a phase measured now, with noise of this variance.
     pub(crate) fn innovation(&self, phase: f64, variance: f64) -> Innovation {
         Innovation { value: phase - self.state[0], variance: self.covariance[0][0] + variance }
     }
 
-    /// Believes it. In the form of Joseph, which keeps the covariance a covariance.
+    /// Updates the state with an innovation, in the Joseph form, which keeps the covariance
+    /// symmetric and positive.
     pub(crate) fn update(&mut self, innovation: Innovation, noise: f64) {
         let gain = self.covariance.map(|row| row[0] / innovation.variance);
         for (state, gain) in self.state.iter_mut().zip(gain) {
@@ -171,8 +173,9 @@ impl Kalman {
         }
     }
 
-    /// Makes the frequency more uncertain, by this variance: the clock does not do as predicted.
-    pub(crate) fn doubt_frequency(&mut self, variance: f64) {
+    /// Increases the variance of the frequency by this much: the clock deviates from its
+    /// prediction.
+    pub(crate) fn inflate_frequency(&mut self, variance: f64) {
         self.covariance[1][1] += variance;
     }
 }

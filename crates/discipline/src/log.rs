@@ -1,32 +1,32 @@
-//! The clock-error log: one entry for each pulse, for each change of the state and for each second
-//! of holdover. Whoever keeps the log writes the lines.
+//! Clock-error log: one entry for each pulse, for each change of the state and for each second of
+//! holdover. The owner of the log writes the lines.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::State;
+use crate::SynchronisationState;
 
-/// What became of a pulse.
+/// Treatment of a pulse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// It was believed.
+pub enum PulseVerdict {
+    /// It was used.
     Accepted,
-    /// It is one of those with which the filter begins, which have to lie on a line.
+    /// It is one of the pulses with which the filter begins, which have to lie on a line.
     Awaited,
     /// The filter began, or began anew, with it and those before it.
     Acquired,
-    /// It was too far from what was predicted.
+    /// It was too far from its prediction.
     Outlier,
-    /// It is far from what is known, as several before it: more of them are awaited.
+    /// It is far from the estimate, like several before it: more of them are awaited.
     Jump,
-    /// There was none.
+    /// There was no pulse.
     Missing,
 }
 
-impl Verdict {
-    /// Its name in logs.
+impl PulseVerdict {
+    /// Returns its name in logs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -40,46 +40,46 @@ impl Verdict {
     }
 }
 
-/// One entry: a pulse, what was made of it, what is known of the clock then and what is done.
+/// One entry: a pulse, its verdict, the estimate of the clock at that instant and the command.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ClockErrorEntry {
-    /// When, by the monotonic clock, in ns.
+    /// Instant by the monotonic clock, in ns.
     pub monotonic_ns: i64,
-    /// UTC of the pulse by its label, in ns since 1970; `None` where no pulse came.
+    /// UTC of the pulse by its label, in ns since 1970; `None` without a pulse.
     pub utc_ns: Option<i64>,
-    /// What the pulse says that the clock is ahead of UTC, in ns.
+    /// Clock minus UTC as measured by the pulse, in ns.
     pub measured_ns: Option<i64>,
-    /// How far that was from what was predicted, in ns.
+    /// Difference of that from the prediction, in ns.
     pub innovation_ns: Option<f64>,
-    /// What became of the pulse.
-    pub verdict: Verdict,
-    /// The estimate of how far the clock is ahead, before the command, in ns.
+    /// Treatment of the pulse.
+    pub verdict: PulseVerdict,
+    /// Estimate of clock minus UTC before the command, in ns.
     pub offset_ns: Option<i64>,
     /// Standard deviation of that, in ns.
     pub uncertainty_ns: Option<f64>,
-    /// The estimate of the clock's frequency, without what corrects it, in ppb.
+    /// Estimate of the clock's frequency, without its correction, in ppb.
     pub frequency_ppb: Option<f64>,
-    /// What a pulse's own noise was measured to be, as a standard deviation in ns.
+    /// Measured noise of a pulse, as a standard deviation in ns.
     pub noise_ns: f64,
-    /// The correction of the frequency that holds from now on, in ppb.
+    /// Correction of the frequency from now on, in ppb.
     pub command_ppb: Option<f64>,
-    /// The step that is made now, in ns.
+    /// Step that is made now, in ns.
     pub step_ns: Option<i64>,
-    /// The state that this led to.
-    pub state: State,
+    /// Resulting state.
+    pub state: SynchronisationState,
 }
 
 impl ClockErrorEntry {
-    /// The entry as one JSON object, without an end of line.
+    /// Returns the entry as one JSON object, without an end of line.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // No map, no key that is not a string: nothing in it can fail. A number that is not finite
-        // becomes null.
+        // No map, no key that is not a string: serialisation cannot fail. A number that is not
+        // finite becomes null.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// A number, or a dash where there is none.
+/// Number, or a dash if there is none.
 struct Or<T>(Option<T>);
 
 impl<T: fmt::Display> fmt::Display for Or<T> {
@@ -91,7 +91,7 @@ impl<T: fmt::Display> fmt::Display for Or<T> {
     }
 }
 
-/// Fields in the order of the struct, for a person to read.
+/// Fields in the order of the struct, for people to read.
 impl fmt::Display for ClockErrorEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -123,14 +123,14 @@ mod tests {
         utc_ns: Some(1_800_000_000_000_000_000),
         measured_ns: Some(-120),
         innovation_ns: Some(-15.25),
-        verdict: Verdict::Accepted,
+        verdict: PulseVerdict::Accepted,
         offset_ns: Some(-107),
         uncertainty_ns: Some(31.5),
         frequency_ppb: Some(19_998.125),
         noise_ns: 101.5,
         command_ppb: Some(-19_985.5),
         step_ns: None,
-        state: State::Locked,
+        state: SynchronisationState::Locked,
     };
 
     #[test]

@@ -1,19 +1,20 @@
-//! How noisy the pulses are, from the pulses themselves, and whether the filter lags behind them.
+//! Noise of the pulses, measured from the pulses themselves, and detection of a filter that lags
+//! behind them.
 
 use std::collections::VecDeque;
 
 use crate::kalman::Innovation;
 
-/// Differences that are kept, and how many there must be before they count.
+/// Maximum number of differences kept, and the minimum before they count.
 const DIFFERENCES_MAX: usize = 128;
 const DIFFERENCES_MIN: usize = 16;
-/// Standard deviations in a median of absolute deviations, for a normal distribution.
+/// Standard deviations per median of absolute deviations, for a normal distribution.
 const DEVIATION_PER_MEDIAN: f64 = 1.482_6;
-/// No timestamp of an edge is better than this, in ns.
+/// Lower limit of the noise: no timestamp of an edge is better, in ns.
 const NOISE_MIN_NS: f64 = 1.0;
 
-/// The noise of pulses, by the median of the absolute differences of two innovations in a row. The
-/// difference leaves out what is slow, such as a filter that lags, and the median what is rare.
+/// Noise of pulses, by the median of the absolute differences of two consecutive innovations. The
+/// difference removes what is slow, such as a lagging filter, and the median what is rare.
 #[derive(Clone, Debug)]
 pub(crate) struct PulseNoise {
     last: Option<f64>,
@@ -28,7 +29,7 @@ impl PulseNoise {
         Self { last: None, differences: VecDeque::new(), deviation, is_measured: false }
     }
 
-    /// Takes the innovation of a pulse, whether or not that was believed.
+    /// Takes the innovation of a pulse, used or not.
     pub(crate) fn take(&mut self, innovation: Innovation) {
         if let Some(last) = self.last.replace(innovation.value) {
             if self.differences.len() == DIFFERENCES_MAX {
@@ -47,37 +48,37 @@ impl PulseNoise {
         }
     }
 
-    /// The next innovation has nothing to do with the last one.
+    /// Marks the next innovation as unrelated to the last one.
     pub(crate) fn interrupt(&mut self) {
         self.last = None;
     }
 
-    /// The standard deviation of a pulse, in ns.
+    /// Returns the standard deviation of a pulse, in ns.
     pub(crate) fn deviation_ns(&self) -> f64 {
         self.deviation
     }
 
-    /// Whether that comes of the pulses.
+    /// Returns true if that was measured from pulses.
     pub(crate) fn is_measured(&self) -> bool {
         self.is_measured
     }
 }
 
-/// Part of each new innovation in the mean.
+/// Weight of each new innovation in the mean.
 const WEIGHT: f64 = 0.1;
-/// The mean of innovations without a lag has a standard deviation of 0.23 (the root of w / (2 -
-/// w)), so a larger one than this is no chance.
+/// Mean above which the filter lags. The mean of innovations without a lag has a standard deviation
+/// of 0.23 (the root of w / (2 - w)), so a larger one than this is no chance.
 const LAG: f64 = 1.0;
 
-/// Whether innovations have a mean: the filter lags behind a clock that changes faster than its
-/// oscillator's model says.
+/// Detector of innovations with a mean: the filter lags behind a clock that changes faster than its
+/// oscillator's model predicts.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Lag {
+pub(crate) struct LagDetector {
     mean: f64,
 }
 
-impl Lag {
-    /// Takes an innovation that was believed; says whether the filter lags.
+impl LagDetector {
+    /// Takes an innovation that was used; returns true if the filter lags.
     pub(crate) fn take(&mut self, innovation: Innovation) -> bool {
         self.mean += WEIGHT * (innovation.normalised() - self.mean);
         let lags = self.mean.abs() > LAG;
@@ -122,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_lag_is_seen_and_noise_is_not_one() {
-        let mut lag = Lag::default();
+        let mut lag = LagDetector::default();
         assert!(!(0..1_000).any(|count| lag.take(of(if count % 2 == 0 { 2.0 } else { -2.0 }))));
         let first = (0..100).find(|_| lag.take(of(1.5)));
         assert!(first.is_some_and(|count| (8..16).contains(&count)), "{first:?}");

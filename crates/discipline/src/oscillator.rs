@@ -1,39 +1,39 @@
-//! What an oscillator does by itself: the power-law noises of its frequency, ageing and the
-//! temperature's course, and classes of oscillators with figures.
+//! Behaviour of a free oscillator: the power-law noises of its frequency, ageing and temperature,
+//! and classes of oscillators with numbers.
 //!
 //! Noises are given by the Allan deviation that each has alone (IEEE 1139-2008; NIST Special
 //! Publication 1065, section 3.3): white frequency modulation falls with the root of the averaging
-//! time, flicker stays, random walk rises with its root. Frequencies are in parts per billion,
-//! which is ns for each second.
+//! time, flicker stays, random walk rises with its root. Frequencies are in parts per billion, that
+//! is, ns per second.
 
 use std::f64::consts::PI;
 
-/// Seconds in a day, over which ageing is stated.
+/// Seconds in a day, the unit for which ageing is stated.
 pub(crate) const DAY_S: f64 = 86_400.0;
 
-/// The temperature's course as the frequency follows it: up and down in a period.
+/// Temperature cycle as the frequency follows it: up and down in a period.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Temperature {
-    /// How far the frequency goes from its middle, in ppb: the oscillator's coefficient times half
-    /// of the temperature's range.
+    /// Maximum deviation of the frequency from its middle, in ppb: the oscillator's coefficient
+    /// times half of the temperature's range.
     pub amplitude_ppb: f64,
-    /// The time of one up and down, in seconds.
+    /// Period of the cycle, in seconds.
     pub period_s: f64,
 }
 
 impl Temperature {
-    /// Radians for each second.
+    /// Returns the angular frequency, in radians per second.
     pub(crate) fn angular(&self) -> f64 {
         2.0 * PI / self.period_s
     }
 }
 
-/// An oscillator.
+/// Noise, ageing and temperature model of an oscillator.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Oscillator {
     /// Its name.
     pub name: &'static str,
-    /// How far its frequency is from nominal when it is new, in ppb.
+    /// Deviation of its frequency from nominal when it is new, in ppb.
     pub frequency_ppb: f64,
     /// White frequency modulation: Allan deviation at 1 s, in ppb.
     pub white_fm_ppb: f64,
@@ -41,18 +41,18 @@ pub struct Oscillator {
     pub flicker_fm_ppb: f64,
     /// Random walk of the frequency: Allan deviation at 1 s, in ppb.
     pub random_walk_fm_ppb: f64,
-    /// How much the frequency grows in a day, in ppb.
+    /// Growth of the frequency in a day, in ppb.
     pub ageing_ppb_per_day: f64,
-    /// What temperature does to it.
+    /// Effect of temperature.
     pub temperature: Temperature,
 }
 
 impl Oscillator {
-    /// A plain crystal on a small board, as the Raspberry Pi's, in a room that is heated.
+    /// Plain crystal on a small board, such as the Raspberry Pi's, in a heated room.
     ///
-    /// Measured by others: an Allan deviation near 1 ppb at 10 s, rising with temperature, 0.1 to
-    /// 1 ppm for each kelvin and rooms that go through 2 K in 30 to 90 minutes (J. Lux and B. Camp
-    /// on the time-nuts list, November 2015); 6 ppm over the temperatures of an office
+    /// Published measurements: an Allan deviation near 1 ppb at 10 s, rising with temperature, 0.1
+    /// to 1 ppm per kelvin and rooms that go through 2 K in 30 to 90 minutes (J. Lux and B. Camp on
+    /// the time-nuts list, November 2015); 6 ppm over the temperatures of an office
     /// (raspberrypi.stackexchange.com, question 74482). Frequency and ageing are usual limits in
     /// data sheets of such crystals: 20 ppm, and 3 ppm in the first year.
     pub const RASPBERRY_PI: Self = Self {
@@ -64,7 +64,7 @@ impl Oscillator {
         ageing_ppb_per_day: 8.0,
         temperature: Temperature { amplitude_ppb: 500.0, period_s: 3_600.0 },
     };
-    /// A temperature-compensated crystal (TCXO).
+    /// Temperature-compensated crystal (TCXO).
     ///
     /// J. R. Vig, "Introduction to Quartz Frequency Standards" (SLCET-TR-92-1, 1992), gives for the
     /// class 1 ppb of Allan deviation at 1 s, 0.5 ppm over all temperatures, 0.5 ppm of ageing in a
@@ -78,7 +78,7 @@ impl Oscillator {
         ageing_ppb_per_day: 1.4,
         temperature: Temperature { amplitude_ppb: 25.0, period_s: 3_600.0 },
     };
-    /// A crystal in an oven (OCXO).
+    /// Oven-controlled crystal (OCXO).
     ///
     /// The same table gives 0.001 ppb at 1 s, 1 ppb over all temperatures, 5 ppb of ageing in a
     /// year and 10 ppb of accuracy for the best; this is a plain one, ten times as noisy.
@@ -91,17 +91,17 @@ impl Oscillator {
         ageing_ppb_per_day: 0.1,
         temperature: Temperature { amplitude_ppb: 0.2, period_s: 3_600.0 },
     };
-    /// All of them.
+    /// Every class.
     pub const ALL: [Self; 3] = [Self::RASPBERRY_PI, Self::TCXO, Self::OCXO];
 
-    /// The one of this name.
+    /// Returns the class of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|oscillator| oscillator.name == name)
     }
 
-    /// How much the variance of the frequency grows in a second by its random walk, in ppb²
-    /// (C. Zucca and P. Tavella, "The clock model and its relationship with the Allan and related
+    /// Returns the growth of the frequency's variance in a second by its random walk, in ppb² (C.
+    /// Zucca and P. Tavella, "The clock model and its relationship with the Allan and related
     /// variances", IEEE Trans. UFFC 52(2), 2005: σ² = q τ / 3).
     #[must_use]
     pub fn random_walk_density(&self) -> f64 {

@@ -1,38 +1,33 @@
-//! What a user may set of the labeller and the servo.
+//! User settings of the labeller and the servo.
 
-use horolog_time::{NS_PER_S, Span, Timestamp, Utc};
+use horolog_time::{NS_PER_S, Span};
 
 use crate::Oscillator;
 
-/// 2026-01-01T00:00:00Z: this program did not exist before.
-const EARLIEST: Timestamp<Utc> = Timestamp::from_ns(1_767_225_600 * NS_PER_S);
-
-/// How pulses get their seconds.
+/// Settings of the labelling of pulses.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LabelSettings {
-    /// How long an edge is on its way from the antenna to its timestamp: antenna cable, receiver
-    /// and interrupt. It is taken off.
+    /// Delay of an edge from the antenna to its timestamp: antenna cable, receiver and interrupt.
+    /// It is subtracted.
     pub delay: Span,
-    /// How far a pulse may be from a whole number of seconds after the one before it. A clock that
-    /// is 500 ppm off needs half a millisecond.
+    /// Maximum distance of a pulse from a whole number of seconds after the previous one. A clock
+    /// that is 500 ppm off needs half a millisecond.
     pub tolerance: Span,
     /// Sentences in a row that must name the same count of seconds to establish it.
     pub establish: u32,
     /// Sentences in a row that must name another to change an established one.
     pub change: u32,
-    /// How soon and how late after its pulse a sentence may begin.
+    /// Earliest and latest start of a sentence after its pulse.
     pub lag_min: Span,
-    /// See `lag_min`. A sentence that is later may be one of the next second that is early.
+    /// See `lag_min`. A later sentence may be an early one of the next second.
     pub lag_max: Span,
-    /// The width of the pulse, where it is known, to tell its edges apart; else it is taken to be
-    /// less than half a second.
+    /// Width of the pulse, if known, to distinguish its edges; otherwise it is assumed to be less
+    /// than half a second.
     pub width: Option<Span>,
-    /// How long seconds are counted on while no sentence confirms them.
+    /// Maximum time for which seconds are counted on while no sentence confirms them.
     pub carry_max: Span,
-    /// How long a gap between pulses may be over which seconds are counted by the monotonic clock.
+    /// Maximum gap between pulses over which seconds are counted by the monotonic clock.
     pub gap_max: Span,
-    /// No sentence names an earlier time and is right.
-    pub earliest: Timestamp<Utc>,
 }
 
 impl Default for LabelSettings {
@@ -46,49 +41,48 @@ impl Default for LabelSettings {
             lag_max: Span::from_ms(950),
             width: None,
             carry_max: Span::from_ns(3_600 * NS_PER_S),
-            // At 100 ppm a tenth of a second.
+            // A tenth of a second at 100 ppm.
             gap_max: Span::from_ns(1_000 * NS_PER_S),
-            earliest: EARLIEST,
         }
     }
 }
 
-/// How the clock is estimated and steered.
+/// Settings of the estimation and steering of the clock.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ServoSettings {
-    /// What the clock's oscillator does by itself.
+    /// Model of the clock's oscillator.
     pub oscillator: Oscillator,
-    /// Whether commands are carried out. A clock that is not steered is estimated only.
+    /// True if commands are carried out. A clock that is not steered is estimated only.
     pub is_steering: bool,
-    /// By what the clock's frequency is corrected at the start, in parts per billion.
+    /// Initial correction of the clock's frequency, in parts per billion.
     pub initial_frequency_ppb: f64,
-    /// A larger offset is stepped when pulses are first understood; a smaller one is slewed.
+    /// Offset above which the clock is stepped at the start; a smaller one is slewed.
     pub step_at_start: Span,
-    /// A larger offset is stepped later as well; `None`: never.
+    /// Offset above which the clock is stepped later as well; `None`: never.
     pub step_later: Option<Span>,
-    /// A larger jump of the pulses against what is known is believed only after `jump_pulses`;
-    /// until then the clock is unsynchronised.
+    /// Jump of the pulses against the estimate above which they are followed only after
+    /// `jump_pulses`; until then the clock is unsynchronised.
     pub jump_max: Span,
     /// See `jump_max`.
     pub jump_pulses: u32,
-    /// The farthest that the frequency may be set from its nominal value, in parts per billion. The
+    /// Maximum deviation of the frequency setting from its nominal value, in parts per billion. The
     /// kernel takes 500 ppm (`adjtimex(2)`).
     pub frequency_max_ppb: f64,
-    /// The most by which an offset is slewed, in parts per billion.
+    /// Maximum rate of a slew, in parts per billion.
     pub slew_max_ppb: f64,
-    /// In which time an offset falls to 1/e while the clock is being locked, in seconds.
+    /// Time in which an offset falls to 1/e while the clock is being locked, in seconds.
     pub time_constant_locking_s: f64,
-    /// The same for a locked clock.
+    /// Time in which an offset of a locked clock falls to 1/e, in seconds.
     pub time_constant_locked_s: f64,
-    /// What a pulse's own noise is taken to be until it has been measured, in ns.
+    /// Assumed noise of a pulse until it has been measured, in ns.
     pub noise_initial_ns: f64,
-    /// Pulses that are so many standard deviations from what was predicted are not believed.
+    /// Pulses at least this many standard deviations from their prediction are rejected.
     pub gate_deviations: f64,
-    /// How long after the last good pulse the clock holds over.
+    /// Time after the last good pulse at which holdover begins.
     pub holdover_after: Span,
-    /// The uncertainty at which a clock that holds over is unsynchronised.
+    /// Uncertainty at which a clock in holdover becomes unsynchronised.
     pub holdover_uncertainty_max: Span,
-    /// The time after which it is in any case.
+    /// Time after which it becomes unsynchronised in any case.
     pub holdover_max: Span,
 }
 

@@ -1,32 +1,32 @@
-//! The Allan deviation of a clock against its pulses, as they come: of the clock as it is kept, and
-//! of its oscillator as it would run alone, which tells the class of oscillator that it is.
+//! Allan deviation of a clock against its pulses: of the clock as it is disciplined, and of its
+//! free-running oscillator, which shows its class.
 
 use std::collections::VecDeque;
 
 use horolog_stats::allan::{self, AllanPoint};
 use horolog_time::{Monotonic, Timestamp};
 
-/// Seconds that are kept: averaging times up to an hour have enough of them.
+/// Number of seconds kept: averaging times up to an hour have enough of them.
 const SECONDS_MAX: usize = 4 * 3_600;
 
 /// Offsets of one second.
 #[derive(Clone, Copy, Debug)]
-struct Offsets {
+struct SecondOffsets {
     clock: f64,
     oscillator: f64,
 }
 
-/// The offsets of the last hours, one place for each second.
+/// Offsets of the last hours, one slot for each second.
 #[derive(Clone, Default, Debug)]
 pub struct Stability {
     begun: Option<Timestamp<Monotonic>>,
-    /// The second of the latest place.
+    /// Second of the latest slot.
     latest: i64,
-    seconds: VecDeque<Option<Offsets>>,
+    seconds: VecDeque<Option<SecondOffsets>>,
 }
 
 impl Stability {
-    /// Takes the offsets, in ns, of a pulse that was believed.
+    /// Takes the offsets, in ns, of a pulse that was used.
     pub(crate) fn take(&mut self, at: Timestamp<Monotonic>, clock: f64, oscillator: f64) {
         let begun = *self.begun.get_or_insert(at);
         let second = ((at - begun).as_seconds()).round() as i64;
@@ -36,25 +36,26 @@ impl Stability {
         } else {
             self.seconds.extend(std::iter::repeat_n(None, missing));
         }
-        self.seconds.push_back(Some(Offsets { clock, oscillator }));
+        self.seconds.push_back(Some(SecondOffsets { clock, oscillator }));
         self.latest = second;
         let surplus = self.seconds.len().saturating_sub(SECONDS_MAX);
         self.seconds.drain(..surplus);
     }
 
-    /// The overlapping Allan deviation of the clock as it is kept, at octaves of a second, in ppb.
+    /// Returns the overlapping Allan deviation of the clock as it is disciplined, at octaves of a
+    /// second, in ppb.
     #[must_use]
     pub fn clock(&self) -> Vec<AllanPoint> {
         self.octaves(|offsets| offsets.clock)
     }
 
-    /// The same of its oscillator alone.
+    /// Returns the overlapping Allan deviation of its free-running oscillator.
     #[must_use]
     pub fn oscillator(&self) -> Vec<AllanPoint> {
         self.octaves(|offsets| offsets.oscillator)
     }
 
-    fn octaves(&self, of: impl Fn(&Offsets) -> f64) -> Vec<AllanPoint> {
+    fn octaves(&self, of: impl Fn(&SecondOffsets) -> f64) -> Vec<AllanPoint> {
         let phases: Vec<_> = self.seconds.iter().map(|place| place.as_ref().map(&of)).collect();
         allan::octaves(&phases)
     }

@@ -1,19 +1,20 @@
-//! The asking side: one page by GET, within a time and a size. What it does not know (redirections,
-//! chunks, TLS) it refuses by name.
+//! HTTP client: one page by GET, within limits of time and size. Unsupported features
+//! (redirections, chunks, TLS) are rejected by name.
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use horolog_sys::zone;
 use zeroize::Zeroizing;
 
-use crate::response::{self, Malformed, Response};
+use crate::client_response::{self, ClientResponse, MalformedResponse};
 
 const PORT: u16 = 80;
 
-/// Where a page is: `http://HOST[:PORT][/PATH]`.
+/// Location of a page: `http://HOST[:PORT][/PATH]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Url {
     host: String,
@@ -21,12 +22,12 @@ pub struct Url {
     path: String,
 }
 
-/// Why a text is no [`Url`].
+/// Reason why a text is not a [`Url`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UrlError {
-    /// TLS is not spoken here.
+    /// TLS is not supported here.
     #[error(
-        "https is not offered; ask by http, through a tunnel such as ssh -L where others listen"
+        "https is not supported; use http, over other networks through a tunnel such as ssh -L"
     )]
     Https,
     /// It has another form.
@@ -41,30 +42,21 @@ impl FromStr for Url {
         if text.starts_with("https://") {
             return Err(UrlError::Https);
         }
-        // A request is a line: nothing that could end it, or begin another field, is taken.
+        // A request is a line: bytes that could end it, or begin another field, are rejected.
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"?#@\\\"<>".contains(&byte);
         let rest = text.strip_prefix("http://").ok_or(UrlError::Form)?;
         if !rest.bytes().all(is_plain) {
             return Err(UrlError::Form);
         }
         let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let (host, port) = if let Some(rest) = place.strip_prefix('[') {
-            let (host, port) = rest.split_once(']').ok_or(UrlError::Form)?;
-            host.parse::<std::net::Ipv6Addr>().map_err(|_| UrlError::Form)?;
-            (host, port.strip_prefix(':').or(port.is_empty().then_some("")))
-        } else {
-            let (host, port) = place.split_once(':').unwrap_or((place, ""));
-            (host, Some(port).filter(|port| !port.contains(':')))
-        };
-        let port = match port.ok_or(UrlError::Form)? {
-            "" if place.ends_with(':') => return Err(UrlError::Form),
-            "" => PORT,
-            port => port.parse().ok().filter(|port| *port > 0).ok_or(UrlError::Form)?,
-        };
-        if host.is_empty() || host.contains(['[', ']']) {
+        // RFC 6874: a zone's '%' is written as '%25' in a URL; people also write it plainly.
+        let place = place.replacen("%25", "%", 1);
+        let (host, port) = zone::split_host(&place).map_err(|_| UrlError::Form)?;
+        let is_bare_ipv6 = host.contains(':') && !place.starts_with('[');
+        if is_bare_ipv6 || host.contains(['[', ']']) {
             return Err(UrlError::Form);
         }
-        Ok(Self { host: host.to_owned(), port, path: path.to_owned() })
+        Ok(Self { host: host.to_owned(), port: port.unwrap_or(PORT), path: path.to_owned() })
     }
 }
 
@@ -72,7 +64,7 @@ impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port, path } = self;
         if host.contains(':') {
-            write!(f, "http://[{host}]:{port}{path}")
+            write!(f, "http://[{}]:{port}{path}", host.replace('%', "%25"))
         } else {
             write!(f, "http://{host}:{port}{path}")
         }
@@ -80,54 +72,53 @@ impl fmt::Display for Url {
 }
 
 impl Url {
-    /// The path; empty where none was given.
+    /// The path; empty if the URL has none.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The address of its host. Asks the resolver where that is a name, which may take long.
+    /// The address of its host. Queries the resolver for a name, which may take long.
     pub fn resolve(&self) -> io::Result<SocketAddr> {
-        let mut addresses = (self.host.as_str(), self.port).to_socket_addrs()?;
-        addresses.next().ok_or_else(|| io::ErrorKind::NotFound.into())
+        zone::resolve(&self.host, self.port).map(|addresses| addresses[0])
     }
 }
 
-/// One page to be asked for.
+/// Request for one page.
 #[derive(Clone, Copy)]
 pub struct Get<'a> {
-    /// Whom to ask.
+    /// Address of the server.
     pub address: SocketAddr,
     /// The path and what follows it, such as `/counters?port=123`.
     pub target: &'a str,
-    /// What proves that one may ask, where that is wanted. It is a secret.
+    /// Token that authorises the request, if required. It is a secret.
     pub bearer: Option<&'a str>,
-    /// How long it may take in all.
+    /// Overall timeout.
     pub within: Duration,
-    /// How long the body may be, in bytes.
+    /// Greatest length of the body, in bytes.
     pub body_max: usize,
 }
 
-/// Why there is no page.
+/// Reason why no page was received.
 #[derive(Debug, thiserror::Error)]
 pub enum GetError {
-    /// The other side cannot be reached, or did not answer in time.
-    #[error("{}", said(.0))]
+    /// The server cannot be reached, or did not answer in time.
+    #[error("{}", describe_error(.0))]
     Io(#[from] io::Error),
-    /// What it said is no answer.
+    /// The received bytes are not a response.
     #[error("{0}")]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] MalformedResponse),
 }
 
-fn said(error: &io::Error) -> String {
+fn describe_error(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".to_owned(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no response in time".to_owned(),
         _ => error.to_string(),
     }
 }
 
-/// Asks for a page and reads the answer, whatever its status code is.
-pub fn get(get: &Get<'_>) -> Result<Response, GetError> {
+/// Requests a page and reads the response, with any status code.
+pub fn get(get: &Get<'_>) -> Result<ClientResponse, GetError> {
     let deadline = Instant::now() + get.within;
     let mut stream = TcpStream::connect_timeout(&get.address, left(deadline)?)?;
     stream.set_write_timeout(Some(left(deadline)?))?;
@@ -141,16 +132,17 @@ pub fn get(get: &Get<'_>) -> Result<Response, GetError> {
             read => read?,
         };
         answer.extend_from_slice(&buffer[..length]);
-        if length == 0 || answer.len() > response::HEADER_BYTES_MAX + get.body_max {
+        if length == 0 || answer.len() > client_response::HEADER_BYTES_MAX + get.body_max {
             break;
         }
     }
-    Ok(Response::parse(&answer, get.body_max)?)
+    Ok(ClientResponse::parse(&answer, get.body_max)?)
 }
 
-/// The request as it is sent; put together at once, so that no part of it is left behind unwiped.
+/// The request as sent; composed in one buffer, so that no part of it is left behind unwiped.
 fn request(get: &Get<'_>) -> Zeroizing<String> {
-    let host = get.address.to_string();
+    // A zone is meaningless to the other host (RFC 6874, section 4).
+    let host = zone::with_scope(get.address, 0).to_string();
     let [field, token, end] =
         get.bearer.map_or([""; 3], |token| ["Authorization: Bearer ", token, "\r\n"]);
     let line = ["GET ", get.target, " HTTP/1.0\r\nHost: ", &host, "\r\n"];
@@ -168,9 +160,9 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::{Answer, Responder};
+    use crate::{HttpResponder, HttpResponse};
 
-    fn ask(address: SocketAddr, within: Duration) -> Result<Response, GetError> {
+    fn ask(address: SocketAddr, within: Duration) -> Result<ClientResponse, GetError> {
         let bearer = Some("0123456789abcdef");
         get(&Get { address, target: "/a?b", bearer, within, body_max: 100 })
     }
@@ -179,9 +171,9 @@ mod tests {
     fn a_page_is_asked_for_with_the_token() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let _responder = Responder::start("pages", listener, |request| {
+        let _responder = HttpResponder::start("pages", listener, |request| {
             assert_eq!(request.bearer, Some(&b"0123456789abcdef"[..]));
-            Answer::text(404, format!("{}|{}", request.path, request.query))
+            HttpResponse::text(404, format!("{}|{}", request.path, request.query))
         });
         let response = ask(address, Duration::from_secs(10)).unwrap();
         assert_eq!((response.code, response.body.as_slice()), (404, &b"/a|b"[..]));
@@ -200,7 +192,7 @@ mod tests {
         });
         let begun = Instant::now();
         let error = ask(address, Duration::from_millis(100)).unwrap_err();
-        assert_eq!(error.to_string(), "no answer in time");
+        assert_eq!(error.to_string(), "no response in time");
         assert!(begun.elapsed() < Duration::from_secs(5));
         drip.join().unwrap();
     }
@@ -211,6 +203,13 @@ mod tests {
         assert_eq!(read("http://a"), Ok("http://a:80".to_owned()));
         assert_eq!(read("http://[::1]:9/b"), Ok("http://[::1]:9/b".to_owned()));
         assert_eq!(read("http://192.0.2.1:9323/"), Ok("http://192.0.2.1:9323/".to_owned()));
+        for zone in ["http://[fe80::1%lo]:9", "http://[fe80::1%25lo]:9"] {
+            assert_eq!(read(zone), Ok("http://[fe80::1%25lo]:9".to_owned()));
+            let SocketAddr::V6(at) = zone.parse::<Url>().unwrap().resolve().unwrap() else {
+                panic!("{zone}");
+            };
+            assert!(at.scope_id() > 0);
+        }
         assert_eq!(read("https://a"), Err(UrlError::Https));
         for bad in [
             "",

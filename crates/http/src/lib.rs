@@ -1,19 +1,19 @@
-//! HTTP in small bounds: a thread that answers GET with a page, and a client that asks for one.
-//! What the other side can take of time, memory and connections is fixed, and a request changes
+//! HTTP with small bounds: a thread that answers GET with a page, and a client that requests one.
+//! The time, memory and connections available to the other side are fixed, and a request changes
 //! nothing.
 
-mod answer;
+mod access;
 mod client;
-mod guard;
+mod client_response;
 mod request;
 mod responder;
 mod response;
 mod token;
 
-pub use answer::Answer;
+pub use access::AccessPolicy;
 pub use client::{Get, GetError, Url, UrlError, get};
-pub use guard::Guard;
-pub use request::Request;
-pub use responder::{Responder, respond};
-pub use response::{Malformed, Response};
+pub use client_response::{ClientResponse, MalformedResponse};
+pub use request::HttpRequest;
+pub use responder::{HttpResponder, respond};
+pub use response::HttpResponse;
 pub use token::{Token, TokenError};

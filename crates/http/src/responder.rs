@@ -1,9 +1,10 @@
-//! A small HTTP/1.0 responder for one thread: it answers GET, closes, and holds little for anyone.
+//! Small HTTP/1.0 responder for one thread: it answers GET, closes, and holds little for any
+//! client.
 //!
-//! It is written here because of its bounds: a library such as `tiny_http` has a thread for each
-//! connection and no time limit on reading, so that clients who send slowly, or nothing, take all
-//! there is. Here each connection has [`LIFE`] in all, requests end at [`REQUEST_BYTES_MAX`], and
-//! of more than [`CONNECTIONS_MAX`] connections the oldest goes; who asks and reads is served
+//! It exists because of its bounds: a library such as `tiny_http` has a thread for each connection
+//! and no timeout on reading, so clients that send slowly, or nothing, use up all resources. Here
+//! each connection has [`LIFE`] in all, requests end at [`REQUEST_BYTES_MAX`], and beyond
+//! [`CONNECTIONS_MAX`] connections the oldest is closed; clients that send and read are served
 //! meanwhile.
 
 use std::collections::VecDeque;
@@ -18,48 +19,48 @@ use horolog_sys::epoll::Epoll;
 use zeroize::Zeroizing;
 
 use crate::request::is_whole;
-use crate::{Answer, Request};
+use crate::{HttpRequest, HttpResponse};
 
-/// How long a connection may last.
+/// Longest duration of a connection.
 const LIFE: Duration = Duration::from_secs(3);
-/// How many there may be at a time.
+/// Greatest number of simultaneous connections.
 const CONNECTIONS_MAX: usize = 32;
 /// A request with more than this before its empty line is refused.
 const REQUEST_BYTES_MAX: usize = 4_096;
-/// After a reply, at most so much of what still comes is read.
+/// Greatest number of bytes read after a reply.
 const DROPPED_BYTES_MAX: usize = 1 << 20;
-/// How often open connections are looked at; with none open, nothing happens.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Polling interval of open connections; with none open, nothing happens.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const IDLE: Duration = Duration::from_hours(1);
-const CAME: u64 = 0;
+const INCOMING: u64 = 0;
 const STOPPED: u64 = 1;
 
 /// A thread that answers at an address until it is dropped.
 #[derive(Debug)]
-pub struct Responder {
+pub struct HttpResponder {
     /// Closing it stops the thread.
     alive: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Responder {
-    /// Answers who connects to `listener` with what `answer` returns for a request, in a thread of
+impl HttpResponder {
+    /// Answers each client of `listener` with the value of `answer` for its request, in a thread of
     /// this name.
     pub fn start(
         name: &str,
         listener: TcpListener,
-        answer: impl Fn(&Request<'_>) -> Answer + Send + 'static,
+        answer: impl Fn(&HttpRequest<'_>) -> HttpResponse + Send + 'static,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let (alive, closed) = UnixStream::pair()?;
         let mut events = Epoll::new(2)?;
-        events.add(listener.as_fd(), CAME)?;
+        events.add(listener.as_fd(), INCOMING)?;
         events.add(closed.as_fd(), STOPPED)?;
         let serve = move || {
             let _closed = closed;
             let mut open = VecDeque::new();
             loop {
-                let wait = if open.is_empty() { IDLE } else { LOOK_EVERY };
+                let wait = if open.is_empty() { IDLE } else { POLL_INTERVAL };
                 match events.wait(wait).map(|mut tokens| tokens.any(|token| token == STOPPED)) {
                     Ok(false) => turn(&listener, &mut open, &answer),
                     _ => break,
@@ -71,19 +72,19 @@ impl Responder {
     }
 }
 
-impl Responder {
-    /// Whether the thread has ended without being told to.
+impl HttpResponder {
+    /// Returns true if the thread has ended although it was not stopped.
     #[must_use]
     pub fn has_died(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 }
 
-impl Drop for Responder {
+impl Drop for HttpResponder {
     fn drop(&mut self) {
         drop(self.alive.take());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so on stderr; there is nothing to add here.
+            // A panicked thread has printed its message on stderr; there is nothing to add here.
             let _ = thread.join();
         }
     }
@@ -91,15 +92,15 @@ impl Drop for Responder {
 
 fn turn(
     listener: &TcpListener,
-    open: &mut VecDeque<Connection>,
-    answer: &impl Fn(&Request<'_>) -> Answer,
+    open: &mut VecDeque<HttpConnection>,
+    answer: &impl Fn(&HttpRequest<'_>) -> HttpResponse,
 ) {
     let came = match listener.accept() {
         Ok((stream, _)) => Some(stream),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-        // Such as no descriptor left: a new look later, not at once.
+        // For instance no free descriptor: try again later, not at once.
         Err(_) => {
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_INTERVAL);
             None
         }
     };
@@ -107,39 +108,39 @@ fn turn(
         if open.len() >= CONNECTIONS_MAX {
             open.pop_front();
         }
-        open.push_back(Connection::new(stream));
+        open.push_back(HttpConnection::new(stream));
     }
     open.retain_mut(|connection| connection.step(answer).is_ok());
 }
 
-struct Connection {
+struct HttpConnection {
     stream: TcpStream,
     ends: Instant,
-    state: State,
+    state: RequestState,
 }
 
-enum State {
-    /// It comes.
-    Asking { request: Buffer, length: usize },
-    /// The reply goes.
+enum RequestState {
+    /// The request is being received.
+    Receiving { request: Buffer, length: usize },
+    /// The reply is being sent.
     Answering { reply: Vec<u8>, sent: usize },
-    /// It is answered; what still comes is dropped.
+    /// The reply has been sent; further input is dropped.
     Answered { dropped: usize },
 }
 
-/// A request, which may hold a secret. It never moves to other memory, and is wiped.
+/// Buffer of a request, which may hold a secret. It never moves to other memory, and is wiped.
 type Buffer = Box<Zeroizing<[u8; REQUEST_BYTES_MAX]>>;
 
-impl Connection {
+impl HttpConnection {
     fn new(stream: TcpStream) -> Self {
         let request = Box::new(Zeroizing::new([0; REQUEST_BYTES_MAX]));
-        let state = State::Asking { request, length: 0 };
+        let state = RequestState::Receiving { request, length: 0 };
         Self { stream, ends: Instant::now() + LIFE, state }
     }
 
-    /// Does what can be done without waiting. An error is the end of the connection, which may as
-    /// well be a good one.
-    fn step(&mut self, answer: &impl Fn(&Request<'_>) -> Answer) -> io::Result<()> {
+    /// Makes all progress possible without waiting. An error is the end of the connection, which
+    /// may well be a normal one.
+    fn step(&mut self, answer: &impl Fn(&HttpRequest<'_>) -> HttpResponse) -> io::Result<()> {
         if Instant::now() >= self.ends {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -149,26 +150,26 @@ impl Connection {
         }
     }
 
-    fn proceed(&mut self, answer: &impl Fn(&Request<'_>) -> Answer) -> io::Result<()> {
+    fn proceed(&mut self, answer: &impl Fn(&HttpRequest<'_>) -> HttpResponse) -> io::Result<()> {
         loop {
             match &mut self.state {
-                State::Asking { request, length } => {
+                RequestState::Receiving { request, length } => {
                     read_request(&mut self.stream, &mut request[..], length)?;
                     let reply = respond(&request[..*length], answer);
-                    self.state = State::Answering { reply, sent: 0 };
+                    self.state = RequestState::Answering { reply, sent: 0 };
                 }
-                State::Answering { reply, sent } => {
+                RequestState::Answering { reply, sent } => {
                     write_rest(&mut self.stream, reply, sent)?;
                     self.stream.shutdown(Shutdown::Write)?;
-                    self.state = State::Answered { dropped: 0 };
+                    self.state = RequestState::Answered { dropped: 0 };
                 }
-                State::Answered { dropped } => return drop_rest(&mut self.stream, dropped),
+                RequestState::Answered { dropped } => return drop_rest(&mut self.stream, dropped),
             }
         }
     }
 }
 
-/// Reads until the request is there, the other side has no more, or there is no room.
+/// Reads until the request is complete, the peer has sent everything, or the buffer is full.
 fn read_request(stream: &mut TcpStream, request: &mut [u8], length: &mut usize) -> io::Result<()> {
     while *length < request.len() {
         let came = stream.read(&mut request[*length..])?;
@@ -190,9 +191,9 @@ fn write_rest(stream: &mut TcpStream, reply: &[u8], sent: &mut usize) -> io::Res
     Ok(())
 }
 
-/// Reads and forgets until the other side has read the reply and closes, which is an error as any
-/// end is. A socket closed with something unread in it makes the kernel send a reset, at which the
-/// other side may throw the reply away (RFC 9112, section 9.6).
+/// Reads and discards until the client has read the reply and closes, which is an error as any end
+/// is. If a socket is closed with unread input, the kernel sends a reset, at which the client may
+/// discard the reply (RFC 9112, section 9.6).
 fn drop_rest(stream: &mut TcpStream, dropped: &mut usize) -> io::Result<()> {
     let mut buffer = [0; 4_096];
     while *dropped < DROPPED_BYTES_MAX {
@@ -204,11 +205,11 @@ fn drop_rest(stream: &mut TcpStream, dropped: &mut usize) -> io::Result<()> {
     Err(io::ErrorKind::ConnectionAborted.into())
 }
 
-/// The bytes that are sent for the bytes of a request: what `answer` returns where it is for a
-/// page, and a refusal else.
+/// The bytes to send in response to the bytes of a request: the value of `answer` if it is for a
+/// page, and a refusal otherwise.
 #[must_use]
-pub fn respond(request: &[u8], answer: &impl Fn(&Request<'_>) -> Answer) -> Vec<u8> {
-    match Request::parse(request) {
+pub fn respond(request: &[u8], answer: &impl Fn(&HttpRequest<'_>) -> HttpResponse) -> Vec<u8> {
+    match HttpRequest::parse(request) {
         Ok(request) => answer(&request).to_bytes(!request.head),
         Err(refusal) => refusal.to_bytes(true),
     }
@@ -220,11 +221,11 @@ mod tests {
 
     use super::*;
 
-    fn responder() -> (Responder, SocketAddr) {
+    fn responder() -> (HttpResponder, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let answer = |request: &Request<'_>| Answer::text(200, request.path);
-        (Responder::start("pages", listener, answer).unwrap(), address)
+        let answer = |request: &HttpRequest<'_>| HttpResponse::text(200, request.path);
+        (HttpResponder::start("pages", listener, answer).unwrap(), address)
     }
 
     fn ask(address: SocketAddr, request: &str) -> String {
@@ -273,7 +274,7 @@ mod tests {
             for piece in request.as_bytes().chunks(10_000) {
                 stream.write_all(piece).unwrap();
                 // The responder sees it in pieces as well, and has answered before the last.
-                thread::sleep(4 * LOOK_EVERY);
+                thread::sleep(4 * POLL_INTERVAL);
             }
             let mut reply = String::new();
             stream.read_to_string(&mut reply).unwrap();

@@ -1,124 +1,85 @@
-//! An answer as its bytes say it: pure, and in bounds. Nothing in it is taken on trust.
+//! Response to a request, and its bytes.
 
-/// A header longer than this is no answer to a small question.
-pub(crate) const HEADER_BYTES_MAX: usize = 8_192;
+/// The media type of plain text.
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 
-/// What came back.
+/// The media type of metrics (`OpenMetrics` 1.0.0, section "Overall structure").
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The media type of JSON (RFC 8259, section 11).
+const JSON: &str = "application/json";
+
+/// The media type of a page for a browser.
+const HTML: &str = "text/html; charset=utf-8";
+
+/// Permissions of a page in a browser: its own inline content, and requests to its origin. No other
+/// page may frame it.
+const HTML_POLICY: &str = "Content-Security-Policy: default-src 'none'; \
+                           style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                           connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+                           frame-ancestors 'none'\r\n";
+
+/// Response to one request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Response {
+pub struct HttpResponse {
     /// The status code (RFC 9110, section 15).
     pub code: u16,
-    /// What followed the header.
-    pub body: Vec<u8>,
+    /// The media type.
+    pub kind: &'static str,
+    /// The bytes after the header.
+    pub body: String,
 }
 
-/// Why bytes are no answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Malformed {
-    /// It does not begin as one, or its header does not end.
-    #[error("it does not speak HTTP")]
-    Header,
-    /// The body is coded in a way that is not known here.
-    #[error("its answer is coded in a way that is not known here")]
-    Coding,
-    /// Less came than was announced.
-    #[error("its answer is cut short")]
-    Short,
-    /// More came than was announced or than may come.
-    #[error("its answer is too long")]
-    Long,
-}
-
-impl Response {
-    /// Reads the bytes of a whole connection, with a body of `body_max` bytes at most.
-    pub fn parse(bytes: &[u8], body_max: usize) -> Result<Self, Malformed> {
-        let (header, body) = split(bytes).ok_or(Malformed::Header)?;
-        let header = std::str::from_utf8(header).map_err(|_| Malformed::Header)?;
-        let mut lines = header.lines();
-        let code = code(lines.next().unwrap_or_default()).ok_or(Malformed::Header)?;
-        let mut announced = None;
-        for line in lines {
-            let (name, value) = line.split_once(':').ok_or(Malformed::Header)?;
-            if name.eq_ignore_ascii_case("Transfer-Encoding") {
-                return Err(Malformed::Coding);
-            }
-            if name.eq_ignore_ascii_case("Content-Length") {
-                let length: usize = value.trim().parse().map_err(|_| Malformed::Header)?;
-                if announced.is_some_and(|before| before != length) {
-                    return Err(Malformed::Header);
-                }
-                announced = Some(length);
-            }
-        }
-        if body.len() > announced.unwrap_or(body.len()).min(body_max) {
-            return Err(Malformed::Long);
-        }
-        if announced.is_some_and(|length| body.len() < length) {
-            return Err(Malformed::Short);
-        }
-        Ok(Self { code, body: body.to_owned() })
-    }
-}
-
-/// Header and body, without the empty line between them.
-fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let head = &bytes[..bytes.len().min(HEADER_BYTES_MAX)];
-    let end = head.windows(4).position(|four| four == b"\r\n\r\n")?;
-    Some((&bytes[..end], &bytes[end + 4..]))
-}
-
-/// The status code of a status line.
-fn code(line: &str) -> Option<u16> {
-    let (version, rest) = line.split_once(' ')?;
-    let code = rest.get(..3).filter(|_| rest.len() == 3 || rest.as_bytes()[3] == b' ')?;
-    (version.starts_with("HTTP/1.") && code.bytes().all(|digit| digit.is_ascii_digit()))
-        .then(|| code.parse().ok())?
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::Answer;
-
-    #[test]
-    fn answers_that_are_none() {
-        let read = |text: &str| Response::parse(text.as_bytes(), 4).map(|response| response.code);
-        assert_eq!(read("HTTP/1.1 200\r\n\r\nabcd"), Ok(200));
-        assert_eq!(read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcd"), Err(Malformed::Short));
-        assert_eq!(read("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcd"), Err(Malformed::Long));
-        assert_eq!(read("HTTP/1.1 200 OK\r\n\r\nabcde"), Err(Malformed::Long));
-        let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
-        assert_eq!(read(chunked), Err(Malformed::Coding));
-        for bad in [
-            "",
-            "SSH-2.0-OpenSSH_9.2\r\n\r\n",
-            "HTTP/1.1 2000 OK\r\n\r\n",
-            "HTTP/1.1 -20 OK\r\n\r\n",
-            "HTTP/1.1 200 OK\r\n",
-            "HTTP/1.1 200 OK\r\nno field\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na",
-        ] {
-            assert_eq!(read(bad), Err(Malformed::Header), "{bad:?}");
-        }
+impl HttpResponse {
+    /// A refusal, or another page of plain text.
+    #[must_use]
+    pub fn text(code: u16, body: impl Into<String>) -> Self {
+        Self { code, kind: TEXT, body: body.into() }
     }
 
-    proptest! {
-        #[test]
-        fn what_is_answered_here_is_read_here(code in prop::sample::select(&[200, 401, 404, 503][..]), body in ".{0,300}") {
-            let bytes = Answer::text(code, body.clone()).to_bytes(true);
-            let response = Response::parse(&bytes, 1 << 12).unwrap();
-            prop_assert_eq!((response.code, response.body), (code, body.into_bytes()));
-        }
+    /// A page of metrics.
+    #[must_use]
+    pub fn open_metrics(body: String) -> Self {
+        Self { code: 200, kind: OPEN_METRICS, body }
+    }
 
-        #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, header in "(HTTP/1.[01] [0-9]{3}( OK)?\r\n([A-Za-z-]{1,20}: [0-9a-z]{0,5}\r\n){0,3}\r\n)?") {
-            let all = [header.as_bytes(), &bytes].concat();
-            if let Ok(response) = Response::parse(&all, 64) {
-                prop_assert!(response.body.len() <= 64 && response.code <= 999);
-            }
+    /// JSON data.
+    #[must_use]
+    pub const fn json(body: String) -> Self {
+        Self { code: 200, kind: JSON, body }
+    }
+
+    /// A page for a browser, which loads nothing from other origins and sends no referrer.
+    #[must_use]
+    pub const fn html(body: String) -> Self {
+        Self { code: 200, kind: HTML, body }
+    }
+
+    /// The response as sent. A HEAD request gets the header alone.
+    pub(crate) fn to_bytes(&self, with_body: bool) -> Vec<u8> {
+        let Self { code, kind, body } = self;
+        let reason = match code {
+            200 => "OK",
+            400 => "Bad Request",
+            401 => "Unauthorized",
+            404 => "Not Found",
+            405 => "Method Not Allowed",
+            421 => "Misdirected Request",
+            503 => "Service Unavailable",
+            _ => "Internal Server Error",
+        };
+        // RFC 9110, section 11.6.1: a 401 response states the required authentication.
+        let challenge = if *code == 401 { "WWW-Authenticate: Bearer\r\n" } else { "" };
+        let policy = if *kind == HTML { HTML_POLICY } else { "" };
+        let mut text = format!(
+            "HTTP/1.0 {code} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{challenge}\
+             {policy}X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+             Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        if with_body {
+            text.push_str(body);
         }
+        text.into_bytes()
     }
 }

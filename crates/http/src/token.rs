@@ -1,5 +1,5 @@
-//! The token that proves that one may read a page: one line of a file that others may not read.
-//! It is wiped on drop, and nothing prints it.
+//! Token that authorises reading a page: one line of a file that other users may not read. It is
+//! wiped on drop, and nothing prints it.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-/// Shorter ones could be guessed.
+/// Least length; shorter ones could be guessed.
 const LEN_MIN: usize = 16;
 const LEN_MAX: usize = 1_024;
 
@@ -18,26 +18,26 @@ const LEN_MAX: usize = 1_024;
 #[derive(Clone)]
 pub struct Token {
     text: Zeroizing<String>,
-    /// Made once, so that no comparison takes a time by which the text's length could be told.
+    /// Computed once, so that no comparison takes a time that reveals the text's length.
     digest: Zeroizing<[u8; 32]>,
 }
 
-/// Why there is no token; one line for the user.
+/// Reason why a token could not be loaded; one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The file cannot be read, or anyone on the machine may.
+    /// The file cannot be read, or other users may read it.
     #[error("the token file {0} {1}")]
     File(PathBuf, #[source] PrivateFileError),
-    /// It holds something else.
+    /// The content is not a token.
     #[error(
-        "the token file {0} takes one line of {LEN_MIN} to {LEN_MAX} printable characters without \
-         spaces; make one with `openssl rand -hex 32`"
+        "the token file {0} must contain one line of {LEN_MIN} to {LEN_MAX} printable characters \
+         without spaces; create one with `openssl rand -hex 32`"
     )]
     Form(PathBuf),
 }
 
 impl Token {
-    /// Reads the token in a file.
+    /// Reads the token from a file.
     pub fn load(path: &Path) -> Result<Self, TokenError> {
         let form = || TokenError::Form(path.to_owned());
         let text = private_file::read(path, 2 * LEN_MAX as u64).map(Zeroizing::new);
@@ -51,7 +51,7 @@ impl Token {
         Self::parse(&text).ok_or_else(form)
     }
 
-    /// The token in a text, white space around it allowed.
+    /// The token in a text, with optional white space around it.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -63,14 +63,14 @@ impl Token {
         })
     }
 
-    /// Whether this was presented, in a time that tells nothing of how much of it is right, nor of
-    /// how long the right one is.
+    /// Returns true if the presented text is the token, in a time that reveals neither how much of
+    /// it is correct nor the token's length.
     #[must_use]
-    pub fn is(&self, presented: &[u8]) -> bool {
+    pub fn matches(&self, presented: &[u8]) -> bool {
         self.digest.ct_eq(&Sha256::digest(presented)).into()
     }
 
-    /// The secret text, to be sent.
+    /// The secret text, for sending.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.text
@@ -107,8 +107,12 @@ mod tests {
     #[test]
     fn a_file_holds_one_token() {
         let token = load(b" 0123456789abcdef\n", 0o600).unwrap();
-        assert!(token.is(TEXT.as_bytes()) && !token.is(b"") && !token.is(&TEXT.as_bytes()[..15]));
-        assert!(!token.is(b"0123456789abcdeg") && !token.is(b"0123456789abcdef0"));
+        assert!(
+            token.matches(TEXT.as_bytes())
+                && !token.matches(b"")
+                && !token.matches(&TEXT.as_bytes()[..15])
+        );
+        assert!(!token.matches(b"0123456789abcdeg") && !token.matches(b"0123456789abcdef0"));
         assert!(!format!("{token:?}").contains("0123"));
         assert!(load(TEXT.as_bytes(), 0o640).is_ok());
     }

@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use horolog_http::{Answer, Get, Responder, get};
+use horolog_http::{Get, HttpResponder, HttpResponse, get};
 use zeroize::{Zeroize, Zeroizing};
 
 /// The token with every bit turned over, so that this text is not what is found.
@@ -52,8 +52,8 @@ fn no_copy_of_the_token_is_left() {
     assert!(copies() > 0, "the search finds what is there");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let responder = Responder::start("pages", listener, |request| {
-        Answer::text(200, request.bearer.map_or(0, <[u8]>::len).to_string())
+    let responder = HttpResponder::start("pages", listener, |request| {
+        HttpResponse::text(200, request.bearer.map_or(0, <[u8]>::len).to_string())
     });
     let within = Duration::from_secs(10);
     let response = get(&Get { address, target: "/", bearer: Some(&token), within, body_max: 100 });

@@ -1,7 +1,6 @@
-//! A fixed number of packet buffers, allocated once and used again and again. It does no I/O and
-//! never grows.
+//! Fixed number of packet buffers, allocated once and reused. It does no I/O and never grows.
 
-use horolog_sys::message::{Control, Received};
+use horolog_sys::message::{AncillaryData, Received};
 use horolog_time::{Monotonic, Timestamp, Utc};
 
 /// Packets to send, or as received: `slots` buffers of `capacity` bytes each, of which the first
@@ -9,25 +8,25 @@ use horolog_time::{Monotonic, Timestamp, Utc};
 #[derive(Debug)]
 pub struct Batch<A> {
     bytes: Box<[u8]>,
-    notes: Box<[Note<A>]>,
+    notes: Box<[PacketMetadata<A>]>,
     capacity: usize,
     len: usize,
 }
 
-/// What stands beside a packet's bytes.
+/// Metadata of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Note<A> {
+pub(crate) struct PacketMetadata<A> {
     pub(crate) len: usize,
     pub(crate) truncated: bool,
     pub(crate) received_at: Option<Timestamp<Utc>>,
     pub(crate) received_monotonic: Option<Timestamp<Monotonic>>,
     pub(crate) hardware: Option<HardwareTime>,
-    pub(crate) stamp: bool,
+    pub(crate) wants_timestamp: bool,
     pub(crate) address: A,
 }
 
-impl<A> Note<A> {
-    /// What the kernel told about a packet, with the address that stands beside it.
+impl<A> PacketMetadata<A> {
+    /// Returns the kernel's metadata of a received packet, with its address.
     pub(crate) fn received(received: &Received, address: A) -> Self {
         Self {
             len: received.len,
@@ -35,12 +34,12 @@ impl<A> Note<A> {
             received_at: received.control.received_at,
             received_monotonic: None,
             hardware: HardwareTime::of(&received.control),
-            stamp: false,
+            wants_timestamp: false,
             address,
         }
     }
 
-    /// A packet to send.
+    /// Returns the metadata of a packet to send.
     const fn outgoing(len: usize, address: A) -> Self {
         Self {
             len,
@@ -48,23 +47,23 @@ impl<A> Note<A> {
             received_at: None,
             received_monotonic: None,
             hardware: None,
-            stamp: false,
+            wants_timestamp: false,
             address,
         }
     }
 }
 
-/// An instant on the clock of an interface.
+/// Instant on the clock of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HardwareTime {
     /// Index of the interface.
     pub interface: u32,
-    /// Nanoseconds since that clock's zero.
+    /// Nanoseconds since the zero of that clock.
     pub ns: i64,
 }
 
 impl HardwareTime {
-    fn of(control: &Control) -> Option<Self> {
+    fn of(control: &AncillaryData) -> Option<Self> {
         let interface = match control.clock_interface {
             0 => control.interface,
             index => index,
@@ -73,48 +72,47 @@ impl HardwareTime {
     }
 }
 
-/// One packet of a batch.
+/// Packet of a batch.
 #[derive(Clone, Copy, Debug)]
-pub struct Packet<'a, A> {
-    /// What was received, or what will be sent.
+pub struct BatchPacket<'a, A> {
+    /// Bytes received or to send.
     pub bytes: &'a [u8],
-    /// Where it came from or goes to.
+    /// Source or destination address.
     pub address: A,
-    /// The packet was longer than the buffer; `bytes` is its beginning.
+    /// True if the packet was longer than the buffer; `bytes` is its beginning.
     pub truncated: bool,
-    /// When the kernel received it (software timestamp, `CLOCK_REALTIME`); `None` where the device
-    /// takes no timestamps.
+    /// Kernel receive timestamp (`CLOCK_REALTIME`); `None` from a device without timestamps.
     pub received_at: Option<Timestamp<Utc>>,
-    /// When a BPF program saw it in the driver, on the monotonic clock; `None` where none did.
+    /// Receive timestamp of a BPF program in the driver, on the monotonic clock; `None` without
+    /// one.
     pub received_monotonic: Option<Timestamp<Monotonic>>,
-    /// The same by the interface's own clock; `None` where hardware timestamps are off or were not
-    /// taken.
+    /// Hardware receive timestamp, on the interface's own clock; `None` if disabled or not taken.
     pub hardware: Option<HardwareTime>,
-    /// Whether a packet to send is to be timestamped on its way out ([`crate::Device::sent`]).
-    pub stamp: bool,
+    /// True for a packet to send that needs a transmit timestamp ([`crate::Device::sent`]).
+    pub wants_timestamp: bool,
 }
 
-/// One packet of a batch, to be changed in place.
+/// Packet of a batch, mutable in place.
 #[derive(Debug)]
 pub struct PacketMut<'a, A> {
-    /// The bytes that will be sent. To change how many, see [`Batch::push_with`].
+    /// Bytes to send. To change the length, see [`Batch::push_with`].
     pub bytes: &'a mut [u8],
-    /// Where it goes to.
+    /// Destination address.
     pub address: &'a mut A,
-    /// Whether it is to be timestamped on its way out ([`crate::Device::sent`]).
-    pub stamp: &'a mut bool,
+    /// True if it needs a transmit timestamp ([`crate::Device::sent`]).
+    pub wants_timestamp: &'a mut bool,
 }
 
 impl<A: Copy + Default> Batch<A> {
-    /// An empty batch of `slots` buffers of `capacity` bytes each.
+    /// Returns an empty batch of `slots` buffers of `capacity` bytes each.
     ///
     /// # Panics
     ///
-    /// When either is zero.
+    /// If either is zero.
     #[must_use]
     pub fn new(slots: usize, capacity: usize) -> Self {
         assert!(slots > 0 && capacity > 0, "a batch holds at least one byte of one packet");
-        let note = Note::outgoing(0, A::default());
+        let note = PacketMetadata::outgoing(0, A::default());
         Self {
             bytes: vec![0; slots * capacity].into_boxed_slice(),
             notes: vec![note; slots].into_boxed_slice(),
@@ -123,54 +121,54 @@ impl<A: Copy + Default> Batch<A> {
         }
     }
 
-    /// How many packets it can hold.
+    /// Returns the maximum number of packets.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.notes.len()
     }
 
-    /// How many bytes each of its packets can hold.
+    /// Returns the maximum length of a packet in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// How many packets it holds.
+    /// Returns the number of packets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it holds no packet.
+    /// Returns true if it holds no packet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether it has no room for another packet.
+    /// Returns true if it has no room for another packet.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.len == self.slots()
     }
 
-    /// Forgets all packets. Their bytes stay where they are.
+    /// Removes all packets. Their bytes stay in the buffers.
     pub fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Makes the batch hold its first `len` slots, each with the bytes, length and address that it
-    /// last had. So a batch once filled from a template is used again without writing it anew.
+    /// Sets the number of packets to `len`; each slot keeps the bytes, length and address that it
+    /// last had. A batch once filled from a template can thus be reused without writing it anew.
     ///
     /// # Panics
     ///
-    /// When `len` exceeds the number of slots.
+    /// If `len` exceeds the number of slots.
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.slots(), "{len} packets in a batch of {}", self.slots());
         self.len = len;
     }
 
-    /// Appends a packet; says whether it was taken. It is not when the batch is full or the packet
-    /// is longer than a buffer.
+    /// Appends a packet. Returns true on success, false if the batch is full or the packet is
+    /// longer than a buffer.
     #[must_use]
     pub fn push(&mut self, address: A, bytes: &[u8]) -> bool {
         bytes.len() <= self.capacity
@@ -180,9 +178,9 @@ impl<A: Copy + Default> Batch<A> {
             })
     }
 
-    /// Appends a packet that `write` puts into the buffer handed to it (all of the slot's capacity,
-    /// with whatever stood there before); `write` returns the packet's length, which is cut to the
-    /// capacity. Says whether there was room; if not, `write` is not called.
+    /// Appends a packet that `write` puts into its buffer (the slot's full capacity, with its
+    /// previous bytes); `write` returns the packet's length, which is limited to the capacity.
+    /// Returns false without calling `write` if there is no room.
     #[must_use]
     pub fn push_with(&mut self, address: A, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         if self.is_full() {
@@ -190,27 +188,27 @@ impl<A: Copy + Default> Batch<A> {
         }
         let start = self.len * self.capacity;
         let len = write(&mut self.bytes[start..start + self.capacity]).min(self.capacity);
-        self.notes[self.len] = Note::outgoing(len, address);
+        self.notes[self.len] = PacketMetadata::outgoing(len, address);
         self.len += 1;
         true
     }
 
-    /// Makes the packet at `index` shorter: `len` bytes, if it has so many.
+    /// Shortens the packet at `index` to `len` bytes, if it is longer.
     ///
     /// # Panics
     ///
-    /// When the batch holds no such packet.
+    /// If the batch holds no such packet.
     pub fn shorten(&mut self, index: usize, len: usize) {
         assert!(index < self.len, "packet {index} of {}", self.len);
         let note = &mut self.notes[index];
         note.len = note.len.min(len);
     }
 
-    /// Takes out the packet at `index`; the last one takes its place.
+    /// Removes the packet at `index`; the last one takes its place.
     ///
     /// # Panics
     ///
-    /// When the batch holds no such packet.
+    /// If the batch holds no such packet.
     pub fn swap_remove(&mut self, index: usize) {
         assert!(index < self.len, "packet {index} of {}", self.len);
         self.len -= 1;
@@ -219,23 +217,23 @@ impl<A: Copy + Default> Batch<A> {
         self.notes[index] = self.notes[self.len];
     }
 
-    /// The packet at `index`.
+    /// Returns the packet at `index`.
     ///
     /// # Panics
     ///
-    /// When the batch holds no such packet.
+    /// If the batch holds no such packet.
     #[must_use]
-    pub fn packet(&self, index: usize) -> Packet<'_, A> {
+    pub fn packet(&self, index: usize) -> BatchPacket<'_, A> {
         assert!(index < self.len, "packet {index} of {}", self.len);
         let note = &self.notes[index];
         view(&self.bytes[index * self.capacity..][..self.capacity], note)
     }
 
-    /// The packet at `index`, to be changed in place.
+    /// Returns the packet at `index`, mutable in place.
     ///
     /// # Panics
     ///
-    /// When the batch holds no such packet.
+    /// If the batch holds no such packet.
     #[must_use]
     pub fn packet_mut(&mut self, index: usize) -> PacketMut<'_, A> {
         assert!(index < self.len, "packet {index} of {}", self.len);
@@ -243,13 +241,13 @@ impl<A: Copy + Default> Batch<A> {
         PacketMut {
             bytes: &mut self.bytes[index * self.capacity..][..note.len],
             address: &mut note.address,
-            stamp: &mut note.stamp,
+            wants_timestamp: &mut note.wants_timestamp,
         }
     }
 
-    /// The packets in order.
+    /// Iterates over the packets in order.
     #[must_use]
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet<'_, A>> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = BatchPacket<'_, A>> {
         self.bytes
             .chunks_exact(self.capacity)
             .zip(&self.notes)
@@ -257,24 +255,25 @@ impl<A: Copy + Default> Batch<A> {
             .map(|(buffer, note)| view(buffer, note))
     }
 
-    /// The packets in order, to be changed in place.
+    /// Iterates over the packets in order, mutable in place.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = PacketMut<'_, A>> {
         self.bytes.chunks_exact_mut(self.capacity).zip(&mut self.notes).take(self.len).map(
             |(buffer, note)| PacketMut {
                 bytes: &mut buffer[..note.len],
                 address: &mut note.address,
-                stamp: &mut note.stamp,
+                wants_timestamp: &mut note.wants_timestamp,
             },
         )
     }
 
-    /// All buffers in full, for a device to receive into; [`Batch::fill`] says what it received.
+    /// Returns all buffers in full, for a device to receive into; [`Batch::fill`] then sets the
+    /// number received.
     pub(crate) fn buffers_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [u8]> {
         self.bytes.chunks_exact_mut(self.capacity)
     }
 
-    /// Makes the batch hold the first `len` slots, as `note` describes each.
-    pub(crate) fn fill(&mut self, len: usize, mut note: impl FnMut(usize) -> Note<A>) {
+    /// Sets the number of packets to `len`, with metadata from `note`.
+    pub(crate) fn fill(&mut self, len: usize, mut note: impl FnMut(usize) -> PacketMetadata<A>) {
         self.set_len(len);
         for (index, slot) in self.notes[..len].iter_mut().enumerate() {
             *slot = note(index);
@@ -282,7 +281,8 @@ impl<A: Copy + Default> Batch<A> {
         }
     }
 
-    /// Appends a packet that came at `received`, cut to the capacity; says whether there was room.
+    /// Appends a packet received at `received`, truncated to the capacity. Returns true if there
+    /// was room.
     pub(crate) fn push_received(
         &mut self,
         address: A,
@@ -299,8 +299,8 @@ impl<A: Copy + Default> Batch<A> {
         taken
     }
 
-    /// Appends a packet of which nothing could be read: one that is cut off at its beginning. Says
-    /// whether there was room.
+    /// Appends a packet without readable bytes, marked as truncated. Returns true if there was
+    /// room.
     pub(crate) fn push_unread(&mut self, address: A) -> bool {
         let taken = self.push(address, &[]);
         if taken {
@@ -309,10 +309,10 @@ impl<A: Copy + Default> Batch<A> {
         taken
     }
 
-    /// Takes over a packet with everything that stands beside it, cut to the capacity; says whether
-    /// there was room.
+    /// Appends a packet with all its metadata, truncated to the capacity. Returns true if there was
+    /// room.
     #[must_use]
-    pub fn push_packet(&mut self, packet: &Packet<'_, A>) -> bool {
+    pub fn push_packet(&mut self, packet: &BatchPacket<'_, A>) -> bool {
         let kept = packet.bytes.len().min(self.capacity);
         let taken = self.push(packet.address, &packet.bytes[..kept]);
         if taken {
@@ -321,21 +321,21 @@ impl<A: Copy + Default> Batch<A> {
             note.received_at = packet.received_at;
             note.received_monotonic = packet.received_monotonic;
             note.hardware = packet.hardware;
-            note.stamp = packet.stamp;
+            note.wants_timestamp = packet.wants_timestamp;
         }
         taken
     }
 }
 
-fn view<'a, A: Copy>(buffer: &'a [u8], note: &Note<A>) -> Packet<'a, A> {
-    Packet {
+fn view<'a, A: Copy>(buffer: &'a [u8], note: &PacketMetadata<A>) -> BatchPacket<'a, A> {
+    BatchPacket {
         bytes: &buffer[..note.len],
         address: note.address,
         truncated: note.truncated,
         received_at: note.received_at,
         received_monotonic: note.received_monotonic,
         hardware: note.hardware,
-        stamp: note.stamp,
+        wants_timestamp: note.wants_timestamp,
     }
 }
 
@@ -372,14 +372,14 @@ mod tests {
 
     #[test]
     fn a_packet_is_taken_over_with_all_that_stands_beside_it() {
-        let packet = Packet {
+        let packet = BatchPacket {
             bytes: b"abcd",
             address: 1_u8,
             truncated: true,
             received_at: Some(Timestamp::from_ns(2)),
             received_monotonic: Some(Timestamp::from_ns(3)),
             hardware: Some(HardwareTime { interface: 4, ns: 5 }),
-            stamp: true,
+            wants_timestamp: true,
         };
         let mut batch = Batch::new(1, 4);
         assert!(batch.push_packet(&packet));

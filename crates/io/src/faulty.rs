@@ -1,5 +1,5 @@
-//! A device that damages what passes through another, by chance and as often as told: the bad
-//! network of tests. The same seed does the same damage. It allocates, and is not for measuring.
+//! Device that injects random faults at given rates into the traffic of another one: an unreliable
+//! network for tests. The same seed gives the same faults. It allocates, and is not for measuring.
 
 mod direction;
 
@@ -10,70 +10,70 @@ use std::time::Duration;
 use horolog_time::{Clock, Monotonic, Span, SplitMix64};
 
 use crate::batch::Batch;
-use crate::device::Device;
-use direction::Direction;
+use crate::device::BatchDevice;
+use direction::TransitQueue;
 
-/// How often what happens to a packet, each as a probability from 0 to 1, in either direction.
+/// Probability of each fault per packet, from 0 to 1, in either direction.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct FaultPlan {
-    /// Where the chances start from.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// The packet vanishes.
+    /// Packet lost.
     pub loss: f64,
-    /// The packet comes twice.
+    /// Packet duplicated.
     pub duplication: f64,
-    /// The packet comes after the one that follows it.
+    /// Packet delivered after the one that follows it.
     pub reordering: f64,
-    /// The packet loses some of its end, or all of it.
+    /// Packet truncated, possibly to nothing.
     pub truncation: f64,
-    /// One bit of the packet is turned over.
+    /// One bit of the packet inverted.
     pub corruption: f64,
-    /// The packet comes later by `delay_by`, past others.
+    /// Packet delayed by `delay_by`, past others.
     pub delay: f64,
-    /// See `delay`.
+    /// Delay of a delayed packet.
     pub delay_by: Span,
 }
 
-/// What was done to packets, in both directions together.
+/// Counts of injected faults, in both directions together.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FaultCounts {
-    /// Packets that came to be damaged or not.
+    /// All packets, with or without faults.
     pub packets: u64,
-    /// Packets that vanished.
+    /// Lost packets.
     pub lost: u64,
-    /// Packets that came twice.
+    /// Duplicated packets.
     pub duplicated: u64,
-    /// Packets that were held back for the one after them.
+    /// Packets held back for the one after them.
     pub reordered: u64,
-    /// Packets that were cut.
+    /// Truncated packets.
     pub truncated: u64,
-    /// Packets with a bit turned over.
+    /// Packets with an inverted bit.
     pub corrupted: u64,
-    /// Packets that were delayed.
+    /// Delayed packets.
     pub delayed: u64,
 }
 
-/// What decides the fate of packets: the plan, the dice and the account of what was done.
-pub(crate) struct Fate {
+/// Decides the faults of packets: the plan, the random numbers and the counts.
+pub(crate) struct FaultDecider {
     plan: FaultPlan,
     random: SplitMix64,
     counts: FaultCounts,
 }
 
-/// Wraps a device and damages what it sends and receives. Packets that are late leave and arrive
-/// with the next call after their time. See [`Device`] for the rest.
-pub struct Faulty<D: Device> {
+/// Wrapper of a device that injects faults into sent and received packets. Delayed packets are sent
+/// and received with the next call after their time. See [`Device`] for the rest.
+pub struct Faulty<D: BatchDevice> {
     inner: D,
     clock: Arc<dyn Clock<Monotonic> + Send + Sync>,
-    fate: Fate,
-    sending: Direction<D::Address>,
-    receiving: Direction<D::Address>,
+    decider: FaultDecider,
+    sending: TransitQueue<D::Address>,
+    receiving: TransitQueue<D::Address>,
     scratch: Batch<D::Address>,
 }
 
-impl<D: Device> Faulty<D> {
-    /// Wraps `inner`, through which up to `slots` packets of `capacity` bytes go at a time. The
-    /// clock is the one by which packets are delayed.
+impl<D: BatchDevice> Faulty<D> {
+    /// Wraps `inner` for up to `slots` packets of `capacity` bytes at a time. Delays are measured
+    /// on `clock`.
     pub fn new(
         inner: D,
         plan: FaultPlan,
@@ -84,26 +84,30 @@ impl<D: Device> Faulty<D> {
         Self {
             inner,
             clock,
-            fate: Fate { plan, random: SplitMix64::new(plan.seed), counts: FaultCounts::default() },
-            sending: Direction::default(),
-            receiving: Direction::default(),
+            decider: FaultDecider {
+                plan,
+                random: SplitMix64::new(plan.seed),
+                counts: FaultCounts::default(),
+            },
+            sending: TransitQueue::default(),
+            receiving: TransitQueue::default(),
             scratch: Batch::new(slots, capacity),
         }
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> FaultCounts {
-        self.fate.counts
+        self.decider.counts
     }
 
-    /// The device within.
+    /// Returns the wrapped device.
     #[must_use]
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// Hands all that is ready to leave to the device within; returns how many it refused.
+    /// Passes all packets that are ready to the wrapped device; returns the number that it refused.
     fn flush(&mut self) -> io::Result<usize> {
         self.sending.let_out(self.clock.now());
         let mut refused = 0;
@@ -114,16 +118,16 @@ impl<D: Device> Faulty<D> {
     }
 }
 
-impl<D: Device> Device for Faulty<D> {
+impl<D: BatchDevice> BatchDevice for Faulty<D> {
     type Address = D::Address;
 
     fn receive(&mut self, batch: &mut Batch<D::Address>, wait: Duration) -> io::Result<usize> {
         self.flush()?;
-        let wait = self.receiving.patience(self.clock.now(), wait);
+        let wait = self.receiving.wait_max(self.clock.now(), wait);
         let count = self.inner.receive(&mut self.scratch, wait)?;
         let now = self.clock.now();
         for packet in self.scratch.iter() {
-            self.receiving.pass(&packet, &mut self.fate, now);
+            self.receiving.pass(&packet, &mut self.decider, now);
         }
         if count == 0 {
             self.receiving.release();
@@ -136,21 +140,21 @@ impl<D: Device> Device for Faulty<D> {
     fn send(&mut self, batch: &mut Batch<D::Address>) -> io::Result<usize> {
         let now = self.clock.now();
         for packet in batch.iter() {
-            self.sending.pass(&packet, &mut self.fate, now);
+            self.sending.pass(&packet, &mut self.decider, now);
         }
-        // What vanished has left, as far as its sender can tell.
+        // A lost packet counts as sent, as it does for its sender.
         Ok(batch.len().saturating_sub(self.flush()?))
     }
 
-    /// Of the packets that really left; what befell them before is seen in their bytes.
+    /// Returns the packets that were really sent; their bytes show the faults.
     fn sent(&mut self, batch: &mut Batch<D::Address>) -> io::Result<usize> {
         self.inner.sent(batch)
     }
 }
 
-impl<D: Device> std::fmt::Debug for Faulty<D> {
+impl<D: BatchDevice> std::fmt::Debug for Faulty<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Faulty").field("counts", &self.fate.counts).finish_non_exhaustive()
+        f.debug_struct("Faulty").field("counts", &self.decider.counts).finish_non_exhaustive()
     }
 }
 

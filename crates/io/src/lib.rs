@@ -1,36 +1,36 @@
-//! One packet-device trait, [`Device`], and its devices: UDP sockets, raw Ethernet frames, `AF_XDP`
-//! sockets, a pair joined in memory, and a wrapper that damages what passes. Also whom they are to
-//! reach, as a person writes it ([`target`]).
+//! Packet-device trait [`Device`] and its devices: UDP sockets, raw Ethernet frames, `AF_XDP`
+//! sockets, a pair joined in memory, and a wrapper that injects faults. Also the parsing of targets
+//! ([`target`]).
 //!
-//! It knows nothing of what the packets mean, and it has no `unsafe`: system calls stand in
+//! Packet contents are not interpreted, and there is no `unsafe`: system calls are in
 //! `horolog-sys`. A hot loop receives into one [`Batch`], fills another and sends it; both are
 //! allocated once.
 
 mod batch;
+mod capture_socket;
 mod device;
 mod faulty;
 mod filter;
-mod hardware_clock;
-mod interface_clock;
+mod interface_phc;
 mod packet;
 mod pcapng;
+mod phc_conversion;
 mod queue;
 mod simulated;
-mod tap;
 pub mod target;
 mod udp;
 mod xsk;
 
-pub use batch::{Batch, HardwareTime, Packet, PacketMut};
-pub use device::Device;
+pub use batch::{Batch, BatchPacket, HardwareTime, PacketMut};
+pub use capture_socket::{CaptureControl, CaptureSocket};
+pub use device::BatchDevice;
 pub use faulty::{FaultCounts, FaultPlan, Faulty};
-pub use filter::{Besides, Conversation, End, LaneMark, Sample, UdpFilter};
-pub use hardware_clock::{Conversion, Crossing};
-pub use horolog_sys::message::TransmitStamp;
-pub use interface_clock::{InterfaceClock, InterfaceClockError};
+pub use filter::{Conversation, ExtraSample, LaneMark, PacketSample, RemoteEnd, UdpFilter};
+pub use horolog_sys::message::TransmitTimestamp;
+pub use interface_phc::{InterfacePhc, InterfacePhcError};
 pub use packet::{FrameSelection, PacketDevice, PacketError, PacketOptions};
-pub use pcapng::{Captured, Direction, PcapngWriter};
+pub use pcapng::{CaptureDirection, Captured, PcapngWriter};
+pub use phc_conversion::{ClockPair, PhcConversion};
 pub use simulated::{Simulated, SimulatedLink};
-pub use tap::{Tap, TapControl};
-pub use udp::{Endpoints, Link, UdpDevice, UdpError, UdpOptions};
+pub use udp::{Endpoints, FrameEndpoints, UdpDevice, UdpError, UdpOptions};
 pub use xsk::XskDevice;

@@ -1,67 +1,69 @@
-//! Raw Ethernet frames on one interface, past the network stack: a packet socket as a device. What
-//! the frames hold is the caller's.
+//! Raw Ethernet frames on one interface, bypassing the network stack: a packet socket as a device.
+//! The content of the frames is the caller's.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use horolog_sys::explain::explain;
 use horolog_sys::filter::Instruction;
-use horolog_sys::message::{MessageTable, Outgoing, TransmitStamp};
+use horolog_sys::message::{MessageTable, OutgoingDatagram, TransmitTimestamp};
 use horolog_sys::packet;
 use horolog_sys::socket::Socket;
 use horolog_wire::ethernet::{self, MacAddress};
 
-use crate::batch::{Batch, Note};
-use crate::device::Device;
+use crate::batch::{Batch, PacketMetadata};
+use crate::device::BatchDevice;
 use crate::filter::{LaneMark, UdpFilter};
-use crate::queue::{self, Queue, send_all};
+use crate::queue::{self, KernelQueue, send_all};
 
-/// The bits of a VLAN tag that name the VLAN; 0 is a priority alone (IEEE 802.1Q, 9.6).
+/// Bits of the VLAN identifier in a VLAN tag; 0 is a priority alone (IEEE 802.1Q, 9.6).
 const VLAN_IDENTIFIER: u32 = 0x0fff;
 
-/// Which of the frames that come in by the interface a device receives.
+/// Selection of the frames that a device receives from the interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FrameSelection {
-    /// None: the device only sends, and costs the interface nothing.
+    /// No frames: the device only sends, and costs the interface nothing.
     Nothing,
     /// UDP datagrams.
     Udp(UdpFilter),
-    /// UDP datagrams that name no other lane than this one.
+    /// UDP datagrams that name no lane other than this one.
     UdpOfLane(UdpFilter, LaneMark),
-    /// Frames of this Ethernet type that are of no VLAN.
+    /// Frames of this Ethernet type without a VLAN.
     EtherType(u16),
-    /// What a classic BPF program returns a number other than 0 for; all frames if it is empty.
+    /// Frames for which a classic BPF program returns a number other than 0; all frames if it is
+    /// empty.
     Program(Vec<Instruction>),
 }
 
-/// How a packet device is opened.
+/// Options of a packet device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct PacketOptions {
-    /// Frames that one system call moves at most; more than that goes in several calls.
+    /// Maximum number of frames per system call; more frames take several calls.
     pub slots: usize,
-    /// What to receive.
+    /// Frames to receive.
     pub selection: FrameSelection,
-    /// Groups whose frames the interface is to take as well.
+    /// Multicast groups whose frames the interface is to receive as well.
     pub groups: Vec<MacAddress>,
-    /// Receive what this host sends as well.
+    /// True to receive frames sent by this host as well.
     pub outgoing: bool,
-    /// Take a kernel timestamp of each received frame.
+    /// True to take kernel receive timestamps.
     pub receive_timestamps: bool,
-    /// Tell the timestamps that the interface's own clock takes of them, where it does.
+    /// True to report hardware receive timestamps, if the interface takes them.
     pub hardware_timestamps: bool,
-    /// Whether frames can be timestamped on their way out, and by what. With the hardware's
-    /// timestamps come those of received frames as well.
-    pub transmit_timestamps: Option<TransmitStamp>,
-    /// Hand frames straight to the driver. They are refused when it has no room, for there is no
-    /// queue; traffic control does not see them.
+    /// Source of transmit timestamps; `None` takes none. Hardware timestamps include those of
+    /// received frames.
+    pub transmit_timestamps: Option<TransmitTimestamp>,
+    /// True to send frames directly to the driver. It refuses them if it has no room, since there
+    /// is no queue; traffic control does not see them.
     pub bypass_queueing: bool,
-    /// Bytes of receive buffer to ask for; the system's default if `None`.
+    /// Receive buffer size to request, in bytes; the system's default if `None`.
     pub receive_buffer: Option<usize>,
-    /// Bytes of send buffer to ask for; the system's default if `None`.
+    /// Send buffer size to request, in bytes; the system's default if `None`.
     pub send_buffer: Option<usize>,
-    /// How long [`Device::send`] waits for room when the send buffer is full before it counts a
-    /// frame as refused. Zero: not at all.
+    /// Time that [`Device::send`] waits for room in a full send buffer before it counts a frame as
+    /// refused. Zero: no wait.
     pub send_wait: Duration,
 }
 
@@ -83,34 +85,32 @@ impl Default for PacketOptions {
     }
 }
 
-/// Why a packet device could not be opened.
+/// Reason for which a packet device could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketError {
-    /// There is no such interface here.
-    #[error(
-        "cannot use interface {0}: there is none of this name; choose one that `ip link` shows"
-    )]
+    /// Missing interface.
+    #[error("cannot use interface {0}: not found; choose one that `ip link` shows")]
     NoInterface(String),
-    /// Packet sockets are not allowed to this process.
+    /// Packet sockets not permitted to this process.
     #[error(
-        "cannot send raw frames on {0}: that needs root or CAP_NET_RAW; run as root or use UDP sockets"
+        "cannot send raw frames on {0}: root or CAP_NET_RAW is required; run as root or use UDP \
+         sockets"
     )]
     Privilege(String),
-    /// Anything else that the kernel refused.
-    #[error("cannot open a packet socket on {0}: {1}")]
+    /// Any other error of the kernel.
+    #[error("cannot open a packet socket on {0}: {why}", why = explain(.1))]
     Other(String, io::Error),
 }
 
-/// A packet socket bound to one interface. Its packets are whole Ethernet frames without checksum;
-/// one that the interface cannot send, being longer than its MTU allows, is refused. See [`Device`]
-/// for the rest.
+/// Packet socket bound to one interface. Its packets are whole Ethernet frames without checksum; a
+/// frame longer than the interface's MTU permits is refused. See [`Device`] for the rest.
 #[derive(Debug)]
 pub struct PacketDevice {
     socket: Socket,
     table: MessageTable,
     send_wait: Duration,
     dropped: u64,
-    stamp: Option<TransmitStamp>,
+    transmit_timestamp: Option<TransmitTimestamp>,
 }
 
 impl PacketDevice {
@@ -131,42 +131,43 @@ impl PacketDevice {
             table: MessageTable::new(options.slots),
             send_wait: options.send_wait,
             dropped: 0,
-            stamp: options.transmit_timestamps,
+            transmit_timestamp: options.transmit_timestamps,
         })
     }
 
-    /// Waits up to `wait` until frames can be received or something came back of what was sent;
-    /// says whether that is so.
+    /// Waits up to `wait` until frames can be received or sent ones were looped back; returns true
+    /// if so.
     ///
     /// # Errors
     ///
-    /// What the kernel refused.
+    /// Errors of the kernel.
     pub fn wait(&self, wait: Duration) -> io::Result<bool> {
         self.socket.wait_readable(wait)
     }
 
-    /// Another handle on the device's socket, to change its filter.
+    /// Returns another handle on the device's socket, to change its filter.
     ///
     /// # Errors
     ///
-    /// What the kernel refused.
+    /// Errors of the kernel.
     pub(crate) fn try_clone_socket(&self) -> io::Result<Socket> {
         self.socket.try_clone()
     }
 
-    /// Frames that the kernel dropped at this device since it was opened, because its receive
-    /// buffer was full (`PACKET_STATISTICS`). To be asked at least once in 2^32 drops.
+    /// Returns the number of frames that the kernel dropped at this device since it was opened,
+    /// because its receive buffer was full (`PACKET_STATISTICS`). Must be called at least once in
+    /// 2^32 drops.
     ///
     /// # Errors
     ///
-    /// What the kernel refused.
+    /// Errors of the kernel.
     pub fn dropped(&mut self) -> io::Result<u64> {
         self.dropped += u64::from(packet::statistics(&self.socket)?.dropped);
         Ok(self.dropped)
     }
 }
 
-impl Queue<()> for PacketDevice {
+impl KernelQueue<()> for PacketDevice {
     fn socket(&self) -> &Socket {
         &self.socket
     }
@@ -174,12 +175,12 @@ impl Queue<()> for PacketDevice {
     fn try_receive(&mut self, batch: &mut Batch<()>) -> io::Result<usize> {
         let count = self.table.receive(self.socket.as_fd(), batch.buffers_mut())?;
         let table = &self.table;
-        batch.fill(count, |slot| Note::received(&table.received(slot), ()));
+        batch.fill(count, |slot| PacketMetadata::received(&table.received(slot), ()));
         Ok(count)
     }
 }
 
-impl Device for PacketDevice {
+impl BatchDevice for PacketDevice {
     type Address = ();
 
     fn receive(&mut self, batch: &mut Batch<()>, wait: Duration) -> io::Result<usize> {
@@ -187,13 +188,13 @@ impl Device for PacketDevice {
     }
 
     fn send(&mut self, batch: &mut Batch<()>) -> io::Result<usize> {
-        let (table, socket, stamp) = (&mut self.table, &self.socket, self.stamp);
+        let (table, socket, stamp) = (&mut self.table, &self.socket, self.transmit_timestamp);
         send_all(socket, batch.len(), self.send_wait, |first| {
-            let frames = batch.iter().skip(first).map(|packet| Outgoing {
+            let frames = batch.iter().skip(first).map(|packet| OutgoingDatagram {
                 bytes: packet.bytes,
                 remote: None,
                 local: None,
-                stamp: stamp.filter(|_| packet.stamp),
+                transmit_timestamp: stamp.filter(|_| packet.wants_timestamp),
             });
             table.send(socket.as_fd(), frames)
         })
@@ -221,8 +222,9 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
     if let Some(bytes) = options.send_buffer {
         socket.set_send_buffer(bytes)?;
     }
-    // All taps for any protocol come before the programs at the interface's ingress, those for one
-    // protocol after them, where a frame may be gone already; so the filter picks the protocol.
+    // All packet sockets for any protocol come before the programs at the interface's ingress,
+    // those for one protocol after them, where a frame may be gone already; so the filter selects
+    // the protocol.
     let (ether_type, program) = match &options.selection {
         FrameSelection::Nothing => (None, Vec::new()),
         FrameSelection::Udp(filter) => (Some(packet::ANY_PROTOCOL), filter.program()),
@@ -232,7 +234,7 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
         FrameSelection::EtherType(number) => (
             Some(packet::ANY_PROTOCOL),
             vec![
-                // The kernel has taken a tag off; what is of a VLAN is not for this interface.
+                // The kernel has stripped the tag; a frame of a VLAN is not for this interface.
                 Instruction::load_vlan_tag(),
                 Instruction::and(VLAN_IDENTIFIER),
                 Instruction::jump_if_equal(0, 0, 3),
@@ -249,11 +251,11 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
             packet::ignore_outgoing(&socket)?;
         }
         if options.receive_timestamps || options.hardware_timestamps {
-            socket.tell_receive_time(options.hardware_timestamps)?;
+            socket.enable_receive_timestamps(options.hardware_timestamps)?;
         }
     }
     if let Some(stamp) = options.transmit_timestamps {
-        socket.tell_frame_times(stamp == TransmitStamp::Hardware)?;
+        socket.enable_frame_timestamps(stamp == TransmitTimestamp::Hardware)?;
     }
     if !program.is_empty() {
         socket.attach_filter(&program)?;
@@ -261,7 +263,7 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
     for group in &options.groups {
         packet::join_group(&socket, interface, group.0)?;
     }
-    // Last, so that no frame comes in past the filter.
+    // Last, so that no frame arrives past the filter.
     packet::bind(&socket, interface, ether_type)?;
     Ok(socket)
 }

@@ -1,6 +1,6 @@
-//! Writes packets in the form that Wireshark and its kin read: pcapng
+//! Writer of packets in the format of Wireshark and similar tools: pcapng
 //! (draft-ietf-opsawg-pcapng, sections 4.1 to 4.6), one interface of Ethernet frames, timestamps in
-//! nanoseconds. Whole blocks are written at a time, so a file that ends early can be read as well.
+//! nanoseconds. Whole blocks are written at a time, so that a file that ends early is readable too.
 
 use std::io::{self, Write};
 
@@ -11,11 +11,11 @@ const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
-/// Tells a reader the order of bytes.
+/// Magic number of the byte order.
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 /// `LINKTYPE_ETHERNET`.
 const ETHERNET: u16 = 1;
-/// Numbers of options, each of its own kind of block.
+/// Option numbers, each specific to its kind of block.
 const OPTION_END: u16 = 0;
 const SECTION_APPLICATION: u16 = 4;
 const INTERFACE_NAME: u16 = 2;
@@ -23,39 +23,39 @@ const INTERFACE_RESOLUTION: u16 = 9;
 const PACKET_FLAGS: u16 = 2;
 const STATISTICS_RECEIVED: u16 = 4;
 const STATISTICS_DROPPED: u16 = 5;
-/// Timestamps count 10^-9 s.
+/// Timestamp resolution: 10^-9 s.
 const NANOSECONDS: u8 = 9;
 
-/// Which way a packet went.
+/// Direction of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
-    /// It came in.
+pub enum CaptureDirection {
+    /// Received.
     Inbound = 1,
-    /// It went out.
+    /// Sent.
     Outbound = 2,
 }
 
-/// A packet to be written.
+/// Packet to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Captured<'a> {
-    /// When it passed.
+    /// Time of capture.
     pub at: Timestamp<Utc>,
-    /// Which way.
-    pub direction: Direction,
-    /// The frame, or its beginning.
+    /// Direction.
+    pub direction: CaptureDirection,
+    /// Frame, or its beginning.
     pub bytes: &'a [u8],
 }
 
-/// A file being written.
+/// Writer of a file.
 #[derive(Debug)]
 pub struct PcapngWriter<W> {
     to: W,
-    /// Blocks that are not written yet.
+    /// Blocks not written yet.
     blocks: Vec<u8>,
 }
 
 impl<W: Write> PcapngWriter<W> {
-    /// Begins a file of what passes the interface of this name.
+    /// Begins a file of packets of the interface with this name.
     pub fn new(to: W, interface: &str) -> io::Result<Self> {
         let mut writer = Self { to, blocks: Vec::new() };
         writer.block(SECTION_HEADER, |body| {
@@ -89,14 +89,14 @@ impl<W: Write> PcapngWriter<W> {
         });
     }
 
-    /// Writes what was added.
+    /// Writes the added packets.
     pub fn flush(&mut self) -> io::Result<()> {
         let written = self.to.write_all(&self.blocks);
         self.blocks.clear();
         written
     }
 
-    /// Ends the file with how many packets there were to see, and how many of them were missed.
+    /// Ends the file with the number of packets captured, and of those lost.
     pub fn finish(mut self, at: Timestamp<Utc>, seen: u64, dropped: u64) -> io::Result<()> {
         self.block(STATISTICS, |body| {
             body.extend(0_u32.to_le_bytes());
@@ -109,7 +109,7 @@ impl<W: Write> PcapngWriter<W> {
         self.to.flush()
     }
 
-    /// A block: its type, its length, its body, and its length again for those who read backwards.
+    /// Appends a block: its type, its length, its body, and its length again for backward readers.
     fn block(&mut self, kind: u32, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.blocks.len();
         self.blocks.extend(kind.to_le_bytes());
@@ -121,7 +121,7 @@ impl<W: Write> PcapngWriter<W> {
     }
 }
 
-/// An instant as two words, the upper one first.
+/// Returns an instant as two words, the upper one first.
 fn instant(at: Timestamp<Utc>) -> [u8; 8] {
     let ns = at.as_ns().max(0) as u64;
     let mut bytes = [0; 8];
@@ -131,12 +131,12 @@ fn instant(at: Timestamp<Utc>) -> [u8; 8] {
 }
 
 fn option(body: &mut Vec<u8>, number: u16, value: &[u8]) {
-    // Names and numbers only: none is nearly as long as the length can say.
+    // Names and numbers only: none approaches the limit of the length field.
     body.extend([number, value.len() as u16].map(u16::to_le_bytes).concat());
     padded(body, value);
 }
 
-/// Bytes and what it takes to make them words of 32 bits.
+/// Appends bytes, padded to 32-bit words.
 fn padded(body: &mut Vec<u8>, bytes: &[u8]) {
     body.extend(bytes);
     body.extend(std::iter::repeat_n(0, bytes.len().next_multiple_of(4) - bytes.len()));
@@ -167,7 +167,11 @@ mod tests {
         let mut file = Vec::new();
         let mut writer = PcapngWriter::new(&mut file, "eth0").unwrap();
         let at = Timestamp::from_ns(0x0011_2233_4455_6677);
-        writer.packet(&Captured { at, direction: Direction::Outbound, bytes: &[1, 2, 3, 4, 5] });
+        writer.packet(&Captured {
+            at,
+            direction: CaptureDirection::Outbound,
+            bytes: &[1, 2, 3, 4, 5],
+        });
         writer.finish(at, 7, 2).unwrap();
         let blocks = blocks(&file);
         let kinds: Vec<_> = blocks.iter().map(|(kind, _)| *kind).collect();
@@ -188,7 +192,7 @@ mod tests {
             let mut writer = PcapngWriter::new(&mut file, &name).unwrap();
             for bytes in &frames {
                 let at = Timestamp::from_ns(1);
-                writer.packet(&Captured { at, direction: Direction::Inbound, bytes });
+                writer.packet(&Captured { at, direction: CaptureDirection::Inbound, bytes });
             }
             writer.flush().unwrap();
             let packets = &blocks(&file)[2..];

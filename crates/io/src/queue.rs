@@ -1,27 +1,27 @@
-//! What devices on kernel sockets share: waiting for packets, going through a batch when the kernel
+//! Shared code of devices on kernel sockets: waiting for packets, sending a batch when the kernel
 //! refuses part of it, and counting drops.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use horolog_sys::message::{Control, MessageTable, is_refusal};
+use horolog_sys::message::{AncillaryData, MessageTable, is_refusal};
 use horolog_sys::socket::Socket;
 
-use crate::batch::{Batch, Note};
+use crate::batch::{Batch, PacketMetadata};
 
-/// A device on a kernel socket, as far as receiving goes.
-pub(crate) trait Queue<A> {
-    /// The socket.
+/// Device on a kernel socket, as far as receiving goes.
+pub(crate) trait KernelQueue<A> {
+    /// Returns the socket.
     fn socket(&self) -> &Socket;
 
-    /// Fills the batch with what waits; `WouldBlock` if nothing does.
+    /// Fills the batch with the available packets; `WouldBlock` if there are none.
     fn try_receive(&mut self, batch: &mut Batch<A>) -> io::Result<usize>;
 }
 
-/// Receives what waits, or what comes within `wait`.
+/// Receives available packets, or those that arrive within `wait`.
 pub(crate) fn receive<A: Copy + Default>(
-    queue: &mut impl Queue<A>,
+    queue: &mut impl KernelQueue<A>,
     batch: &mut Batch<A>,
     wait: Duration,
 ) -> io::Result<usize> {
@@ -36,12 +36,12 @@ pub(crate) fn receive<A: Copy + Default>(
     if nothing_yet(&result) { Ok(0) } else { result }
 }
 
-/// Takes what came back of the packets that were to be timestamped.
+/// Receives the packets that were looped back with a transmit timestamp.
 pub(crate) fn sent<A: Copy + Default>(
     socket: BorrowedFd<'_>,
     table: &mut MessageTable,
     batch: &mut Batch<A>,
-    address: impl Fn(&Control) -> A,
+    address: impl Fn(&AncillaryData) -> A,
 ) -> io::Result<usize> {
     batch.clear();
     let count = match table.receive_errors(socket, batch.buffers_mut()) {
@@ -50,14 +50,14 @@ pub(crate) fn sent<A: Copy + Default>(
     };
     batch.fill(count, |slot| {
         let received = table.received(slot);
-        Note::received(&received, address(&received.control))
+        PacketMetadata::received(&received, address(&received.control))
     });
     Ok(count)
 }
 
-/// Sends `total` packets through `send_from`, which sends from a given index on and says how many
-/// left. Waits up to `wait` for room, steps over a packet that the kernel refuses, and gives up on
-/// the rest when there is no room in time. Returns how many left.
+/// Sends `total` packets through `send_from`, which sends from a given index on and returns the
+/// number sent. Waits up to `wait` for room, skips a packet that the kernel refuses, and gives up
+/// on the rest if there is no room in time. Returns the number sent.
 pub(crate) fn send_all(
     socket: &Socket,
     total: usize,
@@ -83,7 +83,7 @@ pub(crate) fn send_all(
     Ok(sent)
 }
 
-/// Extends the kernel's 32-bit count of drops, which wraps around, to 64 bits.
+/// Extends the kernel's 32-bit drop counter, which wraps around, to 64 bits.
 #[derive(Default, Debug)]
 pub(crate) struct DropCounter {
     last: u32,

@@ -1,6 +1,6 @@
-//! Two devices joined in memory, in simulated time: what one sends, the other receives after the
-//! link's delay. Waiting moves the clock instead of taking time. Meant for one thread, for tests
-//! and replays; it allocates.
+//! Two devices joined in memory, in simulated time: the packets sent by one are received by the
+//! other after the link's delay. Waiting advances the clock instead of taking time. Meant for one
+//! thread, for tests and replays; it allocates.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,36 +9,35 @@ use std::time::Duration;
 
 use horolog_time::{Clock, SimulatedClock, Span, Timestamp, Utc};
 
-use crate::batch::{Batch, HardwareTime, Packet};
-use crate::device::Device;
+use crate::batch::{Batch, BatchPacket, HardwareTime};
+use crate::device::BatchDevice;
 
-/// What joins two simulated devices.
+/// Link between two simulated devices.
 #[derive(Clone, Debug)]
 pub struct SimulatedLink {
-    /// The clock by which packets travel. Its instants also serve as receive timestamps.
+    /// Clock of the link. Its instants also serve as receive timestamps.
     pub clock: Arc<SimulatedClock>,
-    /// From sending to receiving, the same either way.
+    /// Delay from sending to receiving, equal in both directions.
     pub delay: Span,
-    /// Packets on their way or waiting to be received, for each direction; more are dropped.
+    /// Packets in flight or waiting to be received, for each direction; more are dropped.
     pub queue_packets: usize,
-    /// What the clock of the interface at either end is ahead of `clock`, where it stamps what it
-    /// receives.
-    pub card_ahead: Option<Span>,
+    /// Lead of the interface clock at either end over `clock`, if it timestamps received packets.
+    pub phc_ahead: Option<Span>,
 }
 
-/// One end of a [`SimulatedLink`]. See [`Device`] for what it does.
+/// One end of a [`SimulatedLink`]. See [`Device`] for its behaviour.
 #[derive(Debug)]
 pub struct Simulated<A> {
     link: SimulatedLink,
-    /// What stands beside every packet that comes out at the other end.
+    /// Address of every packet that is received at the other end.
     address: A,
-    incoming: Arc<Mutex<Lane<A>>>,
-    outgoing: Arc<Mutex<Lane<A>>>,
+    incoming: Arc<Mutex<SimulatedQueue<A>>>,
+    outgoing: Arc<Mutex<SimulatedQueue<A>>>,
 }
 
-/// The packets of one direction, in the order in which they arrive.
+/// Packets of one direction, in the order of arrival.
 #[derive(Debug)]
-struct Lane<A> {
+struct SimulatedQueue<A> {
     parcels: VecDeque<Parcel<A>>,
     dropped: u64,
 }
@@ -51,11 +50,11 @@ struct Parcel<A> {
 }
 
 impl<A: Copy + Default> Simulated<A> {
-    /// The two ends of a link. What the first sends comes out of the second with the address
-    /// `seen_from[0]` beside it, and the other way round with `seen_from[1]`.
+    /// Returns the two ends of a link. Packets of the first are received by the second with the
+    /// address `seen_from[0]`, and those of the second with `seen_from[1]`.
     #[must_use]
     pub fn pair(link: &SimulatedLink, seen_from: [A; 2]) -> [Self; 2] {
-        let lane = || Arc::new(Mutex::new(Lane { parcels: VecDeque::new(), dropped: 0 }));
+        let lane = || Arc::new(Mutex::new(SimulatedQueue { parcels: VecDeque::new(), dropped: 0 }));
         let (there, back) = (lane(), lane());
         let end = |address, incoming: &Arc<_>, outgoing: &Arc<_>| Self {
             link: link.clone(),
@@ -66,7 +65,7 @@ impl<A: Copy + Default> Simulated<A> {
         [end(seen_from[0], &back, &there), end(seen_from[1], &there, &back)]
     }
 
-    /// Packets for this end that the link had no room for.
+    /// Returns the number of packets for this end that the link had no room for.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         open(&self.incoming).dropped
@@ -77,7 +76,7 @@ impl<A: Copy + Default> Simulated<A> {
     }
 }
 
-impl<A: Copy + Default> Device for Simulated<A> {
+impl<A: Copy + Default> BatchDevice for Simulated<A> {
     type Address = A;
 
     fn receive(&mut self, batch: &mut Batch<A>, wait: Duration) -> io::Result<usize> {
@@ -91,18 +90,18 @@ impl<A: Copy + Default> Device for Simulated<A> {
             let Some(parcel) = lane.parcels.pop_front_if(|parcel| parcel.arrives <= now) else {
                 break;
             };
-            // The batch has room, and what is too long for it is cut.
-            let _ = batch.push_packet(&Packet {
+            // The batch has room, and a longer packet is truncated.
+            let _ = batch.push_packet(&BatchPacket {
                 bytes: &parcel.bytes,
                 address: parcel.address,
                 truncated: false,
                 received_at: Some(parcel.arrives),
                 received_monotonic: None,
-                hardware: self.link.card_ahead.map(|ahead| HardwareTime {
+                hardware: self.link.phc_ahead.map(|ahead| HardwareTime {
                     interface: 1,
                     ns: (parcel.arrives + ahead).as_ns(),
                 }),
-                stamp: false,
+                wants_timestamp: false,
             });
         }
         Ok(batch.len())
@@ -123,8 +122,9 @@ impl<A: Copy + Default> Device for Simulated<A> {
     }
 }
 
-/// A lane is whole after every statement, so one that a panicking thread left can be used.
-fn open<A>(lane: &Mutex<Lane<A>>) -> MutexGuard<'_, Lane<A>> {
+/// Locks a lane. It is consistent after every statement, so one left by a panicking thread is
+/// usable.
+fn open<A>(lane: &Mutex<SimulatedQueue<A>>) -> MutexGuard<'_, SimulatedQueue<A>> {
     lane.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -140,7 +140,7 @@ mod tests {
             clock: Arc::clone(&clock),
             delay: DELAY,
             queue_packets,
-            card_ahead: None,
+            phc_ahead: None,
         };
         (clock, Simulated::pair(&link, [1, 2]))
     }

@@ -1,46 +1,78 @@
-//! What a tool is aimed at, as a person writes it: a name or an address becomes a socket address.
-//! Also whose an address may be, by which a tool decides whom it may trouble.
+//! Targets as text: a name or an address becomes a socket address. Also classifies addresses as
+//! public or not, for the tools that must not disturb others.
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
+use horolog_sys::explain::explain;
+use horolog_sys::packet::interface_index;
+use horolog_sys::zone::{self, AddressError};
 use horolog_wire::ntp;
 use thiserror::Error;
 
-/// Why a target has no address.
+/// Reason for which a target has no address.
 #[derive(Debug, Error)]
 pub enum TargetNameError {
     /// Neither an address nor a name.
-    #[error("'{0}' is no target; write ADDRESS, ADDRESS:PORT, [IPV6]:PORT, NAME or NAME:PORT")]
+    #[error(
+        "invalid target '{0}'; write ADDRESS, ADDRESS:PORT, [IPV6]:PORT, [IPV6%INTERFACE]:PORT, \
+         NAME or NAME:PORT"
+    )]
     Syntax(String),
-    /// A name without an address of the family asked for.
-    #[error("cannot resolve '{name}': {source}; check the name or give an address")]
+    /// Address with an invalid zone: unknown on this host, or not permitted for the address.
+    #[error(transparent)]
+    Zone(#[from] AddressError),
+    /// Link-local address without its zone.
+    #[error("{0} is a link-local address; name its interface, as in {0}%eth0")]
+    NeedsZone(IpAddr),
+    /// Zone other than the interface to send on.
+    #[error("the zone of {0} differs from the interface '{1}'; omit one of them")]
+    OtherZone(IpAddr, String),
+    /// Name without an address of the requested family.
+    #[error(
+        "cannot resolve '{name}': {why}; check the name or specify an address",
+        why = explain(.source)
+    )]
     Unresolved {
-        /// The name.
+        /// Name.
         name: String,
-        /// The resolver's reason.
+        /// Error of the resolver.
         source: io::Error,
     },
-    /// An address of the version of IP that is not wanted.
-    #[error("{0} is no address of {1}; leave the option away, or give another address")]
-    OtherFamily(IpAddr, Family),
-    /// An address that is not one host's.
-    #[error("{0} is not the address of one host; give a unicast address")]
+    /// Address of the other IP version.
+    #[error("{0} is not an {1} address; omit the option, or choose another address")]
+    OtherFamily(IpAddr, AddressFamily),
+    /// Address that is not one host's.
+    #[error("{0} is not the address of one host; specify a unicast address")]
     NotUnicast(IpAddr),
 }
 
-/// The version of IP to take where a name has addresses of both.
+impl TargetNameError {
+    /// Returns true if another text would help, rather than another environment.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        !matches!(self, Self::Unresolved { .. } | Self::Zone(AddressError::NoInterface(_)))
+    }
+}
+
+/// IP version to take if a name has addresses of both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Family {
+pub enum AddressFamily {
     /// IPv4.
     V4,
     /// IPv6.
     V6,
 }
 
-impl fmt::Display for Family {
+impl AddressFamily {
+    fn fits(self, address: IpAddr) -> bool {
+        address.is_ipv4() == (self == Self::V4)
+    }
+}
+
+impl fmt::Display for AddressFamily {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::V4 => "IPv4",
@@ -49,65 +81,47 @@ impl fmt::Display for Family {
     }
 }
 
-/// A target as a person writes it.
+/// Target as text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TargetName {
     host: String,
     port: u16,
-    /// The port was given as well, in the text or by [`TargetName::with_port`].
+    /// True if the port was given, in the text or by [`TargetName::with_port`].
     has_port: bool,
 }
 
 impl FromStr for TargetName {
     type Err = TargetNameError;
 
-    /// `ADDRESS`, `ADDRESS:PORT`, `[IPV6]:PORT`, `NAME` or `NAME:PORT`; the port is 123 unless
-    /// given.
+    /// Parses `ADDRESS`, `ADDRESS:PORT`, `[IPV6]:PORT`, `NAME` or `NAME:PORT`, an IPv6 address with
+    /// `%ZONE` if it has one; the default port is 123.
     fn from_str(text: &str) -> Result<Self, TargetNameError> {
         Self::parse(text, ntp::PORT)
     }
 }
 
 impl TargetName {
-    /// Reads a target whose port is `port` unless given.
+    /// Parses a target with the default port `port`.
     pub fn parse(text: &str, port: u16) -> Result<Self, TargetNameError> {
         let syntax = || TargetNameError::Syntax(text.to_owned());
-        let named = |host: &str, port, has_port| Self { host: host.to_owned(), port, has_port };
-        let name = |host: &str, port| named(host, port, true);
-        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-        if bare.parse::<IpAddr>().is_ok() {
-            return Ok(named(bare, port, false));
-        }
-        if let Ok(address) = text.parse::<SocketAddr>() {
-            return nonzero(address.port())
-                .map(|port| name(&address.ip().to_string(), port))
-                .ok_or_else(syntax);
-        }
-        let (host, given) = match text.split_once(':') {
-            None => (text, None),
-            Some((host, port)) => {
-                (host, Some(port.parse().ok().and_then(nonzero).ok_or_else(syntax)?))
-            }
-        };
+        let (host, given) = zone::split_host(text).map_err(|_| syntax())?;
         let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-        let is_name = !host.is_empty() && host.bytes().all(is_name_byte);
-        // What looks like an IPv4 address and is none would be read in surprising ways.
+        let is_name = host.bytes().all(is_name_byte);
+        // Text that looks like an IPv4 address and is none would be resolved in surprising ways.
         let is_number = host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        if !is_name || is_number {
+        if !zone::is_address(host) && (!is_name || is_number) {
             return Err(syntax());
         }
-        Ok(named(host, given.unwrap_or(port), given.is_some()))
+        let (port, has_port) = (given.unwrap_or(port), given.is_some());
+        Ok(Self { host: host.to_owned(), port, has_port })
     }
 }
 
-fn nonzero(port: u16) -> Option<u16> {
-    (port != 0).then_some(port)
-}
-
-impl From<IpAddr> for TargetName {
-    /// An address without a port.
-    fn from(address: IpAddr) -> Self {
-        Self { host: address.to_string(), port: ntp::PORT, has_port: false }
+impl From<SocketAddr> for TargetName {
+    /// Converts an address with its zone, but without its port.
+    fn from(address: SocketAddr) -> Self {
+        let zone = zone::scope_of(address).map_or_else(String::new, |index| format!("%{index}"));
+        Self { host: format!("{}{zone}", address.ip()), port: ntp::PORT, has_port: false }
     }
 }
 
@@ -122,60 +136,69 @@ impl fmt::Display for TargetName {
 }
 
 impl TargetName {
-    /// The same host with another port.
+    /// Returns the same host with another port.
     #[must_use]
     pub fn with_port(&self, port: u16) -> Self {
         Self { host: self.host.clone(), port, has_port: true }
     }
 
-    /// Whether the port was given, be it the one that is taken otherwise.
+    /// Returns true if the port was given, even if it is the default.
     #[must_use]
     pub const fn has_port(&self) -> bool {
         self.has_port
     }
 
-    /// The port.
+    /// Returns the port.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// The name or the address.
+    /// Returns the name or the address.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The name, where it is not an address already.
+    /// Returns the name, if it is not an address.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
-        self.host.parse::<IpAddr>().is_err().then_some(&self.host)
+        (!zone::is_address(&self.host)).then_some(&self.host)
     }
 
-    /// Its first address, of the given family where one is given.
-    pub fn resolve(&self, family: Option<Family>) -> Result<SocketAddr, TargetNameError> {
-        if let (Ok(address), Some(family)) = (self.host.parse::<IpAddr>(), family)
-            && address.is_ipv4() != (family == Family::V4)
-        {
-            return Err(TargetNameError::OtherFamily(address, family));
+    /// Returns the name or the address without its zone, which is meaningless to another host.
+    #[must_use]
+    pub fn host_without_zone(&self) -> &str {
+        self.host.split_once('%').map_or(&self.host, |(address, _)| address)
+    }
+
+    /// Returns its first address, of the given family if any. A link-local address without a zone
+    /// is on `interface` (RFC 4007); without either it has no meaning.
+    pub fn resolve(
+        &self,
+        family: Option<AddressFamily>,
+        interface: Option<&str>,
+    ) -> Result<SocketAddr, TargetNameError> {
+        scoped(self.find(family)?, interface)
+    }
+
+    fn find(&self, family: Option<AddressFamily>) -> Result<SocketAddr, TargetNameError> {
+        if let Some(address) = zone::plain_address(&self.host) {
+            if let Some(family) = family.filter(|family| !family.fits(address)) {
+                return Err(TargetNameError::OtherFamily(address, family));
+            }
+            return Ok(zone::host_address(&self.host, self.port)?);
         }
         let unresolved = |source| TargetNameError::Unresolved { name: self.host.clone(), source };
-        let fits = |address: &SocketAddr| match family {
-            None => true,
-            Some(Family::V4) => address.is_ipv4(),
-            Some(Family::V6) => address.is_ipv6(),
-        };
-        (self.host.as_str(), self.port)
-            .to_socket_addrs()
-            .map_err(unresolved)?
-            .find(fits)
-            .ok_or_else(|| {
-                unresolved(io::Error::new(io::ErrorKind::NotFound, "no address of this family"))
-            })
+        let fits = |at: &SocketAddr| family.is_none_or(|family| family.fits(at.ip()));
+        let found = zone::resolve(&self.host, self.port).map_err(unresolved)?;
+        found.into_iter().find(fits).ok_or_else(|| {
+            unresolved(io::Error::new(io::ErrorKind::NotFound, "no address of this family"))
+        })
     }
 }
 
-/// Refuses addresses that are not one host's.
+/// Rejects addresses that are not one host's.
 pub fn require_unicast(address: IpAddr) -> Result<(), TargetNameError> {
     let broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
     if address.is_unspecified() || address.is_multicast() || broadcast {
@@ -184,7 +207,29 @@ pub fn require_unicast(address: IpAddr) -> Result<(), TargetNameError> {
     Ok(())
 }
 
-/// Whether an address may belong to somebody on the Internet.
+/// Sets the scope of a link-local address without a zone to `interface` (RFC 4007); fails if there
+/// is neither, or if they differ.
+fn scoped(address: SocketAddr, interface: Option<&str>) -> Result<SocketAddr, TargetNameError> {
+    let SocketAddr::V6(mut v6) = address else { return Ok(address) };
+    if !v6.ip().is_unicast_link_local() {
+        return Ok(address);
+    }
+    let unknown = |name: &str| AddressError::NoInterface(name.to_owned());
+    let index = |name: &str| interface_index(name).map_err(|_| unknown(name));
+    match (v6.scope_id(), interface) {
+        (0, None) => Err(TargetNameError::NeedsZone(address.ip())),
+        (0, Some(name)) => {
+            v6.set_scope_id(index(name)?);
+            Ok(v6.into())
+        }
+        (scope, Some(name)) if scope != index(name)? => {
+            Err(TargetNameError::OtherZone(address.ip(), name.to_owned()))
+        }
+        _ => Ok(address),
+    }
+}
+
+/// Returns true if an address may belong to a host on the Internet.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
@@ -230,6 +275,10 @@ mod tests {
             ("[2001:db8::1]:5000", "2001:db8::1", 5000),
             ("time.example", "time.example", 123),
             ("time.example:124", "time.example", 124),
+            ("fe80::1%eth0", "fe80::1%eth0", 123),
+            ("[fe80::1%eth0]", "fe80::1%eth0", 123),
+            ("fe80::1%eth0:124", "fe80::1%eth0", 124),
+            ("[fe80::1%2]:124", "fe80::1%2", 124),
         ];
         for (text, host, port) in cases {
             assert_eq!(parsed(text), Some((host.to_owned(), port)), "{text}");
@@ -244,6 +293,9 @@ mod tests {
             "a b",
             "192.0.2.1:0",
             "300.1.1.1",
+            "time.example%eth0",
+            "192.0.2.1%eth0",
+            "[fe80::1%]:123",
         ] {
             assert_eq!(parsed(bad), None, "{bad}");
         }
@@ -261,11 +313,32 @@ mod tests {
     #[test]
     fn addresses_need_no_resolver_but_a_family_that_fits() {
         let target: TargetName = "192.0.2.1".parse().unwrap();
-        assert_eq!(target.resolve(None).unwrap().to_string(), "192.0.2.1:123");
+        assert_eq!(target.resolve(None, None).unwrap().to_string(), "192.0.2.1:123");
         assert!(matches!(
-            target.resolve(Some(Family::V6)),
-            Err(TargetNameError::OtherFamily(_, Family::V6))
+            target.resolve(Some(AddressFamily::V6), None),
+            Err(TargetNameError::OtherFamily(_, AddressFamily::V6))
         ));
+    }
+
+    #[test]
+    fn a_zone_names_the_interface() {
+        let target: TargetName = "[fe80::1%lo]:5".parse().unwrap();
+        assert_eq!((target.name(), target.host_without_zone()), (None, "fe80::1"));
+        assert_eq!(target.to_string(), "[fe80::1%lo]:5");
+        let SocketAddr::V6(found) = target.resolve(Some(AddressFamily::V6), None).unwrap() else {
+            panic!()
+        };
+        assert!(found.scope_id() > 0 && found.port() == 5);
+        assert_eq!(target.resolve(None, Some("lo")).unwrap(), found.into());
+        let unknown: TargetName = "fe80::1%no-such-link".parse().unwrap();
+        let error = unknown.resolve(None, None).unwrap_err();
+        let message = error.to_string();
+        assert!(!error.is_usage(), "an interface may come later");
+        assert!(message.starts_with("interface 'no-such-link' does not exist"), "{message}");
+        let bare: TargetName = "fe80::1".parse().unwrap();
+        let message = bare.resolve(None, None).unwrap_err().to_string();
+        assert!(message.ends_with("as in fe80::1%eth0"), "{message}");
+        assert_eq!(zone::scope_of(bare.resolve(None, Some("lo")).unwrap()), Some(found.scope_id()));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! UDP sockets as packet devices: one for a listener, one for each of several that share a port, or
-//! one that is connected to its peer. Protocols and threads are none of its business.
+//! one that is connected to its peer. Independent of protocols and threads.
 
 mod options;
 
@@ -8,50 +8,53 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use horolog_sys::message::{MessageTable, Outgoing, TransmitStamp};
+use horolog_sys::message::{MessageTable, OutgoingDatagram, TransmitTimestamp};
 use horolog_sys::socket::Socket;
 use horolog_wire::ethernet::{MacAddress, VlanTag};
 
-use crate::batch::{Batch, Note, Packet};
-use crate::device::Device;
-use crate::queue::{self, DropCounter, Queue, send_all};
+use crate::batch::{Batch, BatchPacket, PacketMetadata};
+use crate::device::BatchDevice;
+use crate::queue::{self, DropCounter, KernelQueue, send_all};
 pub use options::{UdpError, UdpOptions};
 
-/// The two ends of a datagram.
+/// Local and remote end of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Endpoints {
-    /// Where a received datagram came from, or where one to send goes. Unspecified with port 0
-    /// (the default): the peer to which the socket is connected.
+    /// Source of a received datagram, or destination of one to send. Unspecified with port 0 (the
+    /// default): the peer to which the socket is connected.
     pub remote: SocketAddr,
-    /// The address of this host to which a received datagram was sent, or from which one to send
-    /// must leave. Unspecified (the default): the socket's own, or the kernel's choice.
+    /// Local destination address of a received datagram, or source address of one to send.
+    /// Unspecified (the default): the socket's own, or the kernel's choice.
     pub local: IpAddr,
-    /// Index of the interface by which a datagram came in, 0 where that is not known. Sending
-    /// follows the routing table instead; a link-local `remote` carries its interface as scope.
+    /// Index of the receiving interface, 0 if unknown. Sending follows the routing table instead; a
+    /// link-local `remote` carries its interface as scope.
     pub interface: u32,
-    /// Whether a received datagram was sent to a multicast group, as far as the kernel told: to a
-    /// socket bound to a wildcard address it does.
-    pub to_group: bool,
-    /// The link that a datagram came by and that its reply is to take, where the device works on
-    /// frames.
-    pub link: Option<Link>,
+    /// Multicast group that a received datagram was sent to, if the kernel reports it, as it does
+    /// to a socket bound to a wildcard address.
+    pub group: Option<IpAddr>,
+    /// True if a received datagram was sent to one address of this host alone: to no multicast or
+    /// broadcast address, of IP or of the link. Reported if [`UdpOptions::tell_unicast`] is set,
+    /// otherwise true.
+    pub unicast: bool,
+    /// Link of a received datagram and of its reply, if the device works on frames.
+    pub link: Option<FrameEndpoints>,
 }
 
-/// The two ends of a frame.
+/// Local and remote end of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Link {
-    /// Where a received frame came from, or where one to send goes.
+pub struct FrameEndpoints {
+    /// Source of a received frame, or destination of one to send.
     pub remote: MacAddress,
-    /// The other end, this host's.
+    /// Local end of the frame.
     pub local: MacAddress,
-    /// The VLAN tag, where there is one.
+    /// VLAN tag, if present.
     pub vlan: Option<VlanTag>,
-    /// The port of this host that the datagram was sent to.
+    /// Local destination port of the datagram.
     pub local_port: u16,
 }
 
 impl Endpoints {
-    /// A datagram to `remote`, from whatever local address the kernel chooses.
+    /// Returns the ends of a datagram to `remote`, from a local address chosen by the kernel.
     #[must_use]
     pub fn to(remote: SocketAddr) -> Self {
         Self { remote, ..Self::default() }
@@ -69,13 +72,14 @@ impl Default for Endpoints {
             remote: SocketAddr::new(nowhere, 0),
             local: nowhere,
             interface: 0,
-            to_group: false,
+            group: None,
+            unicast: true,
             link: None,
         }
     }
 }
 
-/// A UDP socket. See [`Device`] for what it does.
+/// UDP socket. See [`Device`] for its behaviour.
 #[derive(Debug)]
 pub struct UdpDevice {
     socket: Socket,
@@ -83,7 +87,8 @@ pub struct UdpDevice {
     local: SocketAddr,
     send_wait: Duration,
     drops: DropCounter,
-    stamp: Option<TransmitStamp>,
+    transmit_timestamp: Option<TransmitTimestamp>,
+    reports_unicast: bool,
 }
 
 impl UdpDevice {
@@ -102,7 +107,9 @@ impl UdpDevice {
                 _ => other(error),
             })?;
         }
-        socket.bind(local).map_err(|error| match error.kind() {
+        let bound =
+            if options.report_unicast { socket.bind_to_host(local) } else { socket.bind(local) };
+        bound.map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => UdpError::InUse(local),
             io::ErrorKind::AddrNotAvailable => UdpError::NotLocal(local),
             io::ErrorKind::PermissionDenied => UdpError::Privilege(local),
@@ -115,12 +122,12 @@ impl UdpDevice {
             local: bound,
             send_wait: options.send_wait,
             drops: DropCounter::default(),
-            stamp: options.transmit_timestamps,
+            transmit_timestamp: options.transmit_timestamps,
+            reports_unicast: options.report_unicast,
         })
     }
 
-    /// Opens a socket that talks to `remote` alone, from an address and port of
-    /// the kernel's choice.
+    /// Opens a socket connected to `remote`, with an address and port chosen by the kernel.
     ///
     /// # Errors
     ///
@@ -133,7 +140,7 @@ impl UdpDevice {
         Self::connect_from(any, remote, options)
     }
 
-    /// Opens a socket that talks to `remote` alone, from `local`. A group as `local` receives what
+    /// Opens a socket on `local` connected to `remote`. With a group as `local` it receives what
     /// `remote` sends to the group.
     ///
     /// # Errors
@@ -151,11 +158,11 @@ impl UdpDevice {
         Ok(device)
     }
 
-    /// A second device on the same socket, for another thread.
+    /// Returns a second device on the same socket, for another thread.
     ///
     /// # Errors
     ///
-    /// When the process has no descriptor left.
+    /// If the process has no descriptor left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             socket: self.socket.try_clone()?,
@@ -163,87 +170,89 @@ impl UdpDevice {
             local: self.local,
             send_wait: self.send_wait,
             drops: DropCounter::default(),
-            stamp: self.stamp,
+            transmit_timestamp: self.transmit_timestamp,
+            reports_unicast: self.reports_unicast,
         })
     }
 
-    /// The address and port that the socket is bound to.
+    /// Returns the address and port that the socket is bound to.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         self.local
     }
 
-    /// Hands each datagram for a shared port to the socket whose place in the order of binding
-    /// is the number of the CPU that received it, modulo `sockets`. Call it on one of the
-    /// sockets, when all are bound.
+    /// Steers each datagram for a shared port to the socket whose index in the order of binding is
+    /// the number of the CPU that received it, modulo `sockets`. To be called on one of the
+    /// sockets, after all are bound.
     ///
     /// # Errors
     ///
-    /// What the kernel refused.
+    /// Errors of the kernel.
     pub fn steer_by_cpu(&self, sockets: u32) -> io::Result<()> {
         self.socket.steer_by_cpu(sockets)
     }
 
-    /// As [`UdpDevice::steer_by_cpu`], with the datagrams of more than `len_max` bytes for the
-    /// second half of the sockets and the others for the first; within a half the receiving CPU
-    /// chooses, or chance.
+    /// Steers as [`UdpDevice::steer_by_cpu`], with the datagrams of more than `len_max` bytes for
+    /// the second half of the sockets and the others for the first; within a half the receiving CPU
+    /// decides, or chance.
     ///
     /// # Errors
     ///
-    /// What the kernel refused.
+    /// Errors of the kernel.
     pub fn steer_by_length(&self, sockets: u32, len_max: u32, by_cpu: bool) -> io::Result<()> {
         self.socket.steer_by_length(sockets, len_max, by_cpu)
     }
 
-    /// Waits up to `wait` until this socket or the other can be received from, or something came
-    /// back of what either sent; says whether that is so.
+    /// Waits up to `wait` until this socket or the other can be received from, or packets of either
+    /// were looped back; returns true if so.
     ///
     /// # Errors
     ///
-    /// What the kernel refused.
+    /// Errors of the kernel.
     pub fn wait_either(&self, other: &Self, wait: Duration) -> io::Result<bool> {
         self.socket.wait_either(&other.socket, wait)
     }
 
-    /// Joins a multicast group on an interface, given by its index, and sends to groups by that
-    /// interface alone, no further than its link and not back to this host.
+    /// Joins a multicast group on an interface, given by its index, and sends to groups on that
+    /// interface only, within its link and not back to this host.
     ///
     /// # Errors
     ///
-    /// What the kernel refused.
+    /// Errors of the kernel.
     pub fn join(&self, group: IpAddr, interface: u32) -> io::Result<()> {
         self.socket.join(group, interface)
     }
 
-    /// Datagrams that the kernel dropped at this socket since it was opened, because its receive
-    /// buffer was full. To be asked at least once in 2^32 drops.
+    /// Returns the number of datagrams that the kernel dropped at this socket since it was opened,
+    /// because its receive buffer was full. Must be called at least once in 2^32 drops.
     ///
     /// # Errors
     ///
-    /// What the kernel refused.
+    /// Errors of the kernel.
     pub fn dropped(&mut self) -> io::Result<u64> {
         self.socket.drops().map(|drops| self.drops.advance(drops))
     }
 }
 
-impl Queue<Endpoints> for UdpDevice {
+impl KernelQueue<Endpoints> for UdpDevice {
     fn socket(&self) -> &Socket {
         &self.socket
     }
 
     fn try_receive(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
         let count = self.table.receive(self.socket.as_fd(), batch.buffers_mut())?;
-        let (table, own) = (&self.table, self.local.ip());
+        let (table, own, tell_unicast) = (&self.table, self.local.ip(), self.reports_unicast);
         batch.fill(count, |slot| {
             let received = table.received(slot);
             let remote = received.remote.unwrap_or(Endpoints::default().remote);
-            Note::received(
+            PacketMetadata::received(
                 &received,
                 Endpoints {
                     remote: canonical(remote),
                     local: received.control.local.unwrap_or(own).to_canonical(),
                     interface: received.control.interface,
-                    to_group: received.control.to_group,
+                    group: received.control.group(),
+                    unicast: !tell_unicast || received.is_unicast(),
                     link: None,
                 },
             )
@@ -252,7 +261,7 @@ impl Queue<Endpoints> for UdpDevice {
     }
 }
 
-impl Device for UdpDevice {
+impl BatchDevice for UdpDevice {
     type Address = Endpoints;
 
     fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
@@ -261,7 +270,7 @@ impl Device for UdpDevice {
 
     fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
         let (table, socket, family, stamp) =
-            (&mut self.table, &self.socket, self.local, self.stamp);
+            (&mut self.table, &self.socket, self.local, self.transmit_timestamp);
         send_all(socket, batch.len(), self.send_wait, |first| {
             let packets = batch.iter().skip(first);
             table.send(socket.as_fd(), packets.map(|packet| outgoing(packet, family, stamp)))
@@ -282,21 +291,23 @@ impl AsFd for UdpDevice {
     }
 }
 
-/// Sets what has to be set before the socket is bound.
+/// Sets the options that must be set before the socket is bound.
 fn prepare(socket: &Socket, local: SocketAddr, options: &UdpOptions) -> io::Result<()> {
     if local.is_ipv6() {
         socket.set_v6_only(options.v6_only)?;
     }
     if options.share_port {
-        socket.share_port()?;
+        socket.set_reuse_port()?;
     }
     if let Some(stamp) = options.transmit_timestamps {
-        socket.tell_times(local, stamp == TransmitStamp::Hardware)?;
+        socket.enable_timestamps(local, stamp == TransmitTimestamp::Hardware)?;
     } else if options.receive_timestamps || options.hardware_timestamps {
-        socket.tell_receive_time(options.hardware_timestamps)?;
+        socket.enable_receive_timestamps(options.hardware_timestamps)?;
     }
-    if local.ip().is_unspecified() {
-        socket.tell_local_address(local)?;
+    if options.report_unicast {
+        socket.enable_unicast_detection(local)?;
+    } else if local.ip().is_unspecified() {
+        socket.enable_packet_info(local)?;
     }
     if let Some(bytes) = options.receive_buffer {
         socket.set_receive_buffer(bytes)?;
@@ -307,24 +318,24 @@ fn prepare(socket: &Socket, local: SocketAddr, options: &UdpOptions) -> io::Resu
     Ok(())
 }
 
-/// What the kernel is told about a packet that leaves from a socket bound to `bound`. Only a
-/// wildcard socket has to be told the local address: any other has just the one.
+/// Returns the kernel's metadata for a packet sent from a socket bound to `bound`. Only a wildcard
+/// socket needs the local address: any other has just the one.
 fn outgoing(
-    packet: Packet<'_, Endpoints>,
+    packet: BatchPacket<'_, Endpoints>,
     bound: SocketAddr,
-    stamp: Option<TransmitStamp>,
-) -> Outgoing<'_> {
+    stamp: Option<TransmitTimestamp>,
+) -> OutgoingDatagram<'_> {
     let Endpoints { remote, local, .. } = packet.address;
     let chosen = bound.ip().is_unspecified() && !local.is_unspecified();
-    Outgoing {
+    OutgoingDatagram {
         bytes: packet.bytes,
         remote: (!packet.address.is_connected_peer()).then(|| for_family(remote, bound)),
         local: chosen.then(|| for_family(SocketAddr::new(local, 0), bound).ip()),
-        stamp: stamp.filter(|_| packet.stamp),
+        transmit_timestamp: stamp.filter(|_| packet.wants_timestamp),
     }
 }
 
-/// An IPv4 address on an IPv6 socket is written as an IPv4-mapped one (RFC 4291 section 2.5.5.2).
+/// Converts an IPv4 address on an IPv6 socket to an IPv4-mapped one (RFC 4291 section 2.5.5.2).
 fn for_family(address: SocketAddr, bound: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V4(v4) if bound.is_ipv6() => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
@@ -332,7 +343,7 @@ fn for_family(address: SocketAddr, bound: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The reverse of [`for_family`]; keeps the scope of a link-local address.
+/// Reverses [`for_family`]; keeps the scope of a link-local address.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(v4) => (v4, address.port()).into(),

@@ -1,6 +1,6 @@
-//! `AF_XDP` sockets as packet devices: UDP datagrams that an XDP program hands over in their
-//! frames, and whose replies leave in frames built here, both past the network stack. Which
-//! datagrams come is the program's decision.
+//! `AF_XDP` sockets as packet devices: UDP datagrams that an XDP program redirects in their frames,
+//! and whose replies are sent in frames built here, both bypassing the network stack. The XDP
+//! program selects the datagrams.
 
 use std::io;
 use std::thread;
@@ -11,30 +11,30 @@ use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{Builder, UdpFrame};
 use horolog_xdp::XskSocket;
 
-use crate::batch::{Batch, Packet};
-use crate::device::Device;
-use crate::udp::{Endpoints, Link};
+use crate::batch::{Batch, BatchPacket};
+use crate::device::BatchDevice;
+use crate::udp::{Endpoints, FrameEndpoints};
 
-/// While datagrams come one soon after another, this long is slept when none is there, so that one
-/// awakening serves several. No timestamp suffers: a datagram carries the instant at which it came,
-/// and its reply that at which it leaves.
+/// Sleep while no datagram is available but datagrams arrive in quick succession, so that one
+/// wake-up serves several. No timestamp is affected: a datagram carries its receive time, and its
+/// reply its transmit time.
 const NAP: Duration = Duration::from_micros(500);
-/// How soon after another.
+/// Longest gap between datagrams in quick succession.
 const SOON: Duration = Duration::from_millis(1);
 
-/// An `AF_XDP` socket. Its packets are the payloads of UDP datagrams; [`Endpoints::link`] holds
-/// what a reply's frame is built from. What carries no UDP counts as a packet of which all is
-/// cut off. See [`Device`] for the rest.
+/// `AF_XDP` socket. Its packets are the payloads of UDP datagrams; [`Endpoints::link`] holds the
+/// link of a reply's frame. A frame without UDP counts as a packet without readable bytes. See
+/// [`Device`] for the rest.
 #[derive(Debug)]
 pub struct XskDevice {
     socket: XskSocket,
     interface: u32,
-    /// When datagrams were received last.
+    /// Time of the last received datagrams.
     last: Option<Instant>,
 }
 
 impl XskDevice {
-    /// A device on a socket that is bound to a queue of the interface with this index.
+    /// Returns a device on a socket that is bound to a queue of the interface with this index.
     #[must_use]
     pub const fn new(socket: XskSocket, interface: u32) -> Self {
         Self { socket, interface, last: None }
@@ -58,7 +58,7 @@ impl XskDevice {
     }
 }
 
-impl Device for XskDevice {
+impl BatchDevice for XskDevice {
     type Address = Endpoints;
 
     fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
@@ -93,7 +93,7 @@ impl Device for XskDevice {
 }
 
 fn endpoints(datagram: &UdpFrame<'_>, interface: u32) -> Endpoints {
-    let link = Link {
+    let link = FrameEndpoints {
         remote: datagram.ethernet.source,
         local: datagram.ethernet.destination,
         vlan: datagram.ethernet.vlan,
@@ -103,15 +103,16 @@ fn endpoints(datagram: &UdpFrame<'_>, interface: u32) -> Endpoints {
         remote: datagram.source,
         local: datagram.destination.ip(),
         interface,
-        to_group: false,
+        group: None,
+        unicast: true,
         link: Some(link),
     }
 }
 
-/// `None` for a packet that has no link to leave by.
-fn builder(packet: &Packet<'_, Endpoints>) -> Option<Builder> {
+/// Returns the builder of a frame; `None` for a packet without a link.
+fn builder(packet: &BatchPacket<'_, Endpoints>) -> Option<Builder> {
     let Endpoints { remote, local, link, .. } = packet.address;
-    let Link { remote: to, local: from, vlan, local_port } = link?;
+    let FrameEndpoints { remote: to, local: from, vlan, local_port } = link?;
     let is_whole = to != MacAddress::default() && remote.is_ipv4() == local.is_ipv4();
     is_whole.then(|| Builder {
         destination_mac: to,
@@ -122,7 +123,7 @@ fn builder(packet: &Packet<'_, Endpoints>) -> Option<Builder> {
     })
 }
 
-/// Writes the frame; one that has no room is of no length.
+/// Writes the frame; returns length 0 if there is no room.
 fn emit(builder: &Builder, payload: &[u8], frame: &mut [u8]) -> usize {
     if builder.headers_len() + payload.len() > frame.len() {
         return 0;

@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_ke::{AES_SIV_CMAC_256, KeClient, KeConfig, KeServer, Keeper, Trust};
+use horolog_ke::{AES_SIV_CMAC_256, CookieProvider, KeClient, KeConfig, KeServer, TrustAnchors};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Cookies as long as chronyd's, without what is in them.
 struct Blank;
 
-impl Keeper for Blank {
+impl CookieProvider for Blank {
     fn algorithms(&self) -> Vec<u16> {
         vec![AES_SIV_CMAC_256]
     }
@@ -48,7 +48,7 @@ fn ask(
     threads: &str,
     seconds: &str,
 ) -> Result<(), Box<dyn Error>> {
-    let trust = Trust::from_pem_file(Some(Path::new(authority)))?;
+    let trust = TrustAnchors::from_pem_file(Some(Path::new(authority)))?;
     let client = KeClient::new(&trust, &[AES_SIV_CMAC_256])?;
     let (address, threads, seconds) =
         (address.parse()?, threads.parse::<usize>()?, seconds.parse::<f64>()?);
@@ -58,7 +58,7 @@ fn ask(
         for _ in 0..threads {
             scope.spawn(|| {
                 while started.elapsed().as_secs_f64() < seconds {
-                    let got = client.establish(host, address, TIMEOUT);
+                    let got = client.exchange_keys(host, address, TIMEOUT);
                     if got.is_ok() { &done } else { &failed }.fetch_add(1, Relaxed);
                     if let Err(error) = got {
                         eprintln!("{error}");

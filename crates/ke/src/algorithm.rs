@@ -1,10 +1,10 @@
-//! The AEAD algorithms by their numbers, and how their keys are taken out of a TLS session
-//! (RFC 8915, section 5.1). None of them is computed here.
+//! AEAD algorithms by number, and the export of their keys from a TLS session (RFC 8915, section
+//! 5.1). None of them is computed here.
 
 use rustls::ConnectionCommon;
 use zeroize::Zeroizing;
 
-/// `AEAD_AES_SIV_CMAC_256`, which every NTS implementation has (RFC 8915, section 5.1).
+/// `AEAD_AES_SIV_CMAC_256`, mandatory for every NTS implementation (RFC 8915, section 5.1).
 pub const AES_SIV_CMAC_256: u16 = 15;
 /// `AEAD_AES_128_GCM_SIV` (RFC 8452).
 pub const AES_128_GCM_SIV: u16 = 30;
@@ -13,8 +13,8 @@ const LABEL: &[u8] = b"EXPORTER-network-time-security";
 const C2S: u8 = 0;
 const S2C: u8 = 1;
 
-/// The length in bytes of a key for an algorithm of IANA's registry of AEAD algorithms, if it is
-/// one that NTS is used with: the three AES-SIV-CMAC (RFC 5297) and the two AES-GCM-SIV (RFC 8452).
+/// The length in bytes of a key for an algorithm of IANA's registry of AEAD algorithms, if NTS uses
+/// it: the three AES-SIV-CMAC (RFC 5297) and the two AES-GCM-SIV (RFC 8452).
 #[must_use]
 pub const fn key_len(algorithm: u16) -> Option<usize> {
     match algorithm {
@@ -27,13 +27,13 @@ pub const fn key_len(algorithm: u16) -> Option<usize> {
     }
 }
 
-/// What keys are exported for.
+/// Algorithm for which keys are exported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Agreed {
-    /// Number of the AEAD algorithm that the keys are for.
+pub struct NegotiatedAlgorithm {
+    /// Number of the AEAD algorithm of the keys.
     pub algorithm: u16,
-    /// Number of the algorithm that the exporter's context names. The same, save with chrony 4.4 to
-    /// 4.6, which names [`AES_SIV_CMAC_256`] there whatever was agreed on.
+    /// Number of the algorithm in the exporter's context. Equal to `algorithm`, except with chrony
+    /// 4.4 to 4.6, which uses [`AES_SIV_CMAC_256`] there for any negotiated algorithm.
     pub context: u16,
 }
 
@@ -46,13 +46,13 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Exports them from a session whose handshake is done.
+    /// Exports the keys from a session whose handshake is complete.
     pub(crate) fn export<Side>(
         session: &ConnectionCommon<Side>,
-        agreed: Agreed,
+        agreed: NegotiatedAlgorithm,
     ) -> Result<Self, rustls::Error> {
         let length = key_len(agreed.algorithm)
-            .ok_or_else(|| rustls::Error::General("the key's length is not known".into()))?;
+            .ok_or_else(|| rustls::Error::General("unknown key length".into()))?;
         let key = |direction| {
             let [high, low] = agreed.context.to_be_bytes();
             // The first two bytes are the protocol's number: 0 is NTPv4.

@@ -1,5 +1,5 @@
-//! The server's certificate and key: read from PEM files, checked, and exchanged under way. A pair
-//! that cannot be used never takes the place of one that can.
+//! The server's certificate and key: read from PEM files, checked, and replaced while running. An
+//! unusable pair never replaces a usable one.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -16,13 +16,13 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 
 use crate::KeError;
-use crate::validity::Validity;
+use crate::validity::CertificateValidity;
 
-/// A certificate with its key, ready to be served.
+/// A certificate with its key, ready for use.
 #[derive(Clone, Debug)]
 pub(crate) struct Pair {
     pub(crate) certified: Arc<CertifiedKey>,
-    pub(crate) validity: Validity,
+    pub(crate) validity: CertificateValidity,
 }
 
 impl Pair {
@@ -34,11 +34,11 @@ impl Pair {
         now: SystemTime,
     ) -> Result<Self, KeError> {
         let chain = certificates(certificate)?;
-        let validity = chain.first().and_then(|first| Validity::parse(first));
+        let validity = chain.first().and_then(|first| CertificateValidity::parse(first));
         let validity = validity.ok_or_else(|| KeError::Damaged {
             what: "certificate",
             path: certificate.to_owned(),
-            reason: "its dates of validity cannot be read".into(),
+            reason: "unreadable validity period".into(),
         })?;
         if validity.not_after < now {
             return Err(KeError::Expired {
@@ -55,7 +55,7 @@ impl Pair {
                     key: key.to_owned(),
                 };
             }
-            // A certificate that cannot be read shows itself here as well.
+            // A certificate that cannot be parsed is detected here as well.
             let (what, path) = match error {
                 Error::InvalidCertificate(_) => ("certificate", certificate),
                 _ => ("private key", key),
@@ -66,7 +66,7 @@ impl Pair {
     }
 }
 
-/// The certificates of a PEM file; there is at least one.
+/// The certificates of a PEM file, at least one.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, KeError> {
     let what = "certificate";
     let chain: Vec<_> = CertificateDer::pem_reader_iter(open(what, path)?)
@@ -95,11 +95,11 @@ fn explain(what: &'static str, path: &Path, error: pem::Error) -> KeError {
     }
 }
 
-/// Gives each handshake the pair that is served at that moment.
+/// Resolver that gives each handshake the current pair.
 #[derive(Debug)]
-pub(crate) struct Served(ArcSwap<Pair>);
+pub(crate) struct CertificateResolver(ArcSwap<Pair>);
 
-impl Served {
+impl CertificateResolver {
     pub(crate) fn new(pair: Pair) -> Self {
         Self(ArcSwap::from_pointee(pair))
     }
@@ -108,12 +108,12 @@ impl Served {
         self.0.store(Arc::new(pair));
     }
 
-    pub(crate) fn validity(&self) -> Validity {
+    pub(crate) fn validity(&self) -> CertificateValidity {
         self.0.load().validity
     }
 }
 
-impl ResolvesServerCert for Served {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0.load().certified))
     }

@@ -1,6 +1,6 @@
-//! The client of NTS key establishment. [`Exchange`] is the protocol without a connection: it runs
-//! over any stream, blocking or not. [`KeClient`] holds what many exchanges share. Nothing is
-//! retried, and no name is looked up.
+//! NTS-KE client. [`Exchange`] is the protocol without a connection: it runs over any stream,
+//! blocking or not. [`KeClient`] holds the state that exchanges share. Nothing is retried, and no
+//! name is resolved.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use horolog_sys::listen::hold_back;
+use horolog_sys::listen::set_cork;
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::ServerName;
@@ -16,29 +16,32 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection};
 use zeroize::Zeroizing;
 
-use crate::algorithm::{AES_128_GCM_SIV, AES_SIV_CMAC_256, Agreed, Keys, key_len};
-use crate::message::{Disagreement, Grant, RESPONSE_LEN_MAX, Request, Response};
+use crate::algorithm::{AES_128_GCM_SIV, AES_SIV_CMAC_256, Keys, NegotiatedAlgorithm, key_len};
+use crate::message::{Grant, KeRequest, KeResponse, NegotiationFailure, RESPONSE_LEN_MAX};
 use crate::records::message_len;
-use crate::verifier::Remembering;
-use crate::{ALPN, KeError, Trust};
+use crate::verifier::CachingVerifier;
+use crate::{ALPN, ExchangePhase, KeError, TrustAnchors};
 
-/// What a server gave. The keys are wiped when it is dropped.
-pub struct Established {
+/// Session material from a server. The keys are wiped on drop.
+pub struct SessionMaterial {
     /// Number of the AEAD algorithm.
     pub algorithm: u16,
-    /// The key of what the client sends.
+    /// The client-to-server key.
     pub c2s: Zeroizing<Vec<u8>>,
-    /// The key of what the server sends.
+    /// The server-to-client key.
     pub s2c: Zeroizing<Vec<u8>>,
     /// At least one.
     pub cookies: Vec<Vec<u8>>,
-    /// The host to ask for the time, if it is another one.
+    /// The NTP server, if it is another host.
     pub server: Option<String>,
-    /// The UDP port to ask for the time, if it is not 123.
+    /// The UDP port of the NTP server, if it is not 123.
     pub port: Option<u16>,
+    /// The server did not indicate how it exports keys for AES-128-GCM-SIV, so they may be wrong:
+    /// see [`KeClient::certain`].
+    pub keys_uncertain: bool,
 }
 
-impl fmt::Debug for Established {
+impl fmt::Debug for SessionMaterial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Established")
             .field("algorithm", &self.algorithm)
@@ -49,34 +52,37 @@ impl fmt::Debug for Established {
     }
 }
 
-/// Asks one server once: see [`KeClient`].
-pub fn establish(
+/// Runs one exchange with one server: see [`KeClient`].
+pub fn exchange_keys(
     target: &str,
     address: SocketAddr,
-    trust: &Trust,
+    trust: &TrustAnchors,
     algorithms: &[u16],
     timeout: Duration,
-) -> Result<Established, KeError> {
-    KeClient::new(trust, algorithms)?.establish(target, address, timeout)
+) -> Result<SessionMaterial, KeError> {
+    KeClient::new(trust, algorithms)?.exchange_keys(target, address, timeout)
 }
 
-/// What all exchanges with servers of the same trust share. Each has a full handshake.
+/// State shared by all exchanges with servers of the same trust. Each has a full handshake.
 #[derive(Clone)]
 pub struct KeClient {
     config: Arc<ClientConfig>,
-    request: Request,
+    request: KeRequest,
+    /// Exports keys according to RFC 8915, even if the server does not indicate support.
+    standard: bool,
 }
 
 impl KeClient {
-    /// `algorithms` are numbers of AEAD algorithms, the most wanted first, of those that
-    /// [`crate::key_len`] knows.
-    pub fn new(trust: &Trust, algorithms: &[u16]) -> Result<Self, KeError> {
+    /// Creates a client. `algorithms` are numbers of AEAD algorithms known to [`crate::key_len`],
+    /// in order of preference.
+    pub fn new(trust: &TrustAnchors, algorithms: &[u16]) -> Result<Self, KeError> {
         if algorithms.is_empty() || algorithms.iter().any(|&one| key_len(one).is_none()) {
-            let list = format!("{algorithms:?} is not a list of AEAD algorithms that NTS can use");
-            return Err(KeError::Configuration(list));
+            let list = algorithms.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let wrong = format!("'{list}' is not a list of AEAD algorithms that NTS can use");
+            return Err(KeError::Configuration(wrong));
         }
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let verifier = Remembering::new(trust, &provider)?;
+        let verifier = CachingVerifier::new(trust, &provider)?;
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])?
             .dangerous()
@@ -84,59 +90,78 @@ impl KeClient {
             .with_no_client_auth();
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.resumption = Resumption::disabled();
-        let request = Request {
+        let request = KeRequest {
             ntpv4: true,
             algorithms: algorithms.to_vec(),
             exact_exporter: algorithms.contains(&AES_128_GCM_SIV),
         };
-        Ok(Self { config: Arc::new(config), request })
+        Ok(Self { config: Arc::new(config), request, standard: false })
     }
 
-    /// Begins an exchange with a server whose certificate has to be one for `target`, a host name
+    /// A copy of the client for another attempt, after keys for AES-128-GCM-SIV proved wrong: it
+    /// does not offer that algorithm or, if it has no other, exports its keys according to RFC
+    /// 8915.
+    #[must_use]
+    pub fn certain(&self) -> Self {
+        let mut certain = Self { standard: true, ..self.clone() };
+        let others = |&one: &u16| one != AES_128_GCM_SIV;
+        let algorithms: Vec<_> = self.request.algorithms.iter().copied().filter(others).collect();
+        if !algorithms.is_empty() {
+            certain.request = KeRequest { algorithms, exact_exporter: false, ntpv4: true };
+        }
+        certain
+    }
+
+    /// Begins an exchange with a server whose certificate must be valid for `target`, a host name
     /// or an IP address.
-    pub fn begin(&self, target: &str) -> Result<Exchange, KeError> {
+    pub fn begin(&self, target: &str) -> Result<NtsKeExchange, KeError> {
         let name = ServerName::try_from(target.to_owned())
             .map_err(|_| KeError::BadName(target.to_owned()))?;
         let mut tls = ClientConnection::new(Arc::clone(&self.config), name)?;
-        // It is kept until the handshake is done.
+        // The request is kept until the handshake is complete.
         let request = self.request.to_bytes();
         tls.writer()
             .write_all(&request)
             .map_err(|error| rustls::Error::General(error.to_string()))?;
-        Ok(Exchange { tls, offered: self.request.algorithms.clone(), response: Vec::new() })
+        let offered = self.request.algorithms.clone();
+        Ok(NtsKeExchange { tls, offered, standard: self.standard, response: Vec::new() })
     }
 
-    /// Asks the server at `address` over a connection of its own, and blocks until it has answered
-    /// or `timeout` is over.
-    pub fn establish(
+    /// Runs an exchange with the server at `address` over a connection of its own. Blocks until it
+    /// is complete or `timeout` has passed.
+    pub fn exchange_keys(
         &self,
         target: &str,
         address: SocketAddr,
         timeout: Duration,
-    ) -> Result<Established, KeError> {
+    ) -> Result<SessionMaterial, KeError> {
         let deadline = Instant::now() + timeout;
-        let broken = |error: io::Error| match error.kind() {
-            ErrorKind::TimedOut => KeError::TimedOut(address),
-            _ => KeError::Connection { address, error },
+        let broken = |phase| {
+            move |error: io::Error| match error.kind() {
+                ErrorKind::TimedOut => KeError::TimedOut { address, phase },
+                _ => KeError::Connection { address, phase, error },
+            }
         };
         let mut exchange = self.begin(target)?;
-        let mut stream = TcpStream::connect_timeout(&address, timeout).map_err(broken)?;
+        let connected = TcpStream::connect_timeout(&address, timeout);
+        let mut stream = connected.map_err(broken(ExchangePhase::Connecting))?;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let (phase, left) =
+                (exchange.phase(), deadline.saturating_duration_since(Instant::now()));
             if left.is_zero() {
-                return Err(KeError::TimedOut(address));
+                return Err(KeError::TimedOut { address, phase });
             }
-            stream.set_read_timeout(Some(left)).map_err(broken)?;
-            stream.set_write_timeout(Some(left)).map_err(broken)?;
+            stream.set_read_timeout(Some(left)).map_err(broken(phase))?;
+            stream.set_write_timeout(Some(left)).map_err(broken(phase))?;
             match exchange.advance(&mut stream) {
-                Ok(Progress::Done(established)) => {
-                    // If it cannot be had, the end takes a segment of its own.
-                    let _ = hold_back(&stream);
+                Ok(ExchangeProgress::Done(established)) => {
+                    // If corking fails, the end of the stream takes a segment of its own.
+                    let _ = set_cork(&stream);
                     exchange.close(&mut stream);
                     return Ok(*established);
                 }
-                Ok(Progress::Wants { .. }) => {}
-                Err(KeError::Broken(error)) => return Err(broken(error)),
+                Ok(ExchangeProgress::Wants { .. }) => {}
+                Err(KeError::Broken(error)) => return Err(broken(exchange.phase())(error)),
                 Err(error) => return Err(error),
             }
         }
@@ -149,48 +174,53 @@ impl fmt::Debug for KeClient {
     }
 }
 
-/// How far an exchange is.
+/// Progress of an exchange.
 #[derive(Debug)]
-pub enum Progress {
-    /// It goes on when the stream can be read, or, if so told, written.
+pub enum ExchangeProgress {
+    /// It continues when the stream can be read or, if `write` is set, written.
     Wants {
-        /// Whether there is something to write.
+        /// True if data is waiting to be written.
         write: bool,
     },
-    /// It is done: [`Exchange::close`] tells the server, and then the connection can be closed.
-    Done(Box<Established>),
+    /// It is complete: [`Exchange::close`] informs the server, and then the connection can be
+    /// closed.
+    Done(Box<SessionMaterial>),
 }
 
 /// One exchange in progress.
-pub struct Exchange {
+pub struct NtsKeExchange {
     tls: ClientConnection,
     offered: Vec<u16>,
+    standard: bool,
     response: Vec<u8>,
 }
 
-impl fmt::Debug for Exchange {
+impl fmt::Debug for NtsKeExchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exchange").field("offered", &self.offered).finish_non_exhaustive()
     }
 }
 
-impl Exchange {
-    /// Writes what there is to write, reads once, and takes what came. A stream that would block,
-    /// or whose own time is over, is no error.
+impl NtsKeExchange {
+    /// Writes pending data, reads once, and processes the received data. A stream that would block,
+    /// or whose own timeout expires, is not an error.
     ///
     /// # Errors
     ///
-    /// [`KeError::Broken`] if the stream fails; the others are the server's doing.
-    pub fn advance(&mut self, stream: &mut (impl Read + Write)) -> Result<Progress, KeError> {
+    /// [`KeError::Broken`] if the stream fails; the others are caused by the server.
+    pub fn advance(
+        &mut self,
+        stream: &mut (impl Read + Write),
+    ) -> Result<ExchangeProgress, KeError> {
         self.write(stream)?;
         match self.tls.read_tls(stream) {
-            Ok(0) => return Err(KeError::Truncated),
+            Ok(0) => return Err(KeError::ClosedEarly(self.phase())),
             Ok(_) => {}
             Err(error) if is_for_later(&error) => return Ok(self.wants()),
             Err(error) => return Err(KeError::Broken(error)),
         }
         if let Err(error) = self.tls.process_new_packets() {
-            // The server is told why, if it still listens.
+            // The alert informs the server, if it still reads.
             let _ = self.write(stream);
             return Err(error.into());
         }
@@ -199,22 +229,31 @@ impl Exchange {
                 return Err(KeError::NotNtsKe);
             }
             if let Some(length) = self.read_response()? {
-                return self.finish(length).map(|done| Progress::Done(Box::new(done)));
+                return self.finish(length).map(|done| ExchangeProgress::Done(Box::new(done)));
             }
         }
         self.write(stream)?;
         Ok(self.wants())
     }
 
-    /// Tells the server that nothing more will be sent (RFC 8446, section 6.1). Whether it still
-    /// listens changes nothing.
+    /// Informs the server that nothing more will be sent (RFC 8446, section 6.1). A server that no
+    /// longer reads is not an error.
     pub fn close(mut self, stream: &mut impl Write) {
         self.tls.send_close_notify();
         let _ = self.write(stream);
     }
 
-    fn wants(&self) -> Progress {
-        Progress::Wants { write: self.tls.wants_write() }
+    /// The step that the exchange waits for.
+    fn phase(&self) -> ExchangePhase {
+        match (self.tls.is_handshaking(), self.response.is_empty()) {
+            (true, _) => ExchangePhase::Handshake,
+            (false, true) => ExchangePhase::Response,
+            (false, false) => ExchangePhase::Rest,
+        }
+    }
+
+    fn wants(&self) -> ExchangeProgress {
+        ExchangeProgress::Wants { write: self.tls.wants_write() }
     }
 
     fn write(&mut self, stream: &mut impl Write) -> Result<(), KeError> {
@@ -228,43 +267,40 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes what came of the response; its length, once it is all there.
+    /// Reads the available part of the response; returns its length once it is complete.
     fn read_response(&mut self) -> Result<Option<usize>, KeError> {
         let room = (RESPONSE_LEN_MAX + 1).saturating_sub(self.response.len());
         let ended = match self.tls.reader().take(room as u64).read_to_end(&mut self.response) {
             Ok(_) => true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
-            Err(_) => return Err(KeError::Truncated),
+            Err(_) => return Err(KeError::ClosedEarly(self.phase())),
         };
         match message_len(&self.response) {
             Some(length) if length <= RESPONSE_LEN_MAX => Ok(Some(length)),
             _ if self.response.len() > RESPONSE_LEN_MAX => Err(KeError::TooLong),
-            _ if ended => Err(KeError::Truncated),
+            _ if ended => Err(KeError::ClosedEarly(self.phase())),
             _ => Ok(None),
         }
     }
 
-    fn finish(&self, length: usize) -> Result<Established, KeError> {
-        let grant = match Response::parse(&self.response[..length])? {
-            Response::Granted(grant) if self.offered.contains(&grant.algorithm) => grant,
-            Response::Granted(_) | Response::Disagreed(Disagreement::Algorithm) => {
+    fn finish(&self, length: usize) -> Result<SessionMaterial, KeError> {
+        let grant = match KeResponse::parse(&self.response[..length])? {
+            KeResponse::Granted(grant) if self.offered.contains(&grant.algorithm) => grant,
+            KeResponse::Granted(grant) => return Err(KeError::NotOffered(grant.algorithm)),
+            KeResponse::Disagreed(NegotiationFailure::Algorithm) => {
                 return Err(KeError::NoAlgorithm);
             }
-            Response::Disagreed(Disagreement::Protocol) => return Err(KeError::NoProtocol),
-            Response::Error(code) => return Err(KeError::Refused { code }),
+            KeResponse::Disagreed(NegotiationFailure::Protocol) => return Err(KeError::NoProtocol),
+            KeResponse::Error(code) => return Err(KeError::Refused { code }),
         };
-        let keys = Keys::export(&self.tls, exporter(&grant))?;
-        let Grant { algorithm, server, port, cookies, .. } = grant;
-        Ok(Established { algorithm, c2s: keys.c2s, s2c: keys.s2c, cookies, server, port })
+        let Grant { algorithm, exact_exporter, server, port, cookies } = grant;
+        let uncertain = algorithm == AES_128_GCM_SIV && !exact_exporter && !self.standard;
+        // Such a server is treated as chrony 4.4 to 4.6, as chrony itself does.
+        let context = if uncertain { AES_SIV_CMAC_256 } else { algorithm };
+        let keys = Keys::export(&self.tls, NegotiatedAlgorithm { algorithm, context })?;
+        let (c2s, s2c, keys_uncertain) = (keys.c2s, keys.s2c, uncertain);
+        Ok(SessionMaterial { algorithm, c2s, s2c, cookies, server, port, keys_uncertain })
     }
-}
-
-/// A server that agrees to AES-128-GCM-SIV without a word about the exporter is taken for chrony
-/// 4.4 to 4.6, as chrony itself takes it.
-fn exporter(grant: &Grant) -> Agreed {
-    let algorithm = grant.algorithm;
-    let odd = algorithm == AES_128_GCM_SIV && !grant.exact_exporter;
-    Agreed { algorithm, context: if odd { AES_SIV_CMAC_256 } else { algorithm } }
 }
 
 fn is_for_later(error: &io::Error) -> bool {
@@ -272,52 +308,4 @@ fn is_for_later(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::TcpListener;
-    use std::thread;
-
-    use rustls::pki_types::PrivateKeyDer;
-    use rustls::pki_types::pem::PemObject;
-    use rustls::{ServerConfig, ServerConnection, Stream};
-
-    use super::*;
-    use crate::certificate::certificates;
-    use crate::testing::{Identity, PATIENCE};
-
-    #[test]
-    fn it_says_that_it_has_done() {
-        let identity = Identity::new();
-        let chain = certificates(&identity.certificate()).unwrap();
-        let key = PrivateKeyDer::from_pem_file(identity.key()).unwrap();
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&TLS13])
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap();
-        config.alpn_protocols = vec![ALPN.to_vec()];
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = listener.local_addr().unwrap();
-        let server = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut tls = ServerConnection::new(Arc::new(config)).unwrap();
-            let mut tls = Stream::new(&mut tls, &mut stream);
-            assert!(tls.read(&mut [0; 1024]).unwrap() > 0, "the request");
-            let response = Response::Granted(Grant {
-                algorithm: AES_SIV_CMAC_256,
-                exact_exporter: false,
-                server: None,
-                port: None,
-                cookies: vec![vec![7; 100]],
-            });
-            tls.write_all(&response.to_bytes()).unwrap();
-            // An end without close_notify is an error here.
-            tls.read(&mut [0; 1024])
-        });
-        let client = KeClient::new(&identity.trust(), &[AES_SIV_CMAC_256]).unwrap();
-        let got = client.establish("localhost", at, PATIENCE).unwrap();
-        assert_eq!(got.cookies, [[7; 100]]);
-        assert_eq!(server.join().unwrap().unwrap(), 0);
-    }
-}
+mod tests;

@@ -1,47 +1,53 @@
-//! What can go wrong in starting a listener, in changing it, and in asking one. Each
-//! message names what, where, and what to do. What single clients do wrong is counted instead:
-//! [`crate::KeCounters`].
+//! Errors of starting and changing a listener, and of a client exchange. Each message names what
+//! failed, where, and what to do. Errors of single clients are counted instead:
+//! [`crate::KeCounts`].
 
+mod hint;
+mod tls;
+
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use horolog_sys::explain::{explain, explain_to};
+
 use crate::message::BadResponse;
 
-/// Why there is no listener, no change of one or no keys.
+/// Error of a listener, of a change of it, or of a client exchange.
 #[derive(Debug, thiserror::Error)]
 pub enum KeError {
     /// A file cannot be read.
-    #[error("cannot read {what} {}: {error}{}", path.display(), right_to(error))]
+    #[error("cannot read {what} {}: {}", path.display(), unread(error))]
     Unreadable {
-        /// What the file is for.
+        /// Purpose of the file.
         what: &'static str,
-        /// Where it is.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// A file has nothing of what it is for.
-    #[error("{} holds no {what} in PEM form (-----BEGIN …-----)", path.display())]
+    /// A file does not contain the expected items.
+    #[error("{} contains no {what} in PEM form (-----BEGIN …-----)", path.display())]
     Empty {
-        /// What was looked for.
+        /// The expected items.
         what: &'static str,
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
     },
     /// A file is damaged.
-    #[error("{} is no sound {what}: {reason}", path.display())]
+    #[error("{} is not a valid {what}: {reason}", path.display())]
     Damaged {
-        /// What the file is for.
+        /// Purpose of the file.
         what: &'static str,
-        /// Where it is.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// The key belongs to another certificate.
     #[error(
-        "the key in {} does not fit the first certificate in {}; give the key that it was made with",
+        "the key in {} does not match the first certificate in {}; use the certificate's own key",
         key.display(), certificate.display()
     )]
     KeyDoesNotFit {
@@ -50,82 +56,89 @@ pub enum KeError {
         /// The key's file.
         key: PathBuf,
     },
-    /// The certificate is too old to be served.
+    /// The certificate has expired.
     #[error("the certificate in {} expired at {since}; renew it", path.display())]
     Expired {
         /// The certificate's file.
         path: PathBuf,
-        /// Its last instant (RFC 3339).
+        /// End of its validity (RFC 3339).
         since: String,
     },
-    /// A value of the configuration that cannot be used.
+    /// A value of the configuration is not usable.
     #[error("{0}")]
     Configuration(String),
-    /// An address cannot be listened at.
+    /// An address cannot be listened on.
     #[error(
-        "cannot listen for NTS key establishment at {address}: {error}{hint}; choose another \
-         address with --nts-ke-listen",
-        hint = hint(error, address.port())
+        "cannot listen for NTS-KE at {address}: {why}; choose another address with --nts-ke-listen",
+        why = unheld(error, *address)
     )]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// An address that covers one that is listened at, or is covered by it.
+    /// An address overlaps one that is listened on already.
     #[error(
-        "--nts-ke-listen {0} overlaps {1}, which this server listens on; to change this, restart it"
+        "--nts-ke-listen {0} overlaps {1}, which this server already listens on; restart the \
+         server to change this"
     )]
     Overlap(SocketAddr, SocketAddr),
-    /// The system gives no thread, descriptor or random number.
-    #[error("cannot {doing}: {error}")]
+    /// The system provides no thread, descriptor or random number.
+    #[error("cannot {doing}: {}", explain(error))]
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// It is not known which certificates to trust.
-    #[error("no certificate authority is given; name the PEM file of one that you trust with --ca")]
+    /// No trusted certificates are configured.
+    #[error("no certificate authority specified; name the PEM file of a trusted one with --ca")]
     NoTrust,
     /// The host's name is neither a domain name nor an address.
-    #[error("{0:?} is neither a host name nor an IP address")]
+    #[error("'{}' is neither a host name nor an IP address", .0.escape_debug())]
     BadName(String),
-    /// There is no connection, or it broke.
-    #[error("NTS key establishment with {address}: {error}")]
+    /// The connection could not be established, or it broke.
+    #[error("NTS-KE with {address}: {phase}: {}", explain_to(error, address.ip()))]
     Connection {
         /// The server's address.
         address: SocketAddr,
-        /// What the system says.
+        /// The phase that was waited for.
+        phase: ExchangePhase,
+        /// The system's error.
         error: io::Error,
     },
-    /// The stream that an exchange runs over failed.
-    #[error("the connection of an NTS key establishment broke: {0}")]
+    /// The stream of an exchange failed.
+    #[error("the connection of an NTS-KE exchange was lost: {}", explain(.0))]
     Broken(io::Error),
     /// The exchange took too long.
-    #[error("NTS key establishment with {0} was not done in time")]
-    TimedOut(SocketAddr),
+    #[error("NTS-KE with {address}: {phase}: timeout")]
+    TimedOut {
+        /// The server's address.
+        address: SocketAddr,
+        /// The phase that was waited for.
+        phase: ExchangePhase,
+    },
     /// TLS failed, for instance because the certificate is not trusted.
-    #[error("TLS with the NTS-KE server failed: {0}")]
+    #[error("TLS with the NTS-KE server failed: {}", tls::words(.0))]
     Tls(#[from] rustls::Error),
     /// The server does not speak NTS-KE: it did not agree to `ntske/1`.
-    #[error("the server did not agree to the protocol ntske/1 in the TLS handshake")]
+    #[error("the server did not negotiate the protocol ntske/1 in the TLS handshake")]
     NotNtsKe,
     /// The server ended the connection before its response was complete.
-    #[error("the NTS-KE server ended the connection before its response was complete")]
-    Truncated,
-    /// The response is longer than any that makes sense.
+    #[error("the NTS-KE server closed the connection too early: {0}")]
+    ClosedEarly(ExchangePhase),
+    /// The response exceeds the length limit.
     #[error(
         "the NTS-KE server's response is longer than {} bytes",
         crate::message::RESPONSE_LEN_MAX
     )]
     TooLong,
-    /// The response makes no sense.
-    #[error("the NTS-KE server's response makes no sense: {0}")]
+    /// The response is invalid.
+    #[error("the NTS-KE server's response is invalid: {0}")]
     BadResponse(#[from] BadResponse),
     /// The server reports an error (RFC 8915, section 4.1.3).
-    #[error("the NTS-KE server refuses with error {code} ({})", error_name(*code))]
+    #[error("the NTS-KE server reported error {code} ({})", error_name(*code))]
     Refused {
         /// The error's number.
         code: u16,
@@ -133,40 +146,70 @@ pub enum KeError {
     /// The server does not serve `NTPv4`.
     #[error("the NTS-KE server offers no keys for NTPv4")]
     NoProtocol,
-    /// The server has none of the algorithms, or chose one that was not offered.
-    #[error("the NTS-KE server has none of the offered AEAD algorithms")]
+    /// The server supports none of the algorithms.
+    #[error("the NTS-KE server supports none of the offered AEAD algorithms")]
     NoAlgorithm,
+    /// The server chose an algorithm that it was not offered.
+    #[error("the NTS-KE server chose AEAD algorithm {0}, which was not offered")]
+    NotOffered(u16),
 }
 
-/// What somebody has to do who may not read a file.
-fn right_to(error: &io::Error) -> &'static str {
-    match error.kind() {
-        // A server of root has given up the right to read what is others'.
-        io::ErrorKind::PermissionDenied => {
-            "; its permissions and its directory's have to let the user who runs this read it, even \
-             where that is root"
-        }
-        _ => "",
+/// Phase of an exchange that is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExchangePhase {
+    /// The TCP connection.
+    Connecting,
+    /// The TLS handshake.
+    Handshake,
+    /// The first byte of the response.
+    Response,
+    /// The other bytes of the response.
+    Rest,
+}
+
+impl fmt::Display for ExchangePhase {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Connecting => "TCP connection",
+            Self::Handshake => "TLS handshake",
+            Self::Response => "before the response",
+            Self::Rest => "during the response",
+        })
     }
 }
 
-/// More of why this port cannot be had, where that is known.
-fn hint(error: &io::Error, port: u16) -> String {
+/// The reason why a file cannot be read, with advice.
+fn unread(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::AddrInUse => format!(", as ss -tlpn 'sport = :{port}' shows"),
+        // A server started as root has dropped the right to read other users' files.
         io::ErrorKind::PermissionDenied => {
-            ", as a port below 1024 needs root or CAP_NET_BIND_SERVICE".to_owned()
+            "permission denied; make the file and its directory readable for the user who runs \
+             this, even if that is root"
+                .to_owned()
         }
-        _ => String::new(),
+        _ => explain(error).to_string(),
+    }
+}
+
+/// The reason why an address cannot be bound.
+fn unheld(error: &io::Error, address: SocketAddr) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("address in use, as ss -tlpn 'sport = :{}' shows", address.port())
+        }
+        io::ErrorKind::PermissionDenied => {
+            "a port below 1024 needs root or CAP_NET_BIND_SERVICE".to_owned()
+        }
+        _ => explain(error).to_string(),
     }
 }
 
 fn error_name(code: u16) -> &'static str {
     match code {
-        0 => "unrecognized critical record",
+        0 => "unrecognised critical record",
         1 => "bad request",
         2 => "internal server error",
-        _ => "not known here",
+        _ => "unknown error",
     }
 }
 
@@ -182,9 +225,28 @@ mod tests {
         };
         let said = of(io::ErrorKind::PermissionDenied);
         assert!(
-            said.starts_with("cannot read key key.pem: ") && said.contains("even where"),
+            said.starts_with("cannot read key key.pem: ") && said.contains("even if that is root"),
             "{said}"
         );
-        assert!(!of(io::ErrorKind::NotFound).contains("even where"));
+        assert!(!of(io::ErrorKind::NotFound).contains("even if that is root"));
+    }
+
+    #[test]
+    fn no_number_of_an_error_is_shown() {
+        let address = SocketAddr::from(([192, 0, 2, 1], 4460));
+        for errno in 1..134 {
+            let error = || io::Error::from_raw_os_error(errno);
+            let (what, phase) = ("key", ExchangePhase::Connecting);
+            for text in [
+                KeError::Unreadable { what, path: "key.pem".into(), error: error() },
+                KeError::Listen { address, error: error() },
+                KeError::System { doing: "start a thread", error: error() },
+                KeError::Connection { address, phase, error: error() },
+            ]
+            .map(|error| error.to_string())
+            {
+                assert!(!text.contains("os error"), "{text}");
+            }
+        }
     }
 }

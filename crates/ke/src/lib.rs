@@ -1,8 +1,8 @@
-//! NTS key establishment (RFC 8915, section 4): its records, the listener that servers run and the
-//! client that asks it, both over TLS 1.3. What a cookie holds is not known here.
+//! NTS key establishment (RFC 8915, section 4): its records, the listener of servers and the
+//! client, both over TLS 1.3. The content of cookies is opaque here.
 //!
-//! Sessions are never resumed: no ticket is sent and none is taken, so that a client costs memory
-//! only while its connection is open.
+//! Sessions are never resumed: tickets are neither sent nor accepted, so a client uses memory only
+//! while its connection is open.
 
 mod algorithm;
 mod certificate;
@@ -16,17 +16,18 @@ pub mod validity;
 mod verifier;
 
 pub use algorithm::{AES_128_GCM_SIV, AES_SIV_CMAC_256, key_len};
-pub use client::{Established, Exchange, KeClient, Progress, establish};
-pub use error::KeError;
+pub use client::{ExchangeProgress, KeClient, NtsKeExchange, SessionMaterial, exchange_keys};
+pub use error::{ExchangePhase, KeError};
 pub use server::{
-    CertificateFacts, KeConfig, KeCounters, KeLimits, KeServer, Keeper, Prepared, check_certificate,
+    CertificateFacts, CookieProvider, KeConfig, KeCounts, KeLimits, KeServer, PreparedConfig,
+    check_certificate,
 };
-pub use trust::Trust;
+pub use trust::TrustAnchors;
 
 /// The TCP port of NTS key establishment (RFC 8915, section 7.1).
 pub const PORT: u16 = 4460;
 
-/// What both sides name in the application-layer negotiation of TLS (RFC 8915, section 4).
+/// Protocol name of both sides in the application-layer negotiation of TLS (RFC 8915, section 4).
 const ALPN: &[u8] = b"ntske/1";
 
 #[cfg(test)]

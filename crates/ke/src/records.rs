@@ -1,6 +1,6 @@
-//! The records of NTS key establishment (RFC 8915, section 4.1): two bytes of critical bit and
-//! type, two of length, then the body. Only their form is known here; what a message as a whole may
-//! hold is for [`crate::message`].
+//! Records of NTS key establishment (RFC 8915, section 4.1): two bytes of critical bit and type,
+//! two of length, then the body. Only their form is handled here; [`crate::message`] checks the
+//! content of a whole message.
 
 /// Bytes before the body.
 pub const RECORD_HEADER_LEN: usize = 4;
@@ -9,40 +9,40 @@ pub const RECORD_HEADER_LEN: usize = 4;
 pub mod kind {
     /// The last record of a message (section 4.1.1).
     pub const END_OF_MESSAGE: u16 = 0;
-    /// Protocols to establish keys for (section 4.1.2).
+    /// Protocols for which keys are established (section 4.1.2).
     pub const NEXT_PROTOCOL: u16 = 1;
-    /// What a server could not do (section 4.1.3).
+    /// Error of a server (section 4.1.3).
     pub const ERROR: u16 = 2;
-    /// What a server has doubts about (section 4.1.4).
+    /// Warning of a server (section 4.1.4).
     pub const WARNING: u16 = 3;
     /// AEAD algorithms (section 4.1.5).
     pub const AEAD_ALGORITHM: u16 = 4;
     /// A cookie (section 4.1.6).
     pub const NEW_COOKIE: u16 = 5;
-    /// The host to ask for the time (section 4.1.7).
+    /// The NTP server (section 4.1.7).
     pub const SERVER: u16 = 6;
-    /// The UDP port to ask for the time (section 4.1.8).
+    /// The UDP port of the NTP server (section 4.1.8).
     pub const PORT: u16 = 7;
-    /// Says that keys for AES-128-GCM-SIV are exported as the standard has it: see
+    /// Indicates that keys for AES-128-GCM-SIV are exported according to the standard: see
     /// [`crate::message::Request::exact_exporter`].
     pub const EXACT_EXPORTER: u16 = 1024;
 }
 
 const CRITICAL: u16 = 0x8000;
 
-/// One record, over the bytes that it was read from or is to be written with.
+/// One record, over the bytes from which it was read or with which it is to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// Whether a receiver that does not know the type has to refuse the message.
+    /// True if a receiver that does not know the type must refuse the message.
     pub critical: bool,
-    /// One of [`kind`], or a type that is not known here; 15 bits.
+    /// One of [`kind`], or an unknown type; 15 bits.
     pub kind: u16,
     /// At most 65535 bytes.
     pub body: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// The record at the beginning of `bytes`, and what follows it; none if it is not all there.
+    /// The record at the beginning of `bytes`, and the bytes after it; `None` if it is incomplete.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (header, rest) = bytes.split_first_chunk::<RECORD_HEADER_LEN>()?;
@@ -53,7 +53,7 @@ impl<'a> Record<'a> {
         Some((Self { critical: word & CRITICAL != 0, kind: word & !CRITICAL, body }, rest))
     }
 
-    /// Appends the record to a message. A body that is too long for its length field is cut.
+    /// Appends the record to a message. A body too long for its length field is truncated.
     pub fn emit(&self, message: &mut Vec<u8>) {
         let critical = if self.critical { CRITICAL } else { 0 };
         let length = u16::try_from(self.body.len()).unwrap_or(u16::MAX);
@@ -63,8 +63,8 @@ impl<'a> Record<'a> {
     }
 }
 
-/// How many bytes the message at the beginning of `bytes` takes, its last record included; none as
-/// long as that record is not all there.
+/// Length in bytes of the message at the beginning of `bytes`, including its last record; `None`
+/// while that record is incomplete.
 #[must_use]
 pub fn message_len(bytes: &[u8]) -> Option<usize> {
     let mut left = bytes;
@@ -77,7 +77,7 @@ pub fn message_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The numbers in a body that is a list of 16-bit numbers; none if half of one is left over.
+/// The numbers in a body that is a list of 16-bit numbers; `None` if its length is odd.
 #[must_use]
 pub fn numbers(body: &[u8]) -> Option<impl Iterator<Item = u16> + '_> {
     let (pairs, left) = body.as_chunks::<2>();

@@ -1,11 +1,11 @@
-//! The listener of NTS key establishment: a few threads, each with its own set of connections, that
-//! share the listening sockets. Nothing blocks, and all that a client can take is bounded by
-//! [`KeLimits`]. What cookies hold is the [`Keeper`]'s affair.
+//! NTS-KE listener: a few threads, each with its own set of connections, that share the listening
+//! sockets. Nothing blocks, and the resources of clients are bounded by [`KeLimits`]. The content
+//! of cookies is determined by the [`CookieProvider`].
 
 mod config;
 mod connection;
 mod counters;
-mod neighbours;
+mod prefix_limiter;
 mod table;
 mod worker;
 
@@ -28,45 +28,45 @@ use rustls::server::NoServerSessionStorage;
 use rustls::version::TLS13;
 
 pub use self::config::{KeConfig, KeLimits};
-pub use self::counters::KeCounters;
-use self::counters::Tally;
-use self::neighbours::Neighbours;
-use self::worker::Worker;
-use crate::certificate::{Pair, Served};
-use crate::validity::Validity;
+use self::counters::KeCounters;
+pub use self::counters::KeCounts;
+use self::prefix_limiter::PrefixLimiter;
+use self::worker::KeWorker;
+use crate::certificate::{CertificateResolver, Pair};
+use crate::validity::CertificateValidity;
 use crate::{ALPN, KeError};
 
 /// Connections that may wait to be accepted, if the system allows that many (`somaxconn`).
 const BACKLOG: u32 = 4096;
 /// Virtual memory for a thread's stack; little of it is ever touched.
 const STACK_BYTES: usize = 512 * 1024;
-/// How long a change waits for threads that are in the middle of a handshake to follow it.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Timeout of a change while threads in the middle of a handshake have not applied it yet.
+const APPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Who makes the cookies.
-pub trait Keeper: Send + Sync {
-    /// Numbers of the AEAD algorithms that keys can be had for, the most wanted first, of those
-    /// that [`crate::key_len`] knows.
+/// Source of the cookies.
+pub trait CookieProvider: Send + Sync {
+    /// Numbers of the AEAD algorithms for which keys are available, of those known to
+    /// [`crate::key_len`], in order of preference.
     fn algorithms(&self) -> Vec<u16>;
 
-    /// Makes `count` different cookies for these keys. None at all is told to the client as an
-    /// internal error.
+    /// Creates `count` different cookies for these keys. An empty list is reported to the client as
+    /// an internal error.
     fn cookies(&self, algorithm: u16, c2s: &[u8], s2c: &[u8], count: usize) -> Vec<Vec<u8>>;
 }
 
-/// Of the certificate that is served.
+/// Facts about the certificate in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CertificateFacts {
-    /// The first instant at which clients take it. In the future where a clock is wrong; it is
-    /// served all the same, because a time server's own clock may be what is wrong.
+    /// Start of the validity. It is in the future if a clock is wrong; the certificate is used all
+    /// the same, because the wrong clock may be the time server's own.
     pub not_before: SystemTime,
-    /// The last instant at which clients take it.
+    /// End of the validity.
     pub not_after: SystemTime,
 }
 
-/// A listener at work. It stops when it is dropped.
+/// A running listener. It stops on drop.
 pub struct KeServer {
-    shared: Arc<Shared>,
+    shared: Arc<KeServerState>,
     provider: Arc<CryptoProvider>,
     threads: Vec<Thread>,
 }
@@ -76,60 +76,59 @@ struct Thread {
     wake: UnixStream,
 }
 
-/// What the threads share.
-struct Shared {
-    keeper: Arc<dyn Keeper>,
+/// State shared by the threads.
+struct KeServerState {
+    keeper: Arc<dyn CookieProvider>,
     tls: Arc<ServerConfig>,
-    served: Arc<Served>,
+    served: Arc<CertificateResolver>,
     settings: ArcSwap<Settings>,
-    tally: Tally,
-    neighbours: Neighbours,
+    tally: KeCounters,
+    neighbours: PrefixLimiter,
     open: AtomicUsize,
     stop: AtomicBool,
-    /// How many times a thread has followed a change of the settings.
+    /// Number of times that a thread has applied a change of the settings.
     followed: AtomicUsize,
 }
 
-/// A configuration with everything that it needs, which nothing follows yet. Its new sockets are
-/// closed when it is dropped.
-pub struct Prepared {
+/// A configuration with all its resources, not applied yet. Its new sockets are closed on drop.
+pub struct PreparedConfig {
     pair: Pair,
     settings: Settings,
 }
 
-/// What can be changed under way.
+/// Settings that can be changed while running.
 struct Settings {
     config: KeConfig,
-    listeners: Vec<Arc<Listener>>,
+    listeners: Vec<Arc<KeListener>>,
 }
 
-struct Listener {
-    /// As it was asked for, where port 0 is any.
-    asked: SocketAddr,
+struct KeListener {
+    /// The address as configured, where port 0 means any.
+    configured: SocketAddr,
     socket: TcpListener,
     bound: SocketAddr,
 }
 
 impl KeServer {
     /// Reads the certificate, opens the sockets and starts the threads.
-    pub fn start(config: KeConfig, keeper: Arc<dyn Keeper>) -> Result<Self, KeError> {
+    pub fn start(config: KeConfig, keeper: Arc<dyn CookieProvider>) -> Result<Self, KeError> {
         config.check()?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let pair = load(&config, &provider)?;
-        let served = Arc::new(Served::new(pair));
+        let served = Arc::new(CertificateResolver::new(pair));
         let tls = tls_config(&provider, &served)?;
         let threads = match config.threads {
             0 => thread::available_parallelism().map_or(1, usize::from),
             some => some,
         };
         let listeners = listen(&config.listen, &[])?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(KeServerState {
             keeper,
             tls: Arc::new(tls),
             served,
             settings: ArcSwap::from_pointee(Settings { config, listeners }),
-            tally: Tally::default(),
-            neighbours: Neighbours::new(),
+            tally: KeCounters::default(),
+            neighbours: PrefixLimiter::new(),
             open: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             followed: AtomicUsize::new(0),
@@ -146,7 +145,7 @@ impl KeServer {
     fn thread(&self, number: usize) -> io::Result<Thread> {
         let (wake, woken) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
-        let worker = Worker::new(Arc::clone(&self.shared), woken)?;
+        let worker = KeWorker::new(Arc::clone(&self.shared), woken)?;
         let handle = thread::Builder::new()
             .name(format!("nts-ke-{number}"))
             .stack_size(STACK_BYTES)
@@ -154,60 +153,60 @@ impl KeServer {
         Ok(Thread { handle: Some(handle), wake })
     }
 
-    /// Does everything of a change to another configuration that can fail: reads the certificate
-    /// and its key, also where their names are the same, and opens the sockets of new addresses.
-    /// What runs is not changed.
+    /// Performs all steps of a configuration change that can fail: reads the certificate and its
+    /// key, even if their names are unchanged, and opens the sockets of new addresses. The running
+    /// listener is not changed.
     ///
     /// # Errors
     ///
-    /// If anything of it cannot be had.
-    pub fn prepare(&self, config: KeConfig) -> Result<Prepared, KeError> {
+    /// If any of these resources is not available.
+    pub fn prepare(&self, config: KeConfig) -> Result<PreparedConfig, KeError> {
         config.check()?;
         let pair = load(&config, &self.provider)?;
         let listeners = listen(&config.listen, &self.shared.settings.load().listeners)?;
-        Ok(Prepared { pair, settings: Settings { config, listeners } })
+        Ok(PreparedConfig { pair, settings: Settings { config, listeners } })
     }
 
-    /// Follows a configuration that was prepared, without losing a connection: a socket whose
-    /// address stays is kept, with all that wait at it; those that wait at one whose address goes
-    /// are accepted before it is closed; and open connections go on. Handshakes from now on get the
-    /// new certificate. The number of threads stays.
-    pub fn apply(&self, prepared: Prepared) {
-        let Prepared { pair, settings } = prepared;
+    /// Applies a prepared configuration without losing a connection: a socket whose address stays
+    /// is kept with its waiting connections; those waiting at a removed address are accepted before
+    /// its socket is closed; and open connections continue. Handshakes from now on get the new
+    /// certificate. The number of threads stays the same.
+    pub fn apply(&self, prepared: PreparedConfig) {
+        let PreparedConfig { pair, settings } = prepared;
         self.shared.served.exchange(pair);
         let followed = self.shared.followed.load(Acquire) + self.threads.len();
         self.shared.settings.store(Arc::new(settings));
         self.wake();
-        // So that sockets that are no longer wanted are closed when this returns.
-        let deadline = Instant::now() + PATIENCE;
+        // Sockets that are no longer needed are then closed when this returns.
+        let deadline = Instant::now() + APPLY_TIMEOUT;
         while self.shared.followed.load(Acquire) < followed && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// What became of the connections so far.
+    /// Connections so far, by outcome.
     #[must_use]
-    pub fn counters(&self) -> KeCounters {
+    pub fn counters(&self) -> KeCounts {
         self.shared.tally.read(self.shared.open.load(Acquire))
     }
 
-    /// Whether a thread has ended without being told to.
+    /// Returns true if a thread has ended although it was not stopped.
     #[must_use]
     pub fn has_died(&self) -> bool {
         let mut handles = self.threads.iter().filter_map(|thread| thread.handle.as_ref());
         handles.any(JoinHandle::is_finished)
     }
 
-    /// Where it listens, in the order of the configuration.
+    /// The addresses listened on, in the order of the configuration.
     #[must_use]
     pub fn listen(&self) -> Vec<SocketAddr> {
         self.shared.settings.load().listeners.iter().map(|listener| listener.bound).collect()
     }
 
-    /// Of the certificate that is served now.
+    /// Facts about the current certificate.
     #[must_use]
     pub fn certificate(&self) -> CertificateFacts {
-        let Validity { not_before, not_after } = self.shared.served.validity();
+        let CertificateValidity { not_before, not_after } = self.shared.served.validity();
         CertificateFacts { not_before, not_after }
     }
 
@@ -224,7 +223,7 @@ impl Drop for KeServer {
         self.shared.stop.store(true, Release);
         self.wake();
         for handle in self.threads.iter_mut().filter_map(|thread| thread.handle.take()) {
-            // A thread that panicked has nothing more to say than it printed.
+            // A panicked thread has printed its message already.
             let _ = handle.join();
         }
     }
@@ -242,12 +241,11 @@ impl fmt::Debug for KeServer {
 #[cfg(test)]
 mod tests;
 
-/// Reads a certificate and its key and says what is wrong with them, if anything is, as a listener
-/// would when it is started.
+/// Checks a certificate and its key as a listener does at start.
 ///
 /// # Errors
 ///
-/// If they are not right.
+/// If they are not usable.
 pub fn check_certificate(certificate: &Path, key: &Path) -> Result<(), KeError> {
     let provider = aws_lc_rs::default_provider();
     Pair::load(certificate, key, &provider, SystemTime::now()).map(drop)
@@ -257,13 +255,13 @@ fn load(config: &KeConfig, provider: &CryptoProvider) -> Result<Pair, KeError> {
     Pair::load(&config.certificate, &config.key, provider, SystemTime::now())
 }
 
-/// TLS 1.3 alone, without sessions to resume and without early data.
+/// The TLS configuration: TLS 1.3 alone, without resumable sessions and without early data.
 fn tls_config(
     provider: &Arc<CryptoProvider>,
-    served: &Arc<Served>,
+    served: &Arc<CertificateResolver>,
 ) -> Result<ServerConfig, KeError> {
-    // SHA-256 costs a fifth of SHA-384 where the processor knows it, a tenth of a handshake, and
-    // the keys that are agreed upon here are for a cipher of 128 bits.
+    // SHA-256 costs a fifth of SHA-384 on a CPU with instructions for it, a tenth of a handshake,
+    // and the keys negotiated here are for a 128-bit cipher.
     let first = TLS13_AES_128_GCM_SHA256;
     let mut cipher_suites = vec![first];
     cipher_suites.extend(provider.cipher_suites.iter().filter(|suite| **suite != first));
@@ -279,14 +277,14 @@ fn tls_config(
     Ok(tls)
 }
 
-/// A socket for each address; one that listens there already is taken over, once.
+/// A socket for each address; one that already listens there is reused, once.
 fn listen(
     addresses: &[SocketAddr],
-    present: &[Arc<Listener>],
-) -> Result<Vec<Arc<Listener>>, KeError> {
+    present: &[Arc<KeListener>],
+) -> Result<Vec<Arc<KeListener>>, KeError> {
     let mut present = present.to_vec();
     let open = |&asked: &SocketAddr| {
-        if let Some(kept) = present.iter().position(|one| one.asked == asked) {
+        if let Some(kept) = present.iter().position(|one| one.configured == asked) {
             return Ok(present.remove(kept));
         }
         if let Some(other) = present.iter().find(|one| overlap(one.bound, asked)) {
@@ -296,13 +294,13 @@ fn listen(
         let (socket, bound) = horolog_sys::listen::tcp(asked, BACKLOG)
             .and_then(bound)
             .map_err(|error| KeError::Listen { address: asked, error })?;
-        Ok(Arc::new(Listener { asked, socket, bound }))
+        Ok(Arc::new(KeListener { configured: asked, socket, bound }))
     };
     addresses.iter().map(open).collect()
 }
 
-/// Whether one of two addresses is a wildcard that covers the other: the kernel lets only one of
-/// them listen.
+/// Returns true if one of two addresses is a wildcard that covers the other: the kernel lets only
+/// one of them listen.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() == other.port()
         && one.is_ipv4() == other.is_ipv4()

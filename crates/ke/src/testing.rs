@@ -1,5 +1,4 @@
-//! What several tests need: certificates of their own, and cookies that show what they were made
-//! of.
+//! Shared parts of several tests: certificates of their own, and cookies that reveal their content.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,12 +9,12 @@ use std::time::Duration;
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
-use crate::{AES_128_GCM_SIV, AES_SIV_CMAC_256, KeConfig, KeServer, Keeper, Trust};
+use crate::{AES_128_GCM_SIV, AES_SIV_CMAC_256, CookieProvider, KeConfig, KeServer, TrustAnchors};
 
-/// Longer than anything takes that is to succeed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout above the duration of any operation that must succeed.
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A certificate that signed itself, with its key, in files.
+/// A self-signed certificate with its key, in files.
 pub(crate) struct Identity {
     directory: TempDir,
 }
@@ -27,7 +26,7 @@ impl Identity {
         identity
     }
 
-    /// Puts another certificate and key into the files.
+    /// Writes another certificate and key to the files.
     pub(crate) fn renew(&self) {
         self.write(&parameters(), &KeyPair::generate().unwrap());
     }
@@ -46,23 +45,23 @@ impl Identity {
         self.directory.path().join("key.pem")
     }
 
-    /// Trust in what the file holds now.
-    pub(crate) fn trust(&self) -> Trust {
-        Trust::from_pem_file(Some(&self.certificate())).unwrap()
+    /// Trust in the current content of the file.
+    pub(crate) fn trust(&self) -> TrustAnchors {
+        TrustAnchors::from_pem_file(Some(&self.certificate())).unwrap()
     }
 
-    /// A configuration without limits for one address, from which all tests come.
+    /// A configuration without limits for one address, the basis of all tests.
     pub(crate) fn config(&self) -> KeConfig {
         let mut config = KeConfig::new(loopback(), self.certificate(), self.key());
         config.threads = 2;
         config.limits.connections_per_prefix = 0;
         config.limits.rate_per_prefix = 0;
-        config.limits.timeout = PATIENCE;
+        config.limits.timeout = TEST_TIMEOUT;
         config
     }
 
     pub(crate) fn serve(&self) -> KeServer {
-        KeServer::start(self.config(), Arc::new(Glass)).unwrap()
+        KeServer::start(self.config(), Arc::new(PlaintextCookies)).unwrap()
     }
 }
 
@@ -74,10 +73,10 @@ pub(crate) fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// Cookies that anyone can see through.
-pub(crate) struct Glass;
+/// Provider of unencrypted cookies.
+pub(crate) struct PlaintextCookies;
 
-impl Keeper for Glass {
+impl CookieProvider for PlaintextCookies {
     fn algorithms(&self) -> Vec<u16> {
         vec![AES_128_GCM_SIV, AES_SIV_CMAC_256]
     }

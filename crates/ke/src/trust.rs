@@ -1,5 +1,5 @@
-//! Which certificate authorities a client trusts: those of one PEM file. The system's own are not
-//! looked for: a measurement should not depend on what a machine happens to have installed.
+//! Certificate authorities that a client trusts: those of one PEM file. The system's own are not
+//! used: a measurement should not depend on the certificates installed on a host.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use rustls::RootCertStore;
 use crate::KeError;
 use crate::certificate::certificates;
 
-/// Certificates of authorities, or of servers that signed their own.
+/// Certificates of authorities, or of servers with self-signed ones.
 #[derive(Clone, Debug)]
-pub struct Trust {
+pub struct TrustAnchors {
     pub(crate) roots: Arc<RootCertStore>,
 }
 
-impl Trust {
-    /// Reads the certificates of a PEM file; all must be sound.
+impl TrustAnchors {
+    /// Reads the certificates of a PEM file; all must be valid.
     ///
     /// # Errors
     ///
-    /// Without a file, the message tells to give one.
+    /// Without a file, the message advises to specify one.
     pub fn from_pem_file(path: Option<&Path>) -> Result<Self, KeError> {
         let path = path.ok_or(KeError::NoTrust)?;
         let mut roots = RootCertStore::empty();

@@ -1,6 +1,6 @@
-//! From when to when a certificate is valid (RFC 5280, section 4.1.2.5): a walk through its DER
-//! encoding to that one field. Nothing else in the certificate is looked at, and nothing is
-//! verified; clients do that.
+//! Validity period of a certificate (RFC 5280, section 4.1.2.5): a walk through its DER encoding to
+//! that one field. No other field of the certificate is read, and nothing is verified; clients do
+//! that.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,16 +14,16 @@ const S_PER_DAY: i64 = 86_400;
 
 /// The first and the last instant at which a certificate is valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Validity {
-    /// The first.
+pub struct CertificateValidity {
+    /// The first instant.
     pub not_before: SystemTime,
-    /// The last.
+    /// The last instant.
     pub not_after: SystemTime,
 }
 
-impl Validity {
-    /// Reads it from a certificate in DER; none if that is no certificate. Instants before 1970
-    /// count as 1970.
+impl CertificateValidity {
+    /// Reads it from a certificate in DER; `None` if that is not a certificate. Instants before
+    /// 1970 count as 1970.
     #[must_use]
     pub fn parse(certificate: &[u8]) -> Option<Self> {
         let (certificate, _) = element(certificate, SEQUENCE)?;
@@ -42,7 +42,8 @@ impl Validity {
     }
 }
 
-/// The content of the element at the beginning of `bytes`, if it has this tag, and what follows it.
+/// The content of the element at the beginning of `bytes`, if it has this tag, and the bytes after
+/// it.
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&[found, first], rest) = bytes.split_first_chunk()?;
     if found != tag {
@@ -50,7 +51,7 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     }
     let (length, rest) = match first {
         0..=0x7f => (usize::from(first), rest),
-        // Up to four bytes of length; nobody's certificate is longer.
+        // Up to four bytes of length; no certificate is longer.
         0x81..=0x84 => {
             let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
             (digits.iter().fold(0, |sum, &digit| sum << 8 | usize::from(digit)), rest)
@@ -63,7 +64,7 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
 fn instant(bytes: &[u8]) -> Option<(SystemTime, &[u8])> {
     if let Some((text, rest)) = element(bytes, UTC_TIME) {
         let [year, later @ ..] = two_digits::<6>(text)?;
-        // Two digits stand for 1950 to 2049.
+        // Two digits represent 1950 to 2049.
         let year = if year < 50 { 2000 + year } else { 1900 + year };
         return Some((date(year, later)?, rest));
     }
@@ -72,7 +73,7 @@ fn instant(bytes: &[u8]) -> Option<(SystemTime, &[u8])> {
     Some((date(century * 100 + year, later)?, rest))
 }
 
-/// The numbers of two digits each that make up a time, which ends in Z.
+/// The two-digit numbers of a time, which ends in Z.
 fn two_digits<const N: usize>(text: &[u8]) -> Option<[i64; N]> {
     let (pairs, end) = text.as_chunks::<2>();
     let pairs: &[[u8; 2]; N] = pairs.try_into().ok()?;
@@ -99,7 +100,7 @@ fn date(year: i64, [month, day, hour, minute, second]: [i64; 5]) -> Option<Syste
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    // Months from March on have 31, 30, 31, 30, 31 days, again and again.
+    // Months from March on have 31, 30, 31, 30, 31 days, repeatedly.
     let before_month = (153 * month + 2) / 5;
     // 719469 days lie between 0000-03-01, the first day of this count, and 1970-01-01, less one.
     year * 365 + leap_days + before_month + day - 719_469
@@ -125,14 +126,14 @@ mod tests {
         parameters.not_after = rcgen::date_time_ymd(2096, 2, 29);
         let key = rcgen::KeyPair::generate().unwrap();
         let certificate = parameters.self_signed(&key).unwrap();
-        let expected = Validity {
+        let expected = CertificateValidity {
             not_before: at("1999-12-31T00:00:00Z"),
             not_after: at("2096-02-29T00:00:00Z"),
         };
         let der = certificate.der();
-        assert_eq!(Validity::parse(der), Some(expected));
+        assert_eq!(CertificateValidity::parse(der), Some(expected));
         for cut in 0..der.len() {
-            assert_eq!(Validity::parse(&der[..cut]), None, "{cut}");
+            assert_eq!(CertificateValidity::parse(&der[..cut]), None, "{cut}");
         }
     }
 

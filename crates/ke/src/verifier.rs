@@ -1,6 +1,6 @@
-//! How a client verifies a server: its certificate once, the proof that it has the key every time.
-//! A client that comes back sees the same certificate again, and to follow its chain to a trusted
-//! authority costs as much as all the rest that a client verifies.
+//! Verification of a server by a client: its certificate once, the proof that it has the key each
+//! time. A returning client receives the same certificate again, and following its chain to a
+//! trusted authority costs as much as the rest of the verification.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,32 +12,35 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-use crate::validity::Validity;
-use crate::{KeError, Trust};
+use crate::validity::CertificateValidity;
+use crate::{KeError, TrustAnchors};
 
-/// A verifier that remembers the last certificates that it found good, until the first of them
-/// expires. Byte for byte the same ones, for the same name, are then good again. The signature of
-/// the handshake is verified in each.
+/// A verifier that caches the last certificates found valid, until the first of them expires. The
+/// same certificates, byte for byte and for the same name, are then accepted again. The signature
+/// of each handshake is verified.
 #[derive(Debug)]
-pub(crate) struct Remembering {
+pub(crate) struct CachingVerifier {
     verifier: Arc<dyn ServerCertVerifier>,
-    good: ArcSwapOption<Good>,
+    good: ArcSwapOption<CachedVerification>,
 }
 
-/// What was found good.
+/// Certificates found valid.
 #[derive(Debug)]
-struct Good {
+struct CachedVerification {
     certificates: Vec<CertificateDer<'static>>,
     name: ServerName<'static>,
-    /// When it was verified. At an earlier time a certificate may not be valid yet.
+    /// Time of verification. At an earlier time a certificate may not be valid yet.
     since: UnixTime,
-    /// When the first certificate expires.
+    /// Expiry of the first certificate.
     until: SystemTime,
 }
 
-impl Remembering {
-    /// Verifies as rustls does of itself.
-    pub(crate) fn new(trust: &Trust, provider: &Arc<CryptoProvider>) -> Result<Self, KeError> {
+impl CachingVerifier {
+    /// Verifies as rustls does by default.
+    pub(crate) fn new(
+        trust: &TrustAnchors,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, KeError> {
         let roots = Arc::clone(&trust.roots);
         WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider))
             .build()
@@ -50,14 +53,14 @@ impl Remembering {
     }
 }
 
-impl Good {
-    /// None if the end of a certificate's validity cannot be read.
+impl CachedVerification {
+    /// `None` if the end of a certificate's validity cannot be read.
     fn new(
         certificates: &[&CertificateDer<'_>],
         name: &ServerName<'_>,
         since: UnixTime,
     ) -> Option<Self> {
-        let ends = certificates.iter().map(|der| Some(Validity::parse(der)?.not_after));
+        let ends = certificates.iter().map(|der| Some(CertificateValidity::parse(der)?.not_after));
         Some(Self {
             until: ends.collect::<Option<Vec<_>>>()?.into_iter().min()?,
             certificates: certificates
@@ -82,7 +85,7 @@ impl Good {
     }
 }
 
-impl ServerCertVerifier for Remembering {
+impl ServerCertVerifier for CachingVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -103,7 +106,7 @@ impl ServerCertVerifier for Remembering {
             ocsp_response,
             now,
         )?;
-        self.good.store(Good::new(&certificates, server_name, now).map(Arc::new));
+        self.good.store(CachedVerification::new(&certificates, server_name, now).map(Arc::new));
         Ok(verified)
     }
 

@@ -1,5 +1,5 @@
-//! What a lab is made of: how many hosts and queues, and which names and addresses they get.
-//! Pure: it computes and checks, and touches no kernel.
+//! Configuration of a lab: number of hosts and queues, names and addresses of hosts. Pure: computes
+//! and checks, and does not touch the kernel.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,34 +7,34 @@ use horolog_sys::netlink::{MacAddress, Prefix};
 
 use crate::LabError;
 
-/// One /30 network for each link fits 64 times into TEST-NET-1, and one host more is the client.
+/// One /30 network for each link fits 64 times into TEST-NET-1, plus one for the client.
 pub const HOSTS_MAX: usize = 65;
-/// The kernel makes no interface with more queues.
+/// Largest number of queues with which the kernel creates an interface.
 pub const QUEUES_MAX: u32 = 4096;
-/// Where simulated clients live unless told otherwise: the largest private networks of IPv4
-/// (RFC 1918) and IPv6 (RFC 4193).
+/// Default networks of simulated clients: the largest private networks of IPv4 (RFC 1918) and IPv6
+/// (RFC 4193).
 pub const DEFAULT_CLIENT_NETWORKS: [(IpAddr, u8); 2] = [
     (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8),
     (IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0)), 8),
 ];
 
-/// Addresses of a link on IPv4: TEST-NET-1 (RFC 5737), cut into /30 networks.
+/// Addresses of a link on IPv4: TEST-NET-1 (RFC 5737), divided into /30 networks.
 const LINKS_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 0);
 const LINK_V4_LENGTH: u8 = 30;
 /// Addresses of a link on IPv6: one /64 network each of the documentation prefix (RFC 3849).
 const LINK_V6_LENGTH: u8 = 64;
 
-/// What lab to make.
+/// Configuration of the lab to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabConfig {
     /// Number of hosts, 2 to [`HOSTS_MAX`]: one client and the rest servers.
     pub hosts: usize,
     /// Receive queues, and as many transmit queues, of every interface: 1 to [`QUEUES_MAX`].
     pub queues: u32,
-    /// Whether the links carry IPv6 as well as IPv4.
+    /// True if the links carry IPv6 as well as IPv4.
     pub ipv6: bool,
-    /// Networks of simulated clients, which the servers reach by way of the client host. Those of
-    /// IPv6 count only with `ipv6`.
+    /// Networks of simulated clients, which the servers reach through the client host. IPv6
+    /// networks count only with `ipv6`.
     pub client_networks: Vec<Prefix>,
 }
 
@@ -69,20 +69,20 @@ impl LabConfig {
     }
 }
 
-/// Whether each server of a tree hangs below a host that is there before it.
+/// Checks that each server of a tree is joined to a host with a smaller number.
 pub(crate) fn check_tree(above: &[usize]) -> Result<(), LabError> {
     let wrong = (1..).zip(above).find(|(number, above)| above >= &number);
     wrong.map_or(Ok(()), |(number, _)| Err(LabError::NotAbove(number)))
 }
 
-/// Which end of a link: the client host's or the server's.
+/// End of a link: the client host's or the server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum LinkEnd {
     Client,
     Server,
 }
 
-impl End {
+impl LinkEnd {
     /// The number of the end's address in its link's network.
     fn number(self) -> u8 {
         match self {
@@ -93,20 +93,20 @@ impl End {
 }
 
 /// The IPv4 address and prefix length at one end of the link to server `server`, counted from 1.
-pub(crate) fn link_v4(server: usize, end: End) -> (Ipv4Addr, u8) {
+pub(crate) fn link_v4(server: usize, end: LinkEnd) -> (Ipv4Addr, u8) {
     let offset = 4 * (server as u32 - 1) + u32::from(end.number());
     (Ipv4Addr::from_bits(LINKS_V4.to_bits() + offset), LINK_V4_LENGTH)
 }
 
 /// The IPv6 address and prefix length at one end of the link to server `server`, counted from 1.
-pub(crate) fn link_v6(server: usize, end: End) -> (Ipv6Addr, u8) {
+pub(crate) fn link_v6(server: usize, end: LinkEnd) -> (Ipv6Addr, u8) {
     let link = server as u16;
     let address = Ipv6Addr::new(0x2001, 0xdb8, 0, link, 0, 0, 0, u16::from(end.number()));
     (address, LINK_V6_LENGTH)
 }
 
-/// The Ethernet address of whoever has an IPv4 address: locally administered (IEEE 802, bit 1 of
-/// the first byte), with the IPv4 address in it, so that a packet dump can be read by eye.
+/// The Ethernet address that belongs to an IPv4 address: locally administered (IEEE 802, bit 1 of
+/// the first byte), with the IPv4 address in it, so that packet dumps are readable.
 pub(crate) fn mac_of(address: Ipv4Addr) -> MacAddress {
     let [a, b, c, d] = address.octets();
     [0x02, 0x00, a, b, c, d]
@@ -165,11 +165,11 @@ mod tests {
 
     #[test]
     fn addresses_are_as_documented() {
-        assert_eq!(link_v4(1, End::Client), ("192.0.2.1".parse().unwrap(), 30));
-        assert_eq!(link_v4(1, End::Server), ("192.0.2.2".parse().unwrap(), 30));
-        assert_eq!(link_v4(2, End::Client).0.to_string(), "192.0.2.5");
-        assert_eq!(link_v6(1, End::Client), ("2001:db8:0:1::1".parse().unwrap(), 64));
-        assert_eq!(link_v6(2, End::Server).0.to_string(), "2001:db8:0:2::2");
+        assert_eq!(link_v4(1, LinkEnd::Client), ("192.0.2.1".parse().unwrap(), 30));
+        assert_eq!(link_v4(1, LinkEnd::Server), ("192.0.2.2".parse().unwrap(), 30));
+        assert_eq!(link_v4(2, LinkEnd::Client).0.to_string(), "192.0.2.5");
+        assert_eq!(link_v6(1, LinkEnd::Client), ("2001:db8:0:1::1".parse().unwrap(), 64));
+        assert_eq!(link_v6(2, LinkEnd::Server).0.to_string(), "2001:db8:0:2::2");
         assert_eq!(mac_of("192.0.2.1".parse().unwrap()), [2, 0, 192, 0, 2, 1]);
     }
 
@@ -178,7 +178,7 @@ mod tests {
         let test_net_1: Prefix = "192.0.2.0/24".parse().unwrap();
         let mut seen = HashSet::new();
         for server in 1..HOSTS_MAX {
-            for end in [End::Client, End::Server] {
+            for end in [LinkEnd::Client, LinkEnd::Server] {
                 let (address, _) = link_v4(server, end);
                 assert!(test_net_1.contains(address.into()), "{address}");
                 assert!(seen.insert(address), "{address}");

@@ -1,4 +1,4 @@
-//! What can go wrong with a lab, in words that say what to do.
+//! Errors of a lab, with advice.
 
 use std::io;
 
@@ -8,88 +8,88 @@ use horolog_sys::netlink::{NetlinkError, PrefixError};
 
 use crate::config::{HOSTS_MAX, QUEUES_MAX};
 
-/// Why a lab could not be made, found, used or removed.
+/// Reason why a lab could not be created, found, used or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The process lacks the privilege.
-    #[error("private hosts need CAP_SYS_ADMIN and CAP_NET_ADMIN; run as root or with sudo")]
+    #[error("lab hosts need CAP_SYS_ADMIN and CAP_NET_ADMIN; run as root or with sudo")]
     NotPermitted,
-    /// So many hosts cannot be.
-    #[error("a lab of {0} hosts cannot be made; ask for 2 to {HOSTS_MAX}")]
+    /// The number of hosts is out of range.
+    #[error("a lab cannot have {0} hosts; use 2 to {HOSTS_MAX}")]
     Hosts(usize),
-    /// A host is to hang below one that is made later, or not at all.
-    #[error("server {0} of a lab has to be joined to a host of a smaller number")]
+    /// A host is to be joined to one with a larger number, or to one that does not exist.
+    #[error("server {0} of a lab must be joined to a host with a smaller number")]
     NotAbove(usize),
-    /// So many queues cannot be.
-    #[error("an interface with {0} queues cannot be made; ask for 1 to {QUEUES_MAX}")]
+    /// The number of queues is out of range.
+    #[error("an interface cannot have {0} queues; use 1 to {QUEUES_MAX}")]
     Queues(u32),
-    /// The name is not one that a lab can have.
+    /// The name is not valid for a lab.
     #[error(
-        "'{0}' cannot name a lab; use letters, digits, '-', '_' and '.', a letter or digit first"
+        "invalid lab name '{0}'; use letters, digits, '-', '_' and '.', a letter or digit first"
     )]
     BadName(String),
     /// The name is too long for the names of its hosts to be file names.
-    #[error("a lab's name can have {max} bytes, not {length}; choose a shorter one")]
+    #[error("a lab's name has at most {max} bytes, not {length}; choose a shorter one")]
     LongName {
         /// Its length in bytes.
         length: usize,
-        /// The longest that is possible.
+        /// The greatest possible length in bytes.
         max: usize,
     },
-    /// The lab, or what a crash left of it, is there already.
+    /// The lab, or the remains of one after a crash, exists already.
     #[error("lab '{0}' exists already; 'horolog lab down {0}' removes it")]
     Exists(String),
     /// No lab has this name.
-    #[error("no lab is called '{0}'; 'horolog lab up {0}' makes it")]
+    #[error("lab '{0}' not found; 'horolog lab up {0}' creates it")]
     NotFound(String),
     /// The lab has no such host.
-    #[error("lab '{lab}' has no host '{host}'; it has {}", hosts.join(", "))]
+    #[error("lab '{lab}' has no host '{host}'; its hosts are {}", hosts.join(", "))]
     NoSuchHost {
         /// The lab's name.
         lab: String,
-        /// The host that was asked for.
+        /// The requested host.
         host: String,
-        /// The hosts that it has.
+        /// The hosts of the lab.
         hosts: Vec<String>,
     },
-    /// No program to run was given.
-    #[error("no program to run was given; name one after the host")]
+    /// No program to run was specified.
+    #[error("no program specified; name one after the host")]
     NoProgram,
-    /// An interface refused a setting.
+    /// An interface rejected a setting.
     #[error(transparent)]
     Ethtool(#[from] EthtoolError),
     /// A program could not be started.
     #[error("cannot run '{program}': {source}")]
     Run {
-        /// The program's name as it was given.
+        /// The program's name as specified.
         program: String,
         /// The reason.
         source: io::Error,
     },
     /// The kernel lacks IPv6.
-    #[error("this kernel has no IPv6 ({setting} is missing); ask for a lab without it")]
+    #[error("this kernel has no IPv6 ({setting} is missing); use a lab without it")]
     NoIpv6 {
         /// The setting that was not found.
         setting: String,
     },
-    /// A setting of the new namespace could not be made.
-    #[error("cannot set {setting} in a private host: {source}")]
+    /// A setting of the new namespace could not be applied.
+    #[error("cannot set {setting} in a lab host: {source}")]
     Setting {
         /// The setting's path below `/proc/sys`.
         setting: String,
         /// The reason.
         source: io::Error,
     },
-    /// A link did not come up although both its ends are there.
-    #[error("interface '{0}' of a private host did not become ready; is the machine overloaded?")]
+    /// A link did not come up although both its ends exist.
+    #[error("interface '{0}' of a lab host was not ready in time; check the load of this machine")]
     NotReady(String),
-    /// An address does not go with its prefix length.
+    /// An address does not match its prefix length.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
-    /// Something with namespaces failed otherwise.
+    /// Another namespace operation failed.
     #[error(transparent)]
     Namespace(NamespaceError),
-    /// Something with interfaces, addresses, routes or neighbours failed otherwise.
+    /// Another operation on interfaces, addresses, routes or neighbours failed.
     #[error(transparent)]
     Netlink(NetlinkError),
 }

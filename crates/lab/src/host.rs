@@ -1,4 +1,4 @@
-//! One private host: its namespace, its interfaces, and running things in it.
+//! A lab host: its namespace, its interfaces, and programs run in it.
 
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -9,21 +9,21 @@ use horolog_sys::netlink::{MacAddress, Netlink};
 
 use crate::{LabError, sysctl};
 
-/// A private host.
+/// A lab host.
 #[derive(Debug)]
-pub struct Host {
+pub struct LabHost {
     /// `client`, `server`, `server2`, …
     pub name: String,
     /// Its network.
     pub netns: NetNs,
-    /// Its interfaces besides loopback: one for each server at the client, one at each server; in a
-    /// tree those of [`crate::Lab::tree`].
-    pub ports: Vec<Port>,
+    /// Its interfaces other than loopback: one for each server at the client, one at each server;
+    /// in a tree those of [`crate::Lab::tree`].
+    pub ports: Vec<LabInterface>,
 }
 
-/// An interface of a private host.
+/// An interface of a lab host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Port {
+pub struct LabInterface {
     /// Its name.
     pub interface: String,
     /// Its index in the host's namespace.
@@ -36,8 +36,8 @@ pub struct Port {
     pub ipv6: Option<Ipv6Addr>,
 }
 
-impl Host {
-    /// Makes a host with nothing but a loopback interface, which is up.
+impl LabHost {
+    /// Creates a host with only a loopback interface, which is up.
     pub(crate) fn bare(name: String, ipv6: bool) -> Result<Self, LabError> {
         let netns = NetNs::anonymous()?;
         netns.run(|| sysctl::apply(ipv6))??;
@@ -54,18 +54,18 @@ impl Host {
     ///
     /// Never for a host of a [`crate::Lab`]: each is joined to another.
     #[must_use]
-    pub fn port(&self) -> &Port {
+    pub fn port(&self) -> &LabInterface {
         &self.ports[0]
     }
 
-    /// Runs `work` on a fresh thread in this host and returns what it returns. Threads that it
-    /// starts are in this host too, and sockets that it opens stay here.
+    /// Runs `work` on a new thread in this host and returns its value. Threads that it starts are
+    /// in this host too, and sockets that it opens stay here.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         Ok(self.netns.run(work)?)
     }
 
-    /// A command that will run `program` in this host. So that it does not outlive a caller that
-    /// dies, pass it to [`horolog_sys::namespace::die_with_parent`].
+    /// A command that runs `program` in this host. Pass it to
+    /// [`horolog_sys::namespace::die_with_parent`] to end it with its caller if the caller dies.
     #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);

@@ -1,5 +1,5 @@
-//! Making a lab: its hosts, the links between them, their addresses, routes and neighbours. All of
-//! it is anonymous, so whatever fails or dies halfway leaves nothing behind.
+//! Creation of a lab: its hosts, the links between them, their addresses, routes and neighbours.
+//! All of it is anonymous, so a failure or crash halfway leaves nothing behind.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
@@ -9,36 +9,36 @@ use std::time::{Duration, Instant};
 use horolog_sys::ethtool;
 use horolog_sys::netlink::{MacAddress, Netlink, NetlinkError, Prefix, VethEnd, VethPair};
 
-use crate::config::{self, End};
-use crate::{Host, LabConfig, LabError, Port};
+use crate::config::{self, LinkEnd};
+use crate::{LabConfig, LabError, LabHost, LabInterface};
 
-/// What is waited for takes milliseconds, or a second if many interfaces change at once.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of each wait. It takes milliseconds, or a second if many interfaces change at once.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Private hosts that live as long as this value, and as the processes that run in them.
+/// Lab hosts that live as long as this value, and as the processes that run in them.
 #[derive(Debug)]
 pub struct Lab {
-    hosts: Vec<Host>,
+    hosts: Vec<LabHost>,
 }
 
 impl Lab {
-    /// Makes the hosts and joins them. Needs `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`.
+    /// Creates the hosts and joins them. Needs `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`.
     pub fn new(config: &LabConfig) -> Result<Self, LabError> {
         Self::tree(&vec![0; config.hosts.saturating_sub(1)], config)
     }
 
-    /// The same as a tree: server 1 and those that follow are each joined to the host whose number
-    /// stands in `above`, which is smaller than its own. A host's first interface is that to the
-    /// host above it, the others are those to the hosts below, in the order of their numbers; the
-    /// client has the latter alone. How many hosts there are says `above`, not `config`.
+    /// Creates a tree: server 1 and the following ones are each joined to the host whose number is
+    /// in `above`, which is smaller than their own. A host's first interface leads to the host
+    /// above it, the others to the hosts below, in the order of their numbers; the client has only
+    /// the latter. The number of hosts follows from `above`, not from `config`.
     pub fn tree(above: &[usize], config: &LabConfig) -> Result<Self, LabError> {
         let config = LabConfig { hosts: above.len() + 1, ..config.clone() };
         config.check()?;
         config::check_tree(above)?;
-        let mut hosts = vec![Host::bare(config::host_name(0), config.ipv6)?];
+        let mut hosts = vec![LabHost::bare(config::host_name(0), config.ipv6)?];
         for (number, above) in (1..).zip(above) {
-            let mut server = Host::bare(config::host_name(number), config.ipv6)?;
+            let mut server = LabHost::bare(config::host_name(number), config.ipv6)?;
             join(&mut hosts[*above], &mut server, number, &config)?;
             hosts.push(server);
         }
@@ -47,7 +47,7 @@ impl Lab {
 
     /// All hosts: the client, then the servers.
     #[must_use]
-    pub fn hosts(&self) -> &[Host] {
+    pub fn hosts(&self) -> &[LabHost] {
         &self.hosts
     }
 
@@ -55,21 +55,21 @@ impl Lab {
     ///
     /// # Panics
     ///
-    /// When the lab has no such host.
+    /// If the lab has no such host.
     #[must_use]
-    pub fn host(&self, number: usize) -> &Host {
+    pub fn host(&self, number: usize) -> &LabHost {
         &self.hosts[number]
     }
 
-    /// The host in the middle of the star.
+    /// The host at the centre of the star.
     #[must_use]
-    pub fn client(&self) -> &Host {
+    pub fn client(&self) -> &LabHost {
         self.host(0)
     }
 
     /// The first server; every lab has one.
     #[must_use]
-    pub fn server(&self) -> &Host {
+    pub fn server(&self) -> &LabHost {
         self.host(1)
     }
 }
@@ -83,7 +83,7 @@ struct Plug {
 }
 
 impl Plug {
-    fn new(host: &Host, server: usize, end: End, ipv6: bool) -> Result<Self, LabError> {
+    fn new(host: &LabHost, server: usize, end: LinkEnd, ipv6: bool) -> Result<Self, LabError> {
         Ok(Self {
             netlink: host.netlink()?,
             interface: format!("veth{}", host.ports.len()),
@@ -108,10 +108,10 @@ impl Plug {
     }
 
     /// Brings the interface up.
-    fn switch_on(&mut self) -> Result<Port, LabError> {
+    fn switch_on(&mut self) -> Result<LabInterface, LabError> {
         let link = self.netlink.link_by_name(&self.interface)?;
         self.netlink.set_link_up(link.index)?;
-        Ok(Port {
+        Ok(LabInterface {
             interface: self.interface.clone(),
             index: link.index,
             mac: self.mac(),
@@ -120,14 +120,14 @@ impl Plug {
         })
     }
 
-    /// Waits until the interface passes packets. The kernel takes note of a carrier a little after
-    /// it comes, and until then throws away what is sent.
+    /// Waits until the interface passes packets. The kernel detects a carrier shortly after it
+    /// comes up, and until then drops outgoing packets.
     fn await_carrier(&mut self, index: u32) -> Result<(), LabError> {
         self.wait(|netlink| Ok(netlink.link_by_index(index)?.operational))
     }
 
-    /// Waits until packets to this end's addresses are taken in. The kernel puts an IPv6 address
-    /// into service a little after it is added.
+    /// Waits until packets to this end's addresses are accepted. The kernel activates an IPv6
+    /// address shortly after it is added.
     fn await_addresses(&mut self) -> Result<(), LabError> {
         for (address, _) in self.addresses() {
             self.wait(|netlink| Ok(netlink.route_get(address, None)?.local))?;
@@ -141,7 +141,7 @@ impl Plug {
     ) -> Result<(), LabError> {
         let started = Instant::now();
         while !ready(&mut self.netlink)? {
-            if started.elapsed() >= PATIENCE {
+            if started.elapsed() >= WAIT_TIMEOUT {
                 return Err(LabError::NotReady(self.interface.clone()));
             }
             thread::sleep(POLL_INTERVAL);
@@ -149,7 +149,8 @@ impl Plug {
         Ok(())
     }
 
-    /// Gives the interface its addresses, and tells it the other end's, so that neither ever asks.
+    /// Sets the interface's addresses and its neighbour entries for the other end, so that neither
+    /// end ever sends a neighbour request.
     fn address(&mut self, index: u32, other: &Plug) -> Result<(), LabError> {
         for (address, length) in self.addresses() {
             self.netlink.add_address(index, Prefix::new(address, length)?)?;
@@ -160,7 +161,7 @@ impl Plug {
         Ok(())
     }
 
-    /// Leads the networks of simulated clients to the other end.
+    /// Adds a route to the networks of simulated clients through the other end.
     fn route(&mut self, index: u32, networks: Prefix, other: &Plug) -> Result<(), LabError> {
         let gateway = other
             .addresses()
@@ -170,20 +171,20 @@ impl Plug {
     }
 }
 
-/// Makes an end of a virtual link take frames that a BPF program redirects into it: it does so only
-/// with a receive queue of its own, which comes with GRO or with an XDP program at that end.
-fn take_frames_from_xdp(host: &Host, end: &Plug) -> Result<(), LabError> {
+/// Enables one end of a virtual link to receive frames that a BPF program redirects into it: this
+/// requires a receive queue of its own, which comes with GRO or with an XDP program at that end.
+fn take_frames_from_xdp(host: &LabHost, end: &Plug) -> Result<(), LabError> {
     Ok(host.run(|| ethtool::set_gro(&end.interface, true))??)
 }
 
 fn join(
-    client: &mut Host,
-    server: &mut Host,
+    client: &mut LabHost,
+    server: &mut LabHost,
     number: usize,
     config: &LabConfig,
 ) -> Result<(), LabError> {
-    let mut near = Plug::new(client, number, End::Client, config.ipv6)?;
-    let mut far = Plug::new(server, number, End::Server, config.ipv6)?;
+    let mut near = Plug::new(client, number, LinkEnd::Client, config.ipv6)?;
+    let mut far = Plug::new(server, number, LinkEnd::Server, config.ipv6)?;
     near.netlink.create_veth(&VethPair {
         local: near.veth_end(),
         peer: far.veth_end(),

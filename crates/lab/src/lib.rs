@@ -1,15 +1,15 @@
-//! Private hosts: network namespaces joined by veth pairs, for demonstrations, tests and
-//! measurements that must touch no real network.
+//! Lab hosts: network namespaces joined by veth pairs, for demonstrations, tests and measurements
+//! that must not touch a real network.
 //!
-//! A lab is a star. Host 0, the client, has one link to each of the others, the servers; usually
-//! there is one. ([`Lab::tree`] joins servers to servers instead.) All hosts see the files,
-//! processes and users of the machine and differ in nothing but their network. Nothing outside the
-//! new namespaces is changed, and no state is kept but in the kernel: an anonymous [`Lab`] vanishes
-//! with the process that holds it, however it dies, and a lab made by [`up`] is known by the names
-//! of its namespaces alone.
+//! A lab is a star. Host 0, the client, has one link to each of the others, the servers; by default
+//! there is one. ([`Lab::tree`] joins servers to servers instead.) All hosts share the files,
+//! processes and users of the machine and differ only in their network. Nothing outside the new
+//! namespaces is changed, and state is kept only in the kernel: an anonymous [`Lab`] vanishes with
+//! the process that holds it, however it dies, and a lab created by [`up`] is identified by the
+//! names of its namespaces alone.
 //!
-//! A lab attaches no XDP program, and decides nothing about what is run in it. Its links neither
-//! lose nor delay packets on purpose; faults belong into a packet device, where they are exact.
+//! A lab attaches no XDP program and does not decide what runs in it. Its links neither lose nor
+//! delay packets on purpose; faults belong in a packet device, where they are exact.
 //!
 //! | | client | server *k* (1, 2, …) |
 //! |---|---|---|
@@ -18,10 +18,10 @@
 //! | IPv6 (RFC 3849) | `2001:db8:0:k::1/64` | `2001:db8:0:k::2/64` |
 //! | MAC | 02:00 and the IPv4 address | 02:00 and the IPv4 address |
 //!
-//! Each server has routes to the networks of simulated clients (10.0.0.0/8 and `fd00::/8`
-//! unless told otherwise) by way of the client host.
+//! Each server has routes to the networks of simulated clients (by default 10.0.0.0/8 and
+//! `fd00::/8`) through the client host.
 //!
-//! Beside the hosts stands a device that is played: a [`receiver`] of GNSS.
+//! In addition to the hosts there is a simulated device: a GNSS [`receiver`].
 
 mod config;
 mod error;
@@ -34,7 +34,7 @@ mod sysctl;
 
 pub use config::{DEFAULT_CLIENT_NETWORKS, HOSTS_MAX, LabConfig, QUEUES_MAX};
 pub use error::LabError;
-pub use host::{Host, Port};
+pub use host::{LabHost, LabInterface};
 pub use lab::Lab;
-pub use named::{Downed, LabSummary, command, down, exec, list, up};
-pub use running::{Running, RunningError};
+pub use named::{LabSummary, RemovedLab, command, down, exec, list, up};
+pub use running::{RunningError, RunningProgram};

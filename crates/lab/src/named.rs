@@ -1,7 +1,8 @@
-//! Labs with a name, for the command line: they outlive the process that made them, until [`down`].
+//! Labs with a name, for the command line: they outlive the process that created them, until
+//! [`down`].
 //!
-//! Host `HOST` of lab `NAME` is the namespace `horolog-NAME-HOST`, which `ip netns` shows as well.
-//! Those names are all the state there is; `/run/netns` is asked each time.
+//! Host `HOST` of lab `NAME` is the namespace `horolog-NAME-HOST`, which `ip netns` lists as well.
+//! These names are the only state; `/run/netns` is read each time.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -10,17 +11,17 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use horolog_sys::namespace::{
-    NamespaceError, NetNs, Process, delete_named, list_named, publish_all,
+    NamespaceError, NamespaceProcess, NetNs, delete_named, list_named, publish_all,
 };
 
 use crate::config::{HOSTS_MAX, host_name, host_number};
 use crate::{Lab, LabConfig, LabError};
 
 const PREFIX: &str = "horolog-";
-/// Longest file name in bytes, which a namespace's name is (`NAME_MAX`).
+/// Longest file name in bytes (`NAME_MAX`); the limit of a namespace's name.
 const FILE_NAME_BYTES_MAX: usize = 255;
 
-/// A lab as its names show it.
+/// A lab as described by the names of its namespaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabSummary {
     /// The lab's name.
@@ -30,25 +31,26 @@ pub struct LabSummary {
 }
 
 impl LabSummary {
-    /// Whether it has a client and a server; what a crash left behind may lack one.
+    /// Returns true if it has a client and a server; the remains of one after a crash may lack
+    /// either.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         (0..2).all(|number| self.hosts.contains(&host_name(number)))
     }
 }
 
-/// What [`down`] did.
+/// Result of [`down`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Downed {
+pub struct RemovedLab {
     /// The hosts whose names were removed.
     pub hosts: Vec<String>,
-    /// The processes that still run in them, and keep them alive without a name until they end.
-    pub processes: Vec<Process>,
+    /// The processes that still run in them and keep them alive without a name until they end.
+    pub processes: Vec<NamespaceProcess>,
 }
 
-/// Makes a lab and gives it a name. The names come last and all at once, so that a failure or an
-/// interruption (SIGINT, SIGTERM, SIGHUP) leaves nothing; see
-/// [`publish_all`] for what that asks of a program with several threads.
+/// Creates a lab with a name. The names are published last and all at once, so that a failure or an
+/// interruption (SIGINT, SIGTERM, SIGHUP) leaves nothing; see [`publish_all`] for the resulting
+/// requirements on a program with several threads.
 pub fn up(name: &str, config: &LabConfig) -> Result<Lab, LabError> {
     check_name(name)?;
     if !hosts_of(name)?.is_empty() {
@@ -60,16 +62,16 @@ pub fn up(name: &str, config: &LabConfig) -> Result<Lab, LabError> {
     let published: Vec<(&str, &NetNs)> =
         names.iter().map(String::as_str).zip(lab.hosts().iter().map(|host| &host.netns)).collect();
     publish_all(&published).map_err(|error| match error {
-        // Somebody else was faster.
+        // Another process was faster.
         NamespaceError::Exists(_) => LabError::Exists(name.to_owned()),
         other => other.into(),
     })?;
     Ok(lab)
 }
 
-/// Removes a lab, or what a crash left of it. It removes the names only: processes inside go on,
-/// and keep their host alive until they end.
-pub fn down(name: &str) -> Result<Downed, LabError> {
+/// Removes a lab, or its remains after a crash. Only the names are removed: processes inside
+/// continue and keep their host alive until they end.
+pub fn down(name: &str) -> Result<RemovedLab, LabError> {
     check_name(name)?;
     let hosts = hosts_of(name)?;
     if hosts.is_empty() {
@@ -81,7 +83,7 @@ pub fn down(name: &str) -> Result<Downed, LabError> {
         let namespace = namespace_name(name, host);
         match NetNs::open_named(&namespace) {
             Ok(netns) => processes.extend(netns.processes()?),
-            // Half made, or taken away by somebody else: there is nobody inside.
+            // Partly created, or removed by another process: no process is inside.
             Err(NamespaceError::Stale(_) | NamespaceError::NotFound(_)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -93,11 +95,11 @@ pub fn down(name: &str) -> Result<Downed, LabError> {
     }
     match failure {
         Some(error) => Err(error.into()),
-        None => Ok(Downed { hosts, processes }),
+        None => Ok(RemovedLab { hosts, processes }),
     }
 }
 
-/// All labs, whole or not, by name.
+/// All labs, complete or not, by name.
 pub fn list() -> Result<Vec<LabSummary>, LabError> {
     let mut labs: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for namespace in list_named()? {
@@ -114,7 +116,7 @@ pub fn list() -> Result<Vec<LabSummary>, LabError> {
         .collect())
 }
 
-/// A command that will run `program` in a host of a lab.
+/// A command that runs `program` in a host of a lab.
 pub fn command(name: &str, host: &str, program: impl AsRef<OsStr>) -> Result<Command, LabError> {
     let netns = open_host(name, host)?;
     let mut command = Command::new(program);
@@ -122,9 +124,8 @@ pub fn command(name: &str, host: &str, program: impl AsRef<OsStr>) -> Result<Com
     Ok(command)
 }
 
-/// Becomes the program `argv` in a host of a lab: this process is replaced (`execve(2)`), so the
-/// program has its terminal, its signals and its exit status with nothing in between. Returns
-/// only on failure.
+/// Replaces this process by the program `argv` in a host of a lab (`execve(2)`), so the program has
+/// its terminal, its signals and its exit status with nothing in between. Returns only on failure.
 pub fn exec(name: &str, host: &str, argv: &[OsString]) -> Result<Infallible, LabError> {
     let (program, arguments) = argv.split_first().ok_or(LabError::NoProgram)?;
     let source = command(name, host, program)?.args(arguments).exec();
@@ -146,7 +147,7 @@ fn open_host(name: &str, host: &str) -> Result<NetNs, LabError> {
     Ok(netns)
 }
 
-/// The hosts of a lab that have a name now.
+/// The hosts of a lab that currently have a name.
 fn hosts_of(name: &str) -> Result<Vec<String>, LabError> {
     Ok(list()?.into_iter().find(|lab| lab.name == name).map_or_else(Vec::new, |lab| lab.hosts))
 }
@@ -169,7 +170,7 @@ fn namespace_name(lab: &str, host: &str) -> String {
     format!("{PREFIX}{lab}-{host}")
 }
 
-/// The lab's name and the host's number; `None` for a namespace that is none of ours.
+/// The lab's name and the host's number; `None` for a namespace of other origin.
 fn parse_namespace_name(namespace: &str) -> Option<(&str, usize)> {
     let (lab, host) = namespace.strip_prefix(PREFIX)?.rsplit_once('-')?;
     check_name(lab).ok()?;

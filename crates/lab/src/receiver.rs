@@ -1,5 +1,5 @@
-//! A GNSS receiver played at the far end of a pseudo-terminal: it sends the sentences of each
-//! second when that begins by its own clock, which is the system clock and as much as it is told.
+//! A simulated GNSS receiver at the far end of a pseudo-terminal. It sends the sentences of each
+//! second when that second begins by its own clock, which is the system clock plus a set offset.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,97 +14,111 @@ use horolog_sys::clock::Realtime;
 use horolog_sys::pseudo_terminal::PseudoTerminal;
 use horolog_time::{Clock, NS_PER_S, Span, Timestamp, Utc};
 
-/// How often it looks whether a second has begun.
+/// Interval at which the start of a new second is checked.
 const STEP: Duration = Duration::from_millis(1);
 const DAY_S: i64 = 86_400;
-const PLACE: &str = "3413.1000,N,10855.2000,E";
+const POSITION: &str = "3413.1000,N,10855.2000,E";
 
 /// Sentences that were sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sent {
-    /// The second that they tell, in Unix time.
+pub struct SentSentences {
+    /// The second in the sentences, in Unix time.
     pub second: i64,
-    /// When they were sent, by the system clock.
+    /// Send time, by the system clock.
     pub at: Timestamp<Utc>,
 }
 
-/// What the receiver says.
+/// Function that returns the sentences of a second of a receiver with or without a fix.
+pub type Form = fn(i64, bool) -> String;
+
+/// State of the receiver, shared with its thread.
 #[derive(Debug)]
-struct Says {
+struct ReceiverState {
     ahead_ns: AtomicI64,
     has_fix: AtomicBool,
+    form: Form,
     stop: AtomicBool,
     line: Mutex<Option<PseudoTerminal>>,
-    last: Mutex<Option<Sent>>,
+    last: Mutex<Option<SentSentences>>,
 }
 
 /// A receiver; its line ends with it.
 #[derive(Debug)]
-pub struct Receiver {
-    says: Arc<Says>,
+pub struct LabReceiver {
+    state: Arc<ReceiverState>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Receiver {
-    /// Begins to send, so far ahead of the system clock. `name` becomes a link to the line, as
-    /// device managers make one.
+impl LabReceiver {
+    /// Starts to send, with a clock that is `ahead` of the system clock. `name` becomes a link to
+    /// the line, as device managers create one.
     ///
     /// # Errors
     ///
-    /// As for [`Self::plug_in`].
+    /// The errors of [`Self::reconnect`].
     pub fn start(name: &Path, ahead: Span) -> io::Result<Self> {
-        let says = Arc::new(Says {
+        Self::start_as(name, ahead, sentences)
+    }
+
+    /// Starts to send sentences of another form.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Self::reconnect`].
+    pub fn start_as(name: &Path, ahead: Span, form: Form) -> io::Result<Self> {
+        let says = Arc::new(ReceiverState {
             ahead_ns: AtomicI64::new(ahead.as_ns()),
             has_fix: AtomicBool::new(true),
+            form,
             stop: AtomicBool::new(false),
             line: Mutex::new(None),
             last: Mutex::new(None),
         });
-        let mut receiver = Self { says: Arc::clone(&says), thread: None };
-        receiver.plug_in(name)?;
+        let mut receiver = Self { state: Arc::clone(&says), thread: None };
+        receiver.reconnect(name)?;
         receiver.thread = Some(thread::spawn(move || says.run()));
         Ok(receiver)
     }
 
-    /// How far its clock is ahead of the system clock from here on.
-    pub fn say(&self, ahead: Span) {
-        self.says.ahead_ns.store(ahead.as_ns(), Ordering::Relaxed);
+    /// Sets the offset of its clock from the system clock, positive if ahead.
+    pub fn set_offset(&self, ahead: Span) {
+        self.state.ahead_ns.store(ahead.as_ns(), Ordering::Relaxed);
     }
 
-    /// Whether it knows the time from here on.
+    /// Sets whether it has a fix.
     pub fn set_fix(&self, has_fix: bool) {
-        self.says.has_fix.store(has_fix, Ordering::Relaxed);
+        self.state.has_fix.store(has_fix, Ordering::Relaxed);
     }
 
     /// Ends the line.
-    pub fn pull_out(&self) {
-        *self.says.line.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    pub fn disconnect(&self) {
+        *self.state.line.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// What it sent last, if that was anything.
+    /// The sentences sent last; `None` before the first.
     #[must_use]
-    pub fn last(&self) -> Option<Sent> {
-        *self.says.last.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn last(&self) -> Option<SentSentences> {
+        *self.state.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new line under the old name.
+    /// Opens a new line under the old name.
     ///
     /// # Errors
     ///
-    /// When the system has no more pseudo-terminals, or there can be no link of this name.
-    pub fn plug_in(&self, name: &Path) -> io::Result<()> {
+    /// If the system has no more pseudo-terminals, or a link of this name cannot be created.
+    pub fn reconnect(&self, name: &Path) -> io::Result<()> {
         let line = PseudoTerminal::open()?;
-        // Not there is as good.
+        // A missing link is fine.
         let _ = fs::remove_file(name);
         symlink(line.path(), name)?;
-        *self.says.line.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
+        *self.state.line.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
         Ok(())
     }
 }
 
-impl Drop for Receiver {
+impl Drop for LabReceiver {
     fn drop(&mut self) {
-        self.says.stop.store(true, Ordering::Relaxed);
+        self.state.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             // Its panic has been printed.
             let _ = thread.join();
@@ -112,7 +126,7 @@ impl Drop for Receiver {
     }
 }
 
-impl Says {
+impl ReceiverState {
     fn run(&self) {
         let mut last = None;
         while !self.stop.load(Ordering::Relaxed) {
@@ -127,32 +141,44 @@ impl Says {
     }
 
     fn send(&self, second: i64) {
-        let text = sentences(second, self.has_fix.load(Ordering::Relaxed));
-        let sent = Sent { second, at: Realtime.now() };
+        let text = (self.form)(second, self.has_fix.load(Ordering::Relaxed));
+        let sent = SentSentences { second, at: Realtime.now() };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent);
         if let Some(line) = &mut *self.line.lock().unwrap_or_else(PoisonError::into_inner) {
-            // Who does not read has lost it, as on a real line.
+            // Without a reader the text is lost, as on a real line.
             let _ = line.write_all(text.as_bytes());
         }
     }
 }
 
-/// What a receiver with a fix, or without, sends of a second since 1970.
+/// The sentences that a receiver with or without a fix sends in a second since 1970.
 #[must_use]
 pub fn sentences(second: i64, has_fix: bool) -> String {
     let (status, fix) = if has_fix { ('A', 1) } else { ('V', 0) };
-    let ([year, month, day], [hour, minute, second]) = civil(second);
-    let time = format!("{hour:02}{minute:02}{second:02}.00");
-    let year = year % 100;
-    // Who wants more than the time wants a place as well.
-    let date = format!("{day:02}{month:02}{year:02}");
-    let rmc = format!("GNRMC,{time},{status},{PLACE},0.0,0.0,{date},,,A");
-    let gga = format!("GNGGA,{time},{PLACE},{fix},08,1.0,400.0,M,0.0,M,,");
+    let (time, date) = (time_of_day(second), date(second));
+    // A consumer of more than the time wants a position as well.
+    let rmc = format!("GNRMC,{time}.00,{status},{POSITION},0.0,0.0,{date},,,A");
+    let gga = format!("GNGGA,{time}.00,{POSITION},{fix},08,1.0,400.0,M,0.0,M,,");
     [rmc, gga].map(|text| sentence(&text)).concat()
 }
 
+/// The time of day of a second, in the form of sentences: `hhmmss`.
+#[must_use]
+pub fn time_of_day(second: i64) -> String {
+    let (_, [hour, minute, second]) = civil(second);
+    format!("{hour:02}{minute:02}{second:02}")
+}
+
+/// The date of a second: `ddmmyy`.
+#[must_use]
+pub fn date(second: i64) -> String {
+    let ([year, month, day], _) = civil(second);
+    format!("{day:02}{month:02}{:02}", year % 100)
+}
+
 /// The sentence with this text.
-fn sentence(text: &str) -> String {
+#[must_use]
+pub fn sentence(text: &str) -> String {
     let checksum = text.bytes().fold(0, |sum, byte| sum ^ byte);
     format!("${text}*{checksum:02X}\r\n")
 }
@@ -182,8 +208,8 @@ const fn year_days(year: i64) -> i64 {
     if is_leap { 366 } else { 365 }
 }
 
-/// What the clock of a receiver shows that is so far ahead of the system clock and counts the weeks
-/// of GPS wrong by as many times 1024.
+/// Clock offset of a receiver that is `ahead` of the system clock and whose GPS week number is
+/// wrong by `times` times 1024.
 #[must_use]
 pub fn miscounted(ahead: Span, times: i64) -> Span {
     ahead + Span::from_ns(times * 1024 * 7 * DAY_S * NS_PER_S)

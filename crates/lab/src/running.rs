@@ -1,5 +1,5 @@
-//! A program that runs for as long as somebody wants it: it ends with the value that stands for it,
-//! and with the thread that started it, however that ends.
+//! A program that runs as long as it is needed: it ends with the value that represents it, and with
+//! the thread that started it, however that ends.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::namespace::die_with_parent;
 
-/// Between two looks at whether a program is ready.
-const LOOK: Duration = Duration::from_millis(2);
+/// Interval between two checks of whether a program is ready.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Why a program is not of use.
+/// Reason why a program is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum RunningError {
-    /// It could not be started, or not be looked after.
+    /// It could not be started, or its state could not be read.
     #[error("cannot run '{program}': {source}")]
     System {
         /// The program.
@@ -25,27 +25,27 @@ pub enum RunningError {
     /// It ended before it was ready.
     #[error("{words}")]
     Ended {
-        /// What it said last on standard error, or that it said nothing.
+        /// Its last line on standard error, or a statement that there was none.
         words: String,
     },
     /// It was not ready in time.
-    #[error("'{program}' was not ready within {} s", patience.as_secs_f64())]
+    #[error("'{program}' was not ready within {} s", timeout.as_secs_f64())]
     NotReady {
         /// The program.
         program: String,
-        /// How long it had.
-        patience: Duration,
+        /// The timeout.
+        timeout: Duration,
     },
 }
 
 /// A running program; dropping it kills it and waits for its end.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningProgram {
     child: Child,
     program: String,
 }
 
-impl Running {
+impl RunningProgram {
     /// Starts a program without input and output; its standard error is kept for
     /// [`RunningError::Ended`]. See [`die_with_parent`] about the thread to call this from.
     pub fn start(command: &mut Command) -> Result<Self, RunningError> {
@@ -63,7 +63,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits until `ready` says so and returns how long that took.
+    /// Waits until `ready` returns true and returns the time that this took.
     pub fn await_ready(
         &mut self,
         patience: Duration,
@@ -79,16 +79,19 @@ impl Running {
                 }
             }
             if begun.elapsed() > patience {
-                return Err(RunningError::NotReady { program: self.program.clone(), patience });
+                return Err(RunningError::NotReady {
+                    program: self.program.clone(),
+                    timeout: patience,
+                });
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(begun.elapsed())
     }
 
-    /// How it has ended and what it said last, if it has ended by itself.
+    /// Its exit status and last line on standard error, if it has ended by itself.
     pub fn ended(&mut self) -> Option<(ExitStatus, String)> {
-        // One that cannot be looked after is taken for running: dropping it says no more.
+        // A program whose state cannot be read counts as running: dropping it kills it anyway.
         let status = self.child.try_wait().ok().flatten()?;
         Some((status, self.last_words()))
     }
@@ -96,19 +99,19 @@ impl Running {
     fn last_words(&mut self) -> String {
         let mut words = String::new();
         if let Some(stderr) = &mut self.child.stderr {
-            // What cannot be read is not there.
+            // Output that cannot be read counts as absent.
             let _ = stderr.read_to_string(&mut words);
         }
         match words.lines().last() {
             Some(line) => line.to_owned(),
-            None => format!("'{}' ended without a word", self.program),
+            None => format!("'{}' ended without output", self.program),
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
-        // One that has ended by itself is as well.
+        // Failing is fine if it has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -122,27 +125,27 @@ mod tests {
     fn a_program_that_ends_too_early_is_quoted() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo first >&2; echo 'no such clock' >&2; exit 3"]);
-        let mut running = Running::start(&mut command).unwrap();
+        let mut running = RunningProgram::start(&mut command).unwrap();
         let error = running.await_ready(Duration::from_secs(10), || false).unwrap_err();
         assert_eq!(error.to_string(), "no such clock");
     }
 
     #[test]
     fn one_that_ends_later_is_seen() {
-        let mut running = Running::start(Command::new("sleep").arg("1000")).unwrap();
+        let mut running = RunningProgram::start(Command::new("sleep").arg("1000")).unwrap();
         assert_eq!(running.ended(), None);
         let kill = Command::new("kill").arg(running.pid().to_string()).status().unwrap();
         assert!(kill.success());
         while running.ended().is_none() {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         let (status, words) = running.ended().unwrap();
-        assert_eq!((status.code(), &*words), (None, "'sleep' ended without a word"));
+        assert_eq!((status.code(), &*words), (None, "'sleep' ended without output"));
     }
 
     #[test]
     fn a_program_goes_with_its_value() {
-        let mut running = Running::start(Command::new("sleep").arg("1000")).unwrap();
+        let mut running = RunningProgram::start(Command::new("sleep").arg("1000")).unwrap();
         let process = format!("/proc/{}", running.pid());
         assert!(running.await_ready(Duration::from_secs(1), || true).is_ok());
         let error = running.await_ready(Duration::from_millis(10), || false).unwrap_err();
@@ -154,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_named() {
-        let error = Running::start(&mut Command::new("/nowhere/at-all")).unwrap_err();
+        let error = RunningProgram::start(&mut Command::new("/nowhere/at-all")).unwrap_err();
         assert!(error.to_string().contains("/nowhere/at-all"), "{error}");
     }
 }

@@ -1,22 +1,22 @@
-//! The kernel settings of a private host. Written on a thread inside its namespace: `/proc/sys/net`
-//! shows the settings of the namespace of whoever opens it.
+//! Kernel settings of a lab host. They are written by a thread inside its namespace:
+//! `/proc/sys/net` shows the settings of the namespace of the opening thread.
 
 use std::fs;
 use std::io;
 
 use crate::LabError;
 
-/// Replies to simulated clients come back to the client host, which must neither forward them nor
-/// judge their addresses; both may be inherited from the machine.
+/// Replies to simulated clients return to the client host, which must neither forward them nor
+/// validate their addresses; both settings may be inherited from the machine.
 const IPV4: [(&str, &str); 3] = [
     ("net/ipv4/ip_forward", "0"),
     ("net/ipv4/conf/all/rp_filter", "0"),
     ("net/ipv4/conf/default/rp_filter", "0"),
 ];
 
-/// No host advertises or looks for routers, and addresses can be used at once, without duplicate
-/// address detection. `all` holds for duplicate address detection together with the interface's
-/// own setting, which is made from `default`.
+/// No host advertises or solicits routers, and addresses are usable at once, without duplicate
+/// address detection. `all` applies to duplicate address detection together with the interface's
+/// own setting, which is derived from `default`.
 const IPV6: [(&str, &str); 7] = [
     ("net/ipv6/conf/all/forwarding", "0"),
     ("net/ipv6/conf/all/accept_ra", "0"),
@@ -27,11 +27,11 @@ const IPV6: [(&str, &str); 7] = [
     ("net/ipv6/conf/default/router_solicitations", "0"),
 ];
 
-/// Keeps a lab that was asked for without IPv6 free of its multicast.
+/// Keeps a lab configured without IPv6 free of its multicast.
 const NO_IPV6: [(&str, &str); 2] =
     [("net/ipv6/conf/all/disable_ipv6", "1"), ("net/ipv6/conf/default/disable_ipv6", "1")];
 
-/// Makes the settings of the calling thread's namespace; before it has interfaces, so that they
+/// Applies the settings of the calling thread's namespace; before it has interfaces, so that they
 /// inherit them.
 pub(crate) fn apply(ipv6: bool) -> Result<(), LabError> {
     for (setting, value) in IPV4 {

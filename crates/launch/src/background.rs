@@ -1,5 +1,6 @@
-//! A job in a process of its own, where no systemd keeps it: started without a terminal, entered in
-//! the queue, and only then told to go on. One that is not entered ends without doing anything.
+//! Background job in a process of its own, without systemd: started without a terminal, entered in
+//! the queue, and only then signalled to continue. A process that is not entered ends without doing
+//! anything.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -7,52 +8,54 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use horolog_record::rfc3339_now;
+use horolog_sys::explain::explain;
 use horolog_sys::process::in_new_session;
 
-use crate::queue::{Claim, JOB_SCHEMA, Job, ProcessIdentity, Queue, QueueError};
+use crate::queue::{ClaimedNumber, JOB_SCHEMA, ProcessIdentity, Queue, QueueError, QueuedJob};
 
-/// What the process is told when it is in the queue.
+/// Message to the process once it is in the queue.
 const GO: &[u8] = b"go";
 
-/// Why a job is not in the background; one line for the user.
+/// Reason why a job is not in the background; one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum BackgroundError {
-    /// The queue does not take it.
+    /// The queue does not accept it.
     #[error(transparent)]
     Queue(#[from] QueueError),
-    /// The process cannot be started.
-    #[error("cannot start a process for the job: {0}")]
+    /// Its process cannot be started.
+    #[error("cannot start a process for the job: {why}", why = explain(.0))]
     Start(io::Error),
 }
 
-/// A job that was handed over.
+/// Job that was started in the background.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Handed {
-    /// As it stands in the queue.
-    pub job: Job,
-    /// Where its output goes.
+pub struct BackgroundJob {
+    /// Job as entered in the queue.
+    pub job: QueuedJob,
+    /// Path of its output.
     pub log: PathBuf,
 }
 
-/// What a job is, beside its process.
+/// Description of a job, without its process.
 #[derive(Clone, Debug)]
-pub struct Outline {
-    /// The first instant, as it is read.
+pub struct JobOutline {
+    /// First instant, in resolved form.
     pub first: String,
-    /// From one instant to the next, in ns.
+    /// Period between instants, in ns.
     pub every_ns: Option<u64>,
-    /// What it runs.
+    /// Programs to run.
     pub programs: Vec<Vec<String>>,
-    /// Where.
+    /// Working directory.
     pub directory: String,
 }
 
-/// Starts a process that waits: `arguments` gives those of this program for a job with this file.
-pub fn hand_over(
+/// Starts a process that waits. `arguments` returns this program's arguments for the claimed job
+/// file.
+pub fn start_background(
     queue: &Queue,
-    outline: Outline,
-    arguments: impl FnOnce(&Claim) -> Vec<OsString>,
-) -> Result<Handed, BackgroundError> {
+    outline: JobOutline,
+    arguments: impl FnOnce(&ClaimedNumber) -> Vec<OsString>,
+) -> Result<BackgroundJob, BackgroundError> {
     let (claim, output) = queue.claim()?;
     let enter = || {
         let errors = output.try_clone().map_err(BackgroundError::Start)?;
@@ -63,7 +66,7 @@ pub fn hand_over(
         let mut child = in_new_session(&mut command).spawn().map_err(BackgroundError::Start)?;
         let entered = self::enter(queue, &claim, outline, &mut child);
         if entered.is_err() {
-            // Its standard input ended without the word, so that it ends as well.
+            // Its standard input ends without the message, so it exits as well.
             drop(child.stdin.take());
             let _ = child.wait();
         }
@@ -74,12 +77,12 @@ pub fn hand_over(
 
 fn enter(
     queue: &Queue,
-    claim: &Claim,
-    outline: Outline,
+    claim: &ClaimedNumber,
+    outline: JobOutline,
     child: &mut Child,
-) -> Result<Handed, BackgroundError> {
-    let gone = || BackgroundError::Start(io::Error::other("it ended at once"));
-    let job = Job {
+) -> Result<BackgroundJob, BackgroundError> {
+    let gone = || BackgroundError::Start(io::Error::other("it ended immediately"));
+    let job = QueuedJob {
         schema: JOB_SCHEMA.to_owned(),
         id: claim.id,
         process: ProcessIdentity::of(child.id()).ok_or_else(gone)?,
@@ -93,12 +96,12 @@ fn enter(
     queue.write(&job)?;
     let mut input = child.stdin.take().ok_or_else(gone)?;
     input.write_all(GO).map_err(BackgroundError::Start)?;
-    Ok(Handed { job, log: claim.log.clone() })
+    Ok(BackgroundJob { job, log: claim.log.clone() })
 }
 
-/// Of the process that waits: whether it was told to go on, which it waits for.
+/// Waits, in the job process, for the message to continue. Returns true if it was received.
 #[must_use]
-pub fn is_taken_over(mut input: impl Read) -> bool {
+pub fn await_go_ahead(mut input: impl Read) -> bool {
     let mut word = Vec::new();
     input.read_to_end(&mut word).is_ok() && word == GO
 }

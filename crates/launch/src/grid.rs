@@ -1,34 +1,35 @@
-//! The instants of a run: one, or one every period from the first on. Pure.
+//! Instants of a run: one, or one per period from the first on. Pure.
 
 /// Instants in ns since 1970 of their timescale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Grid {
+pub(crate) struct InstantGrid {
     first_ns: i64,
     every_ns: Option<i64>,
-    /// The one to come, counted from the first.
-    place: i64,
+    /// Index of the next instant, counted from the first.
+    index: i64,
 }
 
-impl Grid {
-    /// With a period that is not 0. Of a series, what is past at `now_ns` is left out.
+impl InstantGrid {
+    /// Returns a grid whose period, if any, is not 0. Instants of a series before `now_ns` are
+    /// skipped.
     pub(crate) fn new(first_ns: i64, every_ns: Option<i64>, now_ns: i64) -> Self {
-        let mut grid = Self { first_ns, every_ns: every_ns.filter(|every| *every > 0), place: 0 };
+        let mut grid = Self { first_ns, every_ns: every_ns.filter(|every| *every > 0), index: 0 };
         grid.skip(now_ns);
         grid
     }
 
-    /// The instant to come; `None` beyond the reach of the clock.
+    /// Returns the next instant; `None` beyond the range of the clock.
     pub(crate) fn instant(&self) -> Option<i64> {
         match self.every_ns {
-            None => (self.place == 0).then_some(self.first_ns),
-            Some(every_ns) => self.first_ns.checked_add(self.place.checked_mul(every_ns)?),
+            None => (self.index == 0).then_some(self.first_ns),
+            Some(every_ns) => self.first_ns.checked_add(self.index.checked_mul(every_ns)?),
         }
     }
 
-    /// The instant has been: goes on to the first one from `now_ns` on, and says how many that are
-    /// past were passed over.
+    /// Advances past the current instant to the first one from `now_ns` on. Returns the number of
+    /// past instants that were skipped.
     pub(crate) fn advance(&mut self, now_ns: i64) -> u64 {
-        self.place = self.place.saturating_add(1);
+        self.index = self.index.saturating_add(1);
         self.skip(now_ns)
     }
 
@@ -38,9 +39,9 @@ impl Grid {
         if behind_ns <= 0 {
             return 0;
         }
-        // Rounded up: the last of them is not before now.
+        // Rounded up: the resulting instant is not before now.
         let passed = behind_ns / every_ns + i64::from(behind_ns % every_ns != 0);
-        self.place = self.place.saturating_add(passed);
+        self.index = self.index.saturating_add(passed);
         passed.unsigned_abs()
     }
 }
@@ -53,20 +54,20 @@ mod tests {
 
     #[test]
     fn one_instant_is_met_once_also_when_it_is_past() {
-        let mut grid = Grid::new(100, None, 500);
+        let mut grid = InstantGrid::new(100, None, 500);
         assert_eq!(grid.instant(), Some(100));
         assert_eq!((grid.advance(600), grid.instant()), (0, None));
     }
 
     #[test]
     fn a_series_goes_on_from_the_present() {
-        let mut grid = Grid::new(100, Some(10), 95);
+        let mut grid = InstantGrid::new(100, Some(10), 95);
         assert_eq!(grid.instant(), Some(100));
         assert_eq!((grid.advance(101), grid.instant()), (0, Some(110)));
         // It took until after 130, and 120 and 130 are missed.
         assert_eq!((grid.advance(131), grid.instant()), (2, Some(140)));
         assert_eq!((grid.advance(150), grid.instant()), (0, Some(150)));
-        assert_eq!(Grid::new(100, Some(10), 121).instant(), Some(130));
+        assert_eq!(InstantGrid::new(100, Some(10), 121).instant(), Some(130));
         // A clock that was set back is waited for.
         assert_eq!((grid.advance(20), grid.instant()), (0, Some(160)));
     }
@@ -79,7 +80,7 @@ mod tests {
             steps in prop::collection::vec(0..5_000_i64, 1..30),
         ) {
             let mut now = first;
-            let mut grid = Grid::new(first, Some(every), now);
+            let mut grid = InstantGrid::new(first, Some(every), now);
             let (mut met, mut missed) = (0_i64, 0_i64);
             for step in steps {
                 let instant = grid.instant().unwrap();

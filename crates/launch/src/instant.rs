@@ -1,4 +1,4 @@
-//! Instants on the two timescales that a program can be started by, and how they are shown.
+//! Instants on the two timescales by which a program can be started, and their formatting.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -6,20 +6,20 @@ use horolog_sys::alarm_clock::AlarmClock;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// A second, in ns.
+/// One second, in ns.
 pub(crate) const SECOND_NS: i64 = 1_000_000_000;
 
-/// What an instant is counted by.
+/// Timescale of an instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scale {
-    /// UTC, as `CLOCK_REALTIME` shows it.
+pub enum InstantTimescale {
+    /// UTC, as shown by `CLOCK_REALTIME`.
     Utc,
-    /// TAI, as `CLOCK_TAI` shows it.
+    /// TAI, as shown by `CLOCK_TAI`.
     Tai,
 }
 
-impl Scale {
-    /// The clock that shows it.
+impl InstantTimescale {
+    /// Returns the clock that shows this timescale.
     #[must_use]
     pub const fn clock(self) -> AlarmClock {
         match self {
@@ -29,28 +29,29 @@ impl Scale {
     }
 }
 
-/// An instant.
+/// Instant on a timescale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Instant {
-    /// What it is counted by.
-    pub scale: Scale,
-    /// Nanoseconds since 1970 in that scale.
+    /// Timescale.
+    pub scale: InstantTimescale,
+    /// Nanoseconds since 1970 in that timescale.
     pub ns: i64,
 }
 
 impl Instant {
-    /// As a notation that is read as the same instant: `@1700000000.000000000 UTC`.
+    /// Formats the instant as a notation that parses to the same instant:
+    /// `@1700000000.000000000 UTC`.
     #[must_use]
     pub fn notation(self) -> String {
         let (seconds, ns) = (self.ns.div_euclid(SECOND_NS), self.ns.rem_euclid(SECOND_NS));
-        let scale = if self.scale == Scale::Utc { "UTC" } else { "TAI" };
+        let scale = if self.scale == InstantTimescale::Utc { "UTC" } else { "TAI" };
         format!("@{seconds}.{ns:09} {scale}")
     }
 
-    /// The same in a time zone, for reading; `None` for TAI, which has no zones.
+    /// Formats the instant in a time zone, for display; `None` for TAI, which has no zones.
     #[must_use]
     pub fn local(self, zone: &TimeZone) -> Option<String> {
-        let time = self.scale == Scale::Utc;
+        let time = self.scale == InstantTimescale::Utc;
         let time = time.then(|| Timestamp::from_nanosecond(self.ns.into()).ok()).flatten()?;
         Some(time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string())
     }
@@ -63,8 +64,8 @@ impl Display for Instant {
             return f.write_str(&self.notation());
         };
         match self.scale {
-            Scale::Utc => write!(f, "{time}"),
-            Scale::Tai => write!(f, "{} TAI", time.to_zoned(TimeZone::UTC).datetime()),
+            InstantTimescale::Utc => write!(f, "{time}"),
+            InstantTimescale::Tai => write!(f, "{} TAI", time.to_zoned(TimeZone::UTC).datetime()),
         }
     }
 }

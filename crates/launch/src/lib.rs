@@ -1,29 +1,32 @@
-//! Starting programs later: once what they depend on is there, or at an exact instant, here or
-//! handed to the background. It sets no clock and starts nothing that it was not given.
+//! Delayed start of programs: after their dependencies are available, or at an exact instant, in
+//! the foreground or in the background. Sets no clock and starts only the programs that it was
+//! passed.
 
 mod background;
 mod condition;
-mod course;
 mod grid;
 mod instant;
 pub mod notation;
+mod poll_schedule;
 mod program;
 mod queue;
 mod signals;
-mod strike;
 mod systemd;
+mod timed_run;
 mod wait;
 
-pub use background::{BackgroundError, Handed, Outline, hand_over, is_taken_over};
-pub use condition::{Condition, Endpoint, EndpointError, Sight, UdpEndpoint};
-pub use course::{Backoff, Change, Course, Known};
-pub use instant::{Instant, Scale};
+pub use background::{
+    BackgroundError, BackgroundJob, JobOutline, await_go_ahead, start_background,
+};
+pub use condition::{CheckResult, Condition, Endpoint, EndpointError, UdpEndpoint};
+pub use instant::{Instant, InstantTimescale};
+pub use poll_schedule::{Backoff, ConditionChange, ConditionState, PollSchedule};
 pub use program::{Program, status_of_error};
 pub use queue::{
-    Claim, Ending, Entry, JOB_LEN_MAX, JOB_SCHEMA, Job, JobError, ProcessIdentity, Queue,
-    QueueError, RunningMark, Standing,
+    ClaimedNumber, JOB_LEN_MAX, JOB_SCHEMA, JobError, JobState, ProcessIdentity, Queue, QueueEntry,
+    QueueError, QueuedJob, QueuedJobEnd, RunningLock,
 };
-pub use signals::Came;
-pub use strike::{StrikeOptions, Struck, strike};
-pub use systemd::{Systemd, SystemdError, Transient, Unit};
-pub use wait::{WaitOptions, Waited, wait};
+pub use signals::CaughtSignal;
+pub use systemd::{Systemd, SystemdError, SystemdJob, TransientTimer};
+pub use timed_run::{TimedRunOptions, TimedRunOutcome, run_timed};
+pub use wait::{WaitOptions, WaitOutcome, wait};

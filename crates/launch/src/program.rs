@@ -1,4 +1,5 @@
-//! The programs of an instant: started, told of signals, waited for. Their output is not touched.
+//! Programs of an instant: start, forwarding of signals, and wait for their end. Their output is
+//! not touched.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,28 +12,30 @@ use std::time::Duration;
 
 use horolog_sys::alarm_clock::AlarmClock;
 use horolog_sys::process::{ProcessHandle, signal_group};
-use horolog_sys::signal::Sender;
-use horolog_sys::start::{At, CallOff, Recipe, Started, Usual, start};
+use horolog_sys::signal::SignalSender;
+use horolog_sys::spawn::{
+    CancelHandle, DefaultScheduling, SpawnCommand, SpawnedProgram, StartTime, spawn,
+};
 
-use crate::signals::Came;
+use crate::signals::CaughtSignal;
 
-/// What a shell ends with for a program that it cannot start, but for one that is not there.
+/// Exit status of a shell for a program that exists but cannot be started.
 const CANNOT_START: i32 = 126;
 const NOT_FOUND: i32 = 127;
-/// What is added to the number of a signal.
+/// Offset that a shell adds to the number of a signal.
 const BY_SIGNAL: i32 = 128;
 
-/// A program to start.
+/// Program to start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Program {
-    /// With its arguments.
+    /// Program with its arguments.
     Words(Vec<OsString>),
-    /// A line for the shell.
+    /// Command line for the shell.
     Line(String),
 }
 
 impl Program {
-    /// For the record and for the user.
+    /// Formats the program for the record and for the user.
     #[must_use]
     pub fn shown(&self) -> Vec<String> {
         match self {
@@ -43,21 +46,21 @@ impl Program {
         }
     }
 
-    /// As it is started; `own_group` makes it the leader of a group of processes.
-    fn recipe(&self, own_group: bool) -> io::Result<Recipe> {
+    /// Returns the command to spawn; `own_group` makes it a process group leader.
+    fn recipe(&self, own_group: bool) -> io::Result<SpawnCommand> {
         match self {
             Self::Line(line) => {
-                Recipe::new(OsStr::new("/bin/sh"), &["-c".into(), line.into()], own_group)
+                SpawnCommand::new(OsStr::new("/bin/sh"), &["-c".into(), line.into()], own_group)
             }
             Self::Words(words) => {
                 let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-                Recipe::new(name, arguments, own_group)
+                SpawnCommand::new(name, arguments, own_group)
             }
         }
     }
 }
 
-/// The exit status that a shell would give.
+/// Returns the exit status that a shell would report.
 #[must_use]
 pub(crate) fn status_of(status: ExitStatus) -> i32 {
     match (status.code(), status.signal()) {
@@ -67,34 +70,34 @@ pub(crate) fn status_of(status: ExitStatus) -> i32 {
     }
 }
 
-/// The exit status of a program that could not be started, as shells have it: 127 where it is not
-/// there, 126 otherwise.
+/// Returns the exit status of a program that could not be started, as in shells: 127 if it does not
+/// exist, 126 otherwise.
 #[must_use]
 pub fn status_of_error(error: &io::Error) -> i32 {
     if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_START }
 }
 
-/// A program that was started.
+/// Program that was started.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct StartedProgram {
     handle: ProcessHandle,
     pid: u32,
     own_group: bool,
 }
 
-impl Running {
-    /// Passes on a signal. What came from the terminal the program has got itself.
-    pub(crate) fn pass_on(&self, came: Came) {
-        // It may have ended by now.
+impl StartedProgram {
+    /// Forwards a signal. The program itself has already received one that came from the terminal.
+    pub(crate) fn pass_on(&self, came: CaughtSignal) {
+        // The program may have ended by now.
         if self.own_group {
             let _ = signal_group(self.pid, came.signal);
-        } else if came.sender == Sender::Process {
+        } else if came.sender == SignalSender::Process {
             let _ = self.handle.signal(came.signal);
         }
     }
 }
 
-/// A program that could not be started.
+/// Program that could not be started.
 #[derive(Debug)]
 pub(crate) struct NotStarted {
     pub(crate) error: io::Error,
@@ -107,58 +110,58 @@ impl From<io::Error> for NotStarted {
     }
 }
 
-/// What is told of a program, in this order.
+/// Events of a program, in this order.
 #[derive(Debug)]
-pub(crate) enum News {
-    /// The instant has come, and the clock shows this, in ns since 1970.
+pub(crate) enum ProgramEvent {
+    /// The instant has come, at this clock reading in ns since 1970.
     Woken(i64),
-    /// It runs, since the clock showed this.
-    Started(Running, i64),
-    /// It does not run. Nothing comes after this.
+    /// The program runs, since this clock reading in ns.
+    Started(StartedProgram, i64),
+    /// The program could not be started. Last event.
     NotStarted(NotStarted),
-    /// It was called off before its instant. Nothing comes after this.
-    CalledOff,
-    /// It has ended with this status. Nothing comes after this.
+    /// The start was cancelled before its instant. Last event.
+    Cancelled,
+    /// The program has ended with this status. Last event.
     Ended(i32),
 }
 
-/// How a program is started.
+/// Options for starting a program.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
-    /// The clock that the news tell of.
+pub(crate) struct LaunchOptions {
+    /// Clock of the readings in the events.
     pub(crate) clock: AlarmClock,
-    /// When; at once where it is absent.
-    pub(crate) at: Option<At>,
-    /// How it is to run.
-    pub(crate) usual: Usual,
-    /// How long it keeps the priority that it was started with, at most.
+    /// Start time; `None` starts at once.
+    pub(crate) at: Option<StartTime>,
+    /// Scheduling of the program after its head start.
+    pub(crate) usual: DefaultScheduling,
+    /// Longest time for which it keeps the priority that it was started with.
     pub(crate) head_start: Duration,
-    /// Whether it gets a group of its own.
+    /// True if it gets a process group of its own.
     pub(crate) own_group: bool,
 }
 
-/// Has a thread start a program and wait for its end, and tell of both. What it returns calls the
-/// start off.
+/// Starts a program in a thread, which waits for its end and reports its events. The returned
+/// handle cancels the start.
 ///
 /// # Errors
 ///
-/// The system gives no thread.
+/// The thread cannot be created.
 pub(crate) fn launch<T: Send + 'static>(
     program: &Program,
-    manner: Manner,
+    manner: LaunchOptions,
     to: Channel<T>,
-    tell: impl Fn(News) -> T + Send + 'static,
-) -> io::Result<Arc<CallOff>> {
+    tell: impl Fn(ProgramEvent) -> T + Send + 'static,
+) -> io::Result<Arc<CancelHandle>> {
     let recipe = program.recipe(manner.own_group);
-    let call_off = Arc::new(CallOff::default());
+    let call_off = Arc::new(CancelHandle::default());
     let calls_off = Arc::clone(&call_off);
     let run = move || {
-        // Nobody listens any more where this process is ending.
+        // The receiver is gone if this process is ending.
         let tell = |news| drop(to.send(tell(news)));
         let last = match recipe.and_then(|recipe| begin(&recipe, manner, &calls_off, &tell)) {
-            Ok(None) => News::CalledOff,
-            Ok(Some(started)) => News::Ended(run_to_end(started, manner.head_start)),
-            Err(error) => News::NotStarted(error.into()),
+            Ok(None) => ProgramEvent::Cancelled,
+            Ok(Some(started)) => ProgramEvent::Ended(run_to_end(started, manner.head_start)),
+            Err(error) => ProgramEvent::NotStarted(error.into()),
         };
         tell(last);
     };
@@ -167,30 +170,33 @@ pub(crate) fn launch<T: Send + 'static>(
 }
 
 fn begin(
-    recipe: &Recipe,
-    manner: Manner,
-    call_off: &CallOff,
-    tell: &impl Fn(News),
-) -> io::Result<Option<Started>> {
-    let attempt = start(recipe, manner.at.as_ref(), manner.usual, call_off)?;
+    recipe: &SpawnCommand,
+    manner: LaunchOptions,
+    call_off: &CancelHandle,
+    tell: &impl Fn(ProgramEvent),
+) -> io::Result<Option<SpawnedProgram>> {
+    let attempt = spawn(recipe, manner.at.as_ref(), manner.usual, call_off)?;
     let started_ns = manner.clock.now_ns();
     if let Some(woken_ns) = attempt.woken_ns {
-        tell(News::Woken(woken_ns));
+        tell(ProgramEvent::Woken(woken_ns));
     }
     let Some(started) = attempt.started? else { return Ok(None) };
     let pid = started.pid();
     let handle = ProcessHandle::open(pid)?;
-    tell(News::Started(Running { handle, pid, own_group: manner.own_group }, started_ns));
+    tell(ProgramEvent::Started(
+        StartedProgram { handle, pid, own_group: manner.own_group },
+        started_ns,
+    ));
     Ok(Some(started))
 }
 
-/// Waits for its end, and takes its priority from it when it has had its head start.
-fn run_to_end(mut started: Started, head_start: Duration) -> i32 {
+/// Waits for the end of the program, and restores its scheduling after its head start.
+fn run_to_end(mut started: SpawnedProgram, head_start: Duration) -> i32 {
     if started.keeps_priority() {
-        // Where it cannot be waited for, it has had it.
+        // If it cannot be waited for, the head start is over.
         let _ = ProcessHandle::open(started.pid()).and_then(|handle| handle.wait(head_start));
     }
-    let given_back = started.give_back();
+    let given_back = started.restore_scheduling();
     debug_assert!(given_back.is_ok(), "{given_back:?}");
     started.wait().map_or(BY_SIGNAL, status_of)
 }

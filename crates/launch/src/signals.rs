@@ -1,5 +1,5 @@
-//! Signals that end a wait: they are kept back, and a thread waits for them and tells whoever
-//! waits. One that sleeps by a clock is called out of its sleep.
+//! Signals that end a wait: they are blocked, and a thread waits for them and notifies the waiting
+//! thread. A thread that sleeps by a clock is woken.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,49 +8,49 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use horolog_sys::signal::{BlockedSignals, InterruptibleThread, Sender, Signal, is_ignored};
+use horolog_sys::signal::{BlockedSignals, InterruptibleThread, Signal, SignalSender, is_ignored};
 
-/// How long the sleeper may take to notice, before it is called once more.
+/// Pause before a sleeping thread is interrupted again.
 const REPEAT: Duration = Duration::from_millis(1);
 
-/// The signals that end a wait.
+/// Signals that end a wait.
 const ENDING: [Signal; 3] = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
 
-/// A signal that came, and who sent it.
+/// Caught signal and its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Came {
-    /// Which.
+pub struct CaughtSignal {
+    /// Signal.
     pub signal: Signal,
-    /// Who sent it.
-    pub sender: Sender,
+    /// Sender of the signal.
+    pub sender: SignalSender,
 }
 
-/// What the thread of the signals and the one that sleeps share.
+/// State shared by the signal thread and the sleeping thread.
 #[derive(Debug)]
-struct Shared {
-    came: Mutex<Option<Came>>,
+struct SignalState {
+    caught: Mutex<Option<CaughtSignal>>,
     asleep: AtomicBool,
     sleeper: InterruptibleThread,
 }
 
-/// Signals that come from now on.
+/// Signals caught from now on.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    shared: Arc<Shared>,
+    shared: Arc<SignalState>,
 }
 
 impl Signals {
-    /// Keeps them back, but those that this process was started to ignore, and has a thread wait
-    /// for them, which gives each to `tell`. The calling thread is the one that can be called out
-    /// of its sleep. Call it before any thread is started.
+    /// Blocks the signals, except those that this process was started to ignore, and starts a
+    /// thread that waits for them and passes each to `tell`. The calling thread is the one whose
+    /// sleep can be interrupted. Must be called before any thread is started.
     pub(crate) fn watch<T: Send + 'static>(
         to: Channel<T>,
-        tell: impl Fn(Came) -> T + Send + 'static,
+        tell: impl Fn(CaughtSignal) -> T + Send + 'static,
     ) -> io::Result<Self> {
         let taken = ENDING.into_iter().filter(|signal| !is_ignored(*signal).unwrap_or(false));
         let blocked = BlockedSignals::block(&taken.collect::<Vec<_>>())?;
-        let shared = Arc::new(Shared {
-            came: Mutex::new(None),
+        let shared = Arc::new(SignalState {
+            caught: Mutex::new(None),
             asleep: AtomicBool::new(false),
             sleeper: InterruptibleThread::current()?,
         });
@@ -61,9 +61,9 @@ impl Signals {
                 else {
                     continue;
                 };
-                let came = Came { signal, sender };
-                told.came.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(came);
-                // Nobody listens any more where the wait is over.
+                let came = CaughtSignal { signal, sender };
+                told.caught.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(came);
+                // The receiver is gone if the wait is over.
                 let _ = to.send(tell(came));
                 told.call();
             }
@@ -72,24 +72,24 @@ impl Signals {
         Ok(Self { shared })
     }
 
-    /// The first one that came, if any.
+    /// Returns the first caught signal, if any.
     #[must_use]
-    pub(crate) fn came(&self) -> Option<Came> {
-        *self.shared.came.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn caught(&self) -> Option<CaughtSignal> {
+        *self.shared.caught.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps, by a function that a signal handler ends, unless a signal came or comes. Gives
-    /// nothing where one did.
+    /// Sleeps, by a function that a signal handler ends, unless a signal was or is caught; then
+    /// returns `None`.
     pub(crate) fn sleep<T>(&self, sleep: impl FnOnce() -> T) -> Option<T> {
-        // From here on it is called, until it says that it is awake.
+        // From here on the signal thread interrupts this one, until the flag is cleared.
         self.shared.asleep.store(true, Ordering::SeqCst);
-        let slept = self.came().is_none().then(sleep);
+        let slept = self.caught().is_none().then(sleep);
         self.shared.asleep.store(false, Ordering::SeqCst);
-        slept.filter(|_| self.came().is_none())
+        slept.filter(|_| self.caught().is_none())
     }
 }
 
-impl Shared {
+impl SignalState {
     fn call(&self) {
         while self.asleep.load(Ordering::SeqCst) {
             if !self.sleeper.interrupt().unwrap_or(false) {

@@ -1,76 +1,80 @@
-//! Jobs that systemd keeps, as transient timers: what its programs are told, and what they say. The
-//! timer is a little early, and its service waits for the instant itself: systemd's own timers join
-//! wake-ups, and a process that is there already starts its program sooner.
+//! Jobs kept by systemd as transient timers: arguments and output of its programs. The timer fires
+//! a little early, and its service waits for the instant itself: systemd's own timers coalesce
+//! wake-ups, and a process that already runs starts its program sooner.
 
+use horolog_sys::explain::explain;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::instant::{Instant, SECOND_NS, Scale};
+use crate::instant::{Instant, InstantTimescale, SECOND_NS};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// What names of units begin with.
+/// Prefix of unit names.
 const PREFIX: &str = "horolog-at-";
-/// By how much the timer is early.
+/// Lead of the timer before the instant.
 const LEAD_NS: i64 = 5 * SECOND_NS;
-/// The sooner, the more exactly; systemd's default is a minute.
+/// Highest accuracy of the timer; systemd's default is a minute.
 const ACCURACY: &str = "--timer-property=AccuracySec=1us";
 
-/// Why systemd does not keep a job; one line for the user.
+/// Reason why systemd does not keep a job; one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum SystemdError {
-    /// Its program is not there.
-    #[error("cannot run {0}: {1}; use --by process, which needs no systemd")]
+    /// Its program cannot be run.
+    #[error(
+        "cannot run {0}: {why}; use --backend process, which works without systemd",
+        why = explain(.1)
+    )]
     Program(&'static str, io::Error),
-    /// It says no.
-    #[error("{0} says: {1}; use --by process, which needs no systemd")]
+    /// systemd refuses.
+    #[error("{0} failed: {1}; use --backend process, which works without systemd")]
     Refused(&'static str, String),
-    /// No such job.
-    #[error("there is no job '{0}'; 'horolog at list' shows those that there are")]
+    /// The job does not exist.
+    #[error("job '{0}' not found; 'horolog at list' lists the jobs")]
     NoJob(String),
 }
 
-/// Whose jobs: the machine's for root, or the user's own.
+/// System manager for root, or user manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Systemd {
     is_user: bool,
 }
 
-/// What systemd is handed.
+/// Job to start with systemd.
 #[derive(Clone, Debug)]
-pub struct Transient<'a> {
-    /// The first instant.
+pub struct TransientTimer<'a> {
+    /// First instant.
     pub first: Instant,
-    /// The present by UTC, in ns since 1970.
+    /// Present UTC, in ns since 1970.
     pub now_ns: i64,
-    /// How far TAI is ahead of UTC, in ns.
+    /// TAI minus UTC, in ns.
     pub tai_ahead_ns: i64,
-    /// What it is, for a list.
+    /// Description, for a list.
     pub description: &'a str,
-    /// Where it runs.
+    /// Working directory.
     pub directory: &'a Path,
-    /// What of the environment it gets.
+    /// Environment variables to pass on.
     pub environment: &'a [(&'static str, OsString)],
-    /// The program that waits, with its arguments.
+    /// Program that waits, with its arguments.
     pub program: &'a [OsString],
 }
 
-/// A job that systemd keeps.
+/// Job kept by systemd.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unit {
-    /// Its name without what all begin with.
+pub struct SystemdJob {
+    /// Name without the common prefix.
     pub id: String,
-    /// Its timer and its service, those of them that there are.
+    /// Timer and service, whichever exist.
     pub units: Vec<String>,
-    /// What it is.
+    /// Description.
     pub description: String,
 }
 
 impl Systemd {
-    /// The one that keeps this user's jobs; `None` where it does not run (`sd_booted(3)`).
+    /// Returns the manager for this user's jobs; `None` if it does not run (`sd_booted(3)`).
     #[must_use]
     pub fn running(is_root: bool, runtime_directory: Option<&Path>) -> Option<Self> {
         let system = Path::new("/run/systemd/system").is_dir();
@@ -78,19 +82,19 @@ impl Systemd {
         (system && (is_root || user())).then_some(Self::of(is_root))
     }
 
-    /// The one for this user, wherever it is.
+    /// Returns the manager for this user without a check that it runs.
     #[must_use]
     pub const fn of(is_root: bool) -> Self {
         Self { is_user: !is_root }
     }
 
-    /// Hands over a job of this name.
-    pub fn start(self, id: &str, job: &Transient<'_>) -> Result<(), SystemdError> {
+    /// Starts a job of this name.
+    pub fn start(self, id: &str, job: &TransientTimer<'_>) -> Result<(), SystemdError> {
         self.call("systemd-run", &arguments(id, job)).map(drop)
     }
 
-    /// The jobs that it keeps.
-    pub fn list(self) -> Result<Vec<Unit>, SystemdError> {
+    /// Lists the jobs of this manager.
+    pub fn list(self) -> Result<Vec<SystemdJob>, SystemdError> {
         let pattern = format!("{PREFIX}*");
         let arguments = ["list-units", "--all", "--plain", "--no-legend", "--no-pager", "--full"];
         let arguments = arguments.into_iter().chain([&*pattern]).map(OsString::from);
@@ -98,8 +102,8 @@ impl Systemd {
         Ok(units(&String::from_utf8_lossy(&output.stdout)))
     }
 
-    /// Ends a job, waiting or running.
-    pub fn cancel(self, id: &str) -> Result<Unit, SystemdError> {
+    /// Terminates a job, waiting or running.
+    pub fn cancel(self, id: &str) -> Result<SystemdJob, SystemdError> {
         let unit = self.list()?.into_iter().find(|unit| unit.id == id);
         let unit = unit.ok_or_else(|| SystemdError::NoJob(id.to_owned()))?;
         let arguments = ["stop"].into_iter().map(OsString::from);
@@ -125,11 +129,11 @@ impl Systemd {
     }
 }
 
-/// What systemd-run is told (systemd-run(1), systemd.time(7)).
-fn arguments(id: &str, job: &Transient<'_>) -> Vec<OsString> {
+/// Returns the arguments of systemd-run (systemd-run(1), systemd.time(7)).
+fn arguments(id: &str, job: &TransientTimer<'_>) -> Vec<OsString> {
     let utc_ns = match job.first.scale {
-        Scale::Utc => job.first.ns,
-        Scale::Tai => job.first.ns.saturating_sub(job.tai_ahead_ns),
+        InstantTimescale::Utc => job.first.ns,
+        InstantTimescale::Tai => job.first.ns.saturating_sub(job.tai_ahead_ns),
     };
     let early_ns = utc_ns.saturating_sub(LEAD_NS);
     let when = if early_ns > job.now_ns.saturating_add(SECOND_NS) {
@@ -154,7 +158,7 @@ fn arguments(id: &str, job: &Transient<'_>) -> Vec<OsString> {
     words
 }
 
-/// A dollar begins a variable in the arguments of a service, and two are one (systemd.service(5)).
+/// Doubles dollars, which begin a variable in the arguments of a service (systemd.service(5)).
 fn dollars_doubled(word: &OsStr) -> OsString {
     let bytes = word.as_bytes().iter();
     let bytes = bytes.flat_map(|&byte| std::iter::repeat_n(byte, if byte == b'$' { 2 } else { 1 }));
@@ -167,16 +171,16 @@ fn joined(name: &str, value: &OsStr) -> OsString {
     word
 }
 
-/// An instant as systemd.time(7) has it, to the microsecond below.
+/// Formats an instant as in systemd.time(7), rounded down to a microsecond.
 fn calendar(ns: i64) -> String {
     let time = Timestamp::from_nanosecond(ns.into()).unwrap_or_default();
     let time = time.to_zoned(TimeZone::UTC);
     format!("{}.{:06} UTC", time.strftime("%Y-%m-%d %H:%M:%S"), time.subsec_nanosecond() / 1_000)
 }
 
-/// Lines of `UNIT LOAD ACTIVE SUB DESCRIPTION`, a timer's and its service's joined.
-fn units(text: &str) -> Vec<Unit> {
-    let mut units: Vec<Unit> = Vec::new();
+/// Parses lines of `UNIT LOAD ACTIVE SUB DESCRIPTION`, joining those of a timer and its service.
+fn units(text: &str) -> Vec<SystemdJob> {
+    let mut units: Vec<SystemdJob> = Vec::new();
     for line in text.lines() {
         let mut words = line.split_whitespace();
         let Some(name) = words.next() else { continue };
@@ -192,7 +196,7 @@ fn units(text: &str) -> Vec<Unit> {
             unit.units.push(name.to_owned());
             continue;
         }
-        units.push(Unit { id: id.to_owned(), units: vec![name.to_owned()], description });
+        units.push(SystemdJob { id: id.to_owned(), units: vec![name.to_owned()], description });
     }
     units
 }
@@ -203,7 +207,7 @@ mod tests {
 
     fn told(first: Instant, now_ns: i64) -> Vec<String> {
         let program = ["horolog", "at", "$HOME"].map(OsString::from);
-        let job = Transient {
+        let job = TransientTimer {
             first,
             now_ns,
             tai_ahead_ns: 37 * SECOND_NS,
@@ -218,13 +222,14 @@ mod tests {
 
     #[test]
     fn a_timer_is_early_and_its_service_waits_for_the_instant() {
-        let first = Instant { scale: Scale::Utc, ns: 1_800_000_000_500_000_000 };
+        let first = Instant { scale: InstantTimescale::Utc, ns: 1_800_000_000_500_000_000 };
         let words = told(first, 1_700_000_000 * SECOND_NS);
         assert!(words.contains(&"--on-calendar=2027-01-15 07:59:55.500000 UTC".to_owned()));
         assert!(words.contains(&"--description=echo 50%".to_owned()), "{words:?}");
         assert!(words.contains(&"--unit=horolog-at-7f".to_owned()));
         assert_eq!(words[words.len() - 4..], ["--", "horolog", "at", "$$HOME"]);
-        let tai = told(Instant { scale: Scale::Tai, ..first }, 1_700_000_000 * SECOND_NS);
+        let tai =
+            told(Instant { scale: InstantTimescale::Tai, ..first }, 1_700_000_000 * SECOND_NS);
         assert!(tai.contains(&"--on-calendar=2027-01-15 07:59:18.500000 UTC".to_owned()));
         let soon = told(first, first.ns - 2 * SECOND_NS);
         assert!(soon.contains(&"--on-active=0".to_owned()), "{soon:?}");

@@ -1,5 +1,6 @@
-//! Waiting for conditions: looks in threads that may hang, decisions by `course`, the end by a
-//! deadline or a signal. It returns what became of each; running a program then is its caller's.
+//! Wait for conditions: checks in threads that may hang, decisions by `poll_schedule`, end by a
+//! deadline or a signal. Returns the outcome of each; running a program afterwards is left to the
+//! caller.
 
 use std::io;
 use std::sync::Arc;
@@ -9,127 +10,135 @@ use std::time::{Duration, Instant};
 
 use horolog_record::{AFTER_SCHEMA, AfterEnd, AfterResult, Dependency, Host, rfc3339_now};
 
-use crate::condition::{Condition, Sight};
-use crate::course::{Backoff, Change, Course};
-use crate::signals::{Came, Signals};
+use crate::condition::{CheckResult, Condition};
+use crate::poll_schedule::{Backoff, ConditionChange, PollSchedule};
+use crate::signals::{CaughtSignal, Signals};
 
-/// What is waited for, and how.
+/// Conditions to wait for, and options of the wait.
 #[derive(Clone, Debug)]
 pub struct WaitOptions {
-    /// The conditions, all of which are to hold.
+    /// Conditions, all of which must hold.
     pub conditions: Vec<Condition>,
-    /// How long to wait at most.
+    /// Longest time to wait.
     pub deadline: Option<Duration>,
-    /// How looks at one condition follow each other.
+    /// Pauses between the checks of one condition.
     pub backoff: Backoff,
-    /// How long one look may take.
-    pub patience: Duration,
-    /// The command that was given, for the record.
+    /// Timeout of one check.
+    pub check_timeout: Duration,
+    /// Command line, for the record.
     pub command: Vec<String>,
-    /// The program that is to run then, for the record.
+    /// Program to run afterwards, for the record.
     pub program: Vec<String>,
 }
 
-/// Something that the waiting thread is told.
-enum Event {
-    Saw(usize, Sight),
-    Signal(Came),
+/// Event for the waiting thread.
+enum WaitEvent {
+    Checked(usize, CheckResult),
+    Signal(CaughtSignal),
 }
 
-/// A wait that is over.
+/// Outcome of a wait.
 #[derive(Clone, Debug)]
-pub struct Waited {
-    /// What became of it.
+pub struct WaitOutcome {
+    /// Result.
     pub result: AfterResult,
-    /// The signal that ended it.
-    pub signal: Option<Came>,
+    /// Signal that ended the wait.
+    pub signal: Option<CaughtSignal>,
 }
 
 struct Waiter {
     options: WaitOptions,
     conditions: Vec<Arc<Condition>>,
-    course: Course,
+    schedule: PollSchedule,
     start: Instant,
-    to: Sender<Event>,
-    events: Receiver<Event>,
+    to: Sender<WaitEvent>,
+    events: Receiver<WaitEvent>,
 }
 
-/// Waits until all conditions hold, the deadline has passed or a signal comes. `tell` hears of each
-/// change. Looks that still hang at the end are left behind: end the process soon.
+/// Waits until all conditions hold, the deadline has passed or a signal is caught. `tell` receives
+/// each change. Checks that still hang at the end are abandoned: end the process soon.
 ///
 /// # Errors
 ///
-/// The system gives no thread.
-pub fn wait(options: WaitOptions, tell: impl Fn(&Dependency, Change)) -> io::Result<Waited> {
+/// A thread cannot be created.
+pub fn wait(
+    options: WaitOptions,
+    tell: impl Fn(&Dependency, ConditionChange),
+) -> io::Result<WaitOutcome> {
     let (started, start) = (rfc3339_now(), Instant::now());
     let (to, events) = mpsc::channel();
-    let _signals = Signals::watch(to.clone(), Event::Signal)?;
+    let _signals = Signals::watch(to.clone(), WaitEvent::Signal)?;
     let conditions: Vec<_> = options.conditions.iter().cloned().map(Arc::new).collect();
     let due = conditions.iter().map(|condition| match **condition {
         Condition::Delay(time) => time,
         _ => Duration::ZERO,
     });
-    let course = Course::new(due, options.backoff);
-    let mut waiter = Waiter { options, conditions, course, start, to, events };
+    let course = PollSchedule::new(due, options.backoff);
+    let mut waiter = Waiter { options, conditions, schedule: course, start, to, events };
     let (end, signal) = waiter.run(tell)?;
-    Ok(Waited { result: waiter.result(started, end), signal })
+    Ok(WaitOutcome { result: waiter.result(started, end), signal })
 }
 
 impl Waiter {
-    fn run(&mut self, tell: impl Fn(&Dependency, Change)) -> io::Result<(AfterEnd, Option<Came>)> {
+    fn run(
+        &mut self,
+        tell: impl Fn(&Dependency, ConditionChange),
+    ) -> io::Result<(AfterEnd, Option<CaughtSignal>)> {
         loop {
             let now = self.start.elapsed();
-            if self.course.is_done(now) {
+            if self.schedule.is_done(now) {
                 return Ok((AfterEnd::Held, None));
             }
             if self.options.deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok((AfterEnd::Deadline, None));
             }
-            for index in self.course.take_due(now) {
-                self.look(index)?;
+            for index in self.schedule.take_due(now) {
+                self.start_check(index)?;
             }
             match self.events.recv_timeout(self.pause()) {
-                Ok(Event::Saw(index, sight)) => {
-                    if let Some(change) = self.course.saw(index, self.start.elapsed(), sight) {
+                Ok(WaitEvent::Checked(index, sight)) => {
+                    if let Some(change) =
+                        self.schedule.record_check(index, self.start.elapsed(), sight)
+                    {
                         tell(&self.dependency(index), change);
                     }
                 }
-                Ok(Event::Signal(came)) => return Ok((AfterEnd::Interrupted, Some(came))),
+                Ok(WaitEvent::Signal(came)) => return Ok((AfterEnd::Interrupted, Some(came))),
                 // This thread holds a sender itself, so the channel is never closed.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
         }
     }
 
-    /// How long nothing is to be done, unless something is told.
+    /// Returns the time until the next check or the deadline, unless an event arrives.
     fn pause(&self) -> Duration {
-        let until = [self.course.next_due(), self.options.deadline].into_iter().flatten().min();
+        let until = [self.schedule.next_due(), self.options.deadline].into_iter().flatten().min();
         let until = until.unwrap_or(Duration::MAX).saturating_sub(self.start.elapsed());
         until.min(Duration::from_hours(1))
     }
 
-    /// Looks in a thread of its own.
-    fn look(&self, index: usize) -> io::Result<()> {
+    /// Checks a condition in a thread of its own.
+    fn start_check(&self, index: usize) -> io::Result<()> {
         let (condition, to) = (Arc::clone(&self.conditions[index]), self.to.clone());
-        let (start, patience) = (self.start, self.options.patience);
+        let (start, patience) = (self.start, self.options.check_timeout);
         let look = move || {
-            let sight = condition.look(start.elapsed(), patience);
-            // Nobody listens any more where the wait is over.
-            let _ = to.send(Event::Saw(index, sight));
+            let sight = condition.check(start.elapsed(), patience);
+            // The receiver is gone if the wait is over.
+            let _ = to.send(WaitEvent::Checked(index, sight));
         };
         thread::Builder::new().name("look".into()).spawn(look).map(drop)
     }
 
     fn dependency(&self, index: usize) -> Dependency {
-        let (condition, known) = (&self.conditions[index], &self.course.known()[index]);
+        let (condition, known) = (&self.conditions[index], &self.schedule.known()[index]);
         Dependency {
             kind: condition.kind(),
             target: condition.target(),
             held: known.held_after.is_some(),
-            held_after_ns: known.held_after.map(ns),
+            satisfied_after_ns: known.held_after.map(ns),
             tries: known.tries,
             lost: known.lost,
-            seen: known.seen.clone(),
+            last_check: known.detail.clone(),
         }
     }
 

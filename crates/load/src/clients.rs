@@ -1,8 +1,8 @@
-//! Who asks: how clients are numbered, which lane a client belongs to, which address a simulated
-//! client has, and which networks simulated clients may come from. It sends nothing.
+//! Numbering of the clients, their lanes and addresses, and the networks that simulated clients may
+//! come from. Sends nothing.
 //!
-//! A lane is one sending thread. Its sequence numbers name its clients, so that a reply can be held
-//! against the client that it came to; the in-kernel engine counts in the same way.
+//! A lane is one sending thread. Its sequence numbers determine its clients, so that the client of
+//! a reply can be verified; the in-kernel engine numbers them in the same way.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -12,23 +12,23 @@ use thiserror::Error;
 
 use crate::token::SEQUENCE_BITS;
 
-/// The UDP source port of lane 0; lane `l` has the `l`-th port after it.
+/// UDP source port of lane 0; lane `l` has the `l`-th port after it.
 pub const FIRST_PORT: u16 = 32_768;
 
-/// The most lanes whose ports fit below 65,536.
+/// Most lanes whose ports fit below 65,536.
 pub const LANES_MAX: usize = 32_768;
 
-/// The most simulated clients that are told apart; from further ones, only random sources.
+/// Most simulated clients that are distinguished; more clients are only possible as random sources.
 pub const CLIENTS_MAX: u32 = 1_000_000;
 
-/// The UDP source port of a lane below [`LANES_MAX`].
+/// Returns the UDP source port of a lane below [`LANES_MAX`].
 #[must_use]
 pub const fn port(lane: usize) -> u16 {
     FIRST_PORT + lane as u16
 }
 
-/// Networks that nobody else answers for, so that replies to a made-up address from them reach no
-/// stranger: private, link-local, documentation and loopback addresses.
+/// Networks that are not routed on the Internet, so that replies to a simulated address in them
+/// reach no other host: private, link-local, documentation and loopback addresses.
 const HARMLESS: [(IpAddr, u8); 12] = [
     (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8), // RFC 1918
     (IpAddr::V4(Ipv4Addr::new(172, 16, 0, 0)), 12), // RFC 1918
@@ -44,7 +44,7 @@ const HARMLESS: [(IpAddr, u8); 12] = [
     (IpAddr::V6(Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0)), 20), // RFC 9637
 ];
 
-/// Networks to take simulated clients from where none was named, in order of preference.
+/// Default networks of simulated clients, in order of preference.
 const DEFAULTS: [(IpAddr, u8); 5] = [
     (IpAddr::V4(Ipv4Addr::new(10, 64, 0, 0)), 10),
     (IpAddr::V4(Ipv4Addr::new(172, 16, 0, 0)), 12),
@@ -53,70 +53,73 @@ const DEFAULTS: [(IpAddr, u8); 5] = [
     (IpAddr::V6(Ipv6Addr::new(0xfdff, 0x686f, 0x726f, 0x6c6f, 0, 0, 0, 0)), 96),
 ];
 
-/// Why simulated clients cannot be what was asked for.
+/// Reason for which the requested clients cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ClientsError {
-    /// Replies could reach strangers.
+    /// Replies could reach other hosts.
     #[error(
         "{0} is not a private, link-local, documentation or loopback network, so replies could \
-         reach strangers; take clients from a network such as 10.64.0.0/10 or fd00::/8"
+         reach third parties; choose a network such as 10.64.0.0/10 or fd00::/8"
     )]
     PublicNetwork(Prefix),
-    /// Clients and target speak different versions of IP.
-    #[error("clients from {network} cannot ask {target}; take both from IPv4 or both from IPv6")]
+    /// Clients and target use different versions of IP.
+    #[error("clients from {network} cannot send to {target}; use IPv4 for both or IPv6 for both")]
     Family {
-        /// The network of the clients.
+        /// Network of the clients.
         network: Prefix,
-        /// The target.
+        /// Target address.
         target: IpAddr,
     },
-    /// An address that really exists lies among those made up.
-    #[error("{network} holds {address}, which is {whose}; take clients from another network")]
+    /// A real address lies among the simulated ones.
+    #[error("{network} contains {address}, which is {whose}; choose another network")]
     Overlap {
-        /// The network of the clients.
+        /// Network of the clients.
         network: Prefix,
-        /// The address that is taken.
+        /// Address in use.
         address: IpAddr,
-        /// Whose it is.
+        /// Owner of the address.
         whose: &'static str,
     },
-    /// More clients than the network has addresses for.
-    #[error("{network} has room for {room} clients, not for {asked}; take a wider network")]
-    NoRoom {
-        /// The network of the clients.
-        network: Prefix,
-        /// How many fit.
-        room: u32,
-        /// How many were asked for.
-        asked: u32,
-    },
-    /// A number of clients that cannot be.
+    /// More clients than addresses in the network.
     #[error(
-        "the number of clients must be from {lanes} (one for each thread) to {max}, not {asked}"
+        "{network} has addresses for {room} clients, not for {requested}; choose a wider \
+             network"
+    )]
+    NoRoom {
+        /// Network of the clients.
+        network: Prefix,
+        /// Clients that fit.
+        room: u32,
+        /// Clients requested.
+        requested: u32,
+    },
+    /// Number of clients out of range.
+    #[error(
+        "the number of clients must be from {lanes} (one for each thread) to {max}, not {requested}"
     )]
     Count {
-        /// How many were asked for.
-        asked: u32,
+        /// Clients requested.
+        requested: u32,
         /// Sending threads.
         lanes: usize,
-        /// The most.
+        /// Upper limit.
         max: u32,
     },
-    /// Every network that would be taken unasked has a real address in it.
-    #[error("no network for simulated clients is free; name one with its prefix length")]
+    /// Every default network contains a real address.
+    #[error("no network for simulated clients is unused; name one with its prefix length")]
     NoDefault,
 }
 
-/// A network whose addresses are made up as sources of requests.
+/// A network whose addresses serve as simulated sources of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SourceNetwork {
     network: Prefix,
 }
 
 impl SourceNetwork {
-    /// Checks that clients from `network` may ask `target` and collide with nobody: the network is
-    /// harmless, of the target's family, and holds neither the target nor an address of this host
-    /// (`local`).
+    /// Checks that clients from `network` may send requests to `target` without an address
+    /// conflict: the network is not routed on the Internet, has the target's address family, and
+    /// contains neither the target nor an address of this host (`local`).
     pub fn new(network: Prefix, target: IpAddr, local: &[IpAddr]) -> Result<Self, ClientsError> {
         let network = network.network();
         if network.address().is_ipv4() != target.is_ipv4() {
@@ -130,12 +133,13 @@ impl SourceNetwork {
             return overlap(target, "the target's own address");
         }
         if let Some(&address) = local.iter().find(|&&address| network.contains(address)) {
-            return overlap(address, "an address of this machine");
+            return overlap(address, "an address of this host");
         }
         Ok(Self { network })
     }
 
-    /// The first of a few private networks that collides with neither the target nor `local`.
+    /// Returns the first default network that contains neither the target nor an address in
+    /// `local`.
     pub fn find(target: IpAddr, local: &[IpAddr]) -> Result<Self, ClientsError> {
         DEFAULTS
             .iter()
@@ -144,18 +148,18 @@ impl SourceNetwork {
             .ok_or(ClientsError::NoDefault)
     }
 
-    /// The last part of this network that has room for `clients` and does not touch the first
-    /// `beside` addresses.
+    /// Returns the last part of this network that has room for `clients` and does not overlap the
+    /// first `beside` addresses.
     pub fn last_part(&self, clients: u32, beside: u32) -> Result<Self, ClientsError> {
         let network = self.network;
         let no_room = ClientsError::NoRoom {
             network,
             room: self.room(),
-            asked: beside.saturating_add(clients),
+            requested: beside.saturating_add(clients),
         };
         let width: u8 = if network.address().is_ipv4() { 32 } else { 128 };
         let host_bits = (width - network.length()).min(32);
-        // The first and the last address are no host's.
+        // The first and the last address are not host addresses.
         let bits = (clients.saturating_add(2)).next_power_of_two().trailing_zeros();
         let begin = (1_u64 << host_bits).checked_sub(1 << bits);
         let begin = begin.filter(|begin| *begin > u64::from(beside)).ok_or(no_room)?;
@@ -167,13 +171,13 @@ impl SourceNetwork {
                 Ipv6Addr::from_bits(high | u128::from(low)).into()
             }
         };
-        // At most the width of an address, so there is such a prefix.
+        // At most the width of an address, so such a prefix exists.
         Prefix::new(address, width - bits as u8)
             .map(|network| Self { network })
             .map_err(|_| ClientsError::NoDefault)
     }
 
-    /// One of `count` parts of this network, all of the same size.
+    /// Returns one of `count` parts of this network, all of the same size.
     pub fn part(&self, index: usize, count: usize) -> Result<Self, ClientsError> {
         let bits = count.next_power_of_two().trailing_zeros() as u8;
         let (width, host): (u8, u128) = match self.network.address() {
@@ -181,50 +185,59 @@ impl SourceNetwork {
             IpAddr::V6(address) => (128, address.to_bits()),
         };
         let length = self.network.length() + bits;
-        // Each has a first and a last address, which are no host's, and one between them.
+        // Each has a first and a last address, which are not host addresses, and one between them.
         if width.saturating_sub(length) < 2 {
             let (network, room) = (self.network, self.room());
-            return Err(ClientsError::NoRoom { network, room, asked: count as u32 });
+            return Err(ClientsError::NoRoom { network, room, requested: count as u32 });
         }
         let address = host | (index as u128) << (width - length);
         let address = match self.network.address() {
             IpAddr::V4(_) => Ipv4Addr::from_bits(address as u32).into(),
             IpAddr::V6(_) => Ipv6Addr::from_bits(address).into(),
         };
-        // No longer than an address, so there is such a prefix.
+        // No longer than an address, so such a prefix exists.
         Prefix::new(address, length)
             .map(|network| Self { network })
             .map_err(|_| ClientsError::NoDefault)
     }
 
-    /// The network, without bits behind its prefix.
+    /// Returns the network, without bits after its prefix.
     #[must_use]
     pub const fn prefix(&self) -> Prefix {
         self.network
     }
 
-    /// How many addresses lie strictly between the first and the last one, at most 2^32 − 2: the
-    /// first and the last of an IPv4 network are no host's.
+    /// Returns the number of host addresses, at most 2^32 − 2: without the first and the last of
+    /// the network, unless it has only these two (RFC 3021) or is a single address.
     #[must_use]
     pub fn room(&self) -> u32 {
-        let width = if self.network.address().is_ipv4() { 32 } else { 128 };
-        let host_bits = u32::from(width - self.network.length()).min(32);
-        ((1_u64 << host_bits).saturating_sub(2)) as u32
+        match self.host_bits() {
+            bits @ 0..=1 => 1 << bits,
+            bits => ((1_u64 << bits) - 2) as u32,
+        }
     }
 
-    /// The low 32 bits of the first address: client `c` has the `c + 1`-th after it.
+    /// Returns the number of host bits of an address, at most 32.
+    fn host_bits(&self) -> u32 {
+        let width = if self.network.address().is_ipv4() { 32 } else { 128 };
+        u32::from(width - self.network.length()).min(32)
+    }
+
+    /// Returns the low 32 bits of the address before that of client 0: client `c` has the `c +
+    /// 1`-th after it.
     #[must_use]
     pub fn base(&self) -> u32 {
-        low_bits(self.network.address())
+        let first = low_bits(self.network.address());
+        if self.host_bits() < 2 { first.wrapping_sub(1) } else { first }
     }
 
-    /// The addresses of the first `clients`, of which there is one at least.
+    /// Returns the addresses of the first `clients`, at least one.
     #[must_use]
     pub fn addresses(&self, clients: u32) -> RangeInclusive<IpAddr> {
         self.address(0)..=self.address(clients.saturating_sub(1))
     }
 
-    /// The address of client `client`.
+    /// Returns the address of client `client`.
     #[must_use]
     pub fn address(&self, client: u32) -> IpAddr {
         let low = self.base().wrapping_add(1).wrapping_add(client);
@@ -237,8 +250,8 @@ impl SourceNetwork {
         }
     }
 
-    /// The number of the client that has this address; `None` outside the network. The number is
-    /// not held against how many clients there are.
+    /// Returns the number of the client with this address; `None` outside the network. The number
+    /// is not compared with the number of clients.
     #[must_use]
     pub fn client(&self, address: IpAddr) -> Option<u32> {
         let number = low_bits(address).wrapping_sub(self.base()).wrapping_sub(1);
@@ -246,7 +259,7 @@ impl SourceNetwork {
     }
 }
 
-/// The low 32 bits of an address: all of an IPv4 address.
+/// Returns the low 32 bits of an address: all of an IPv4 address.
 const fn low_bits(address: IpAddr) -> u32 {
     match address {
         IpAddr::V4(address) => address.to_bits(),
@@ -259,25 +272,25 @@ fn covers((address, length): (IpAddr, u8), network: Prefix) -> bool {
         && Prefix::new(address, length).is_ok_and(|known| known.contains(network.address()))
 }
 
-/// How far apart two consecutive random sources are, before the remainder by how many there are: a
-/// prime that divides no number of a network's addresses, so that none comes twice before all have
-/// come; near 2^31 times the golden ratio's inverse, so that they are scattered.
+/// Distance of two consecutive random sources, before the remainder by their number: a prime that
+/// divides no number of a network's addresses, so that none repeats before all have been used; near
+/// 2^31 times the golden ratio's inverse, so that they are scattered.
 const SCATTER: u64 = 1_327_217_909;
 
-/// How sequence numbers name the clients of one lane.
+/// Mapping of the sequence numbers of one lane to its clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaneClients {
     first: u32,
     count: u32,
     run: u32,
-    /// The key of random sources, where clients are not numbered in turn.
+    /// Key of random sources; `None` if clients are numbered in turn.
     random: Option<u32>,
 }
 
 impl LaneClients {
-    /// The block of lane `lane` of `lanes` out of `clients`: blocks are equal, and the first
-    /// `clients % lanes` of them have one more. `run` consecutive requests come from one client
-    /// before it is the next one's turn.
+    /// Returns the block of lane `lane` of `lanes` out of `clients`: blocks are equal, except that
+    /// the first `clients % lanes` of them have one more. `run` consecutive requests come from one
+    /// client before the next client's turn.
     #[must_use]
     pub const fn in_turn(clients: u32, lane: usize, lanes: usize, run: u32) -> Self {
         let (lane, lanes) = (lane as u32, lanes as u32);
@@ -287,34 +300,34 @@ impl LaneClients {
         Self { first: lane * share + bonus, count, run, random: None }
     }
 
-    /// Clients out of `room`, scattered by the sequence number and the run's key. All `lanes`
-    /// together have each of them once before any comes again.
+    /// Returns clients out of `room`, scattered by the sequence number and the run's key. All
+    /// `lanes` together use each of them once before any repeats.
     #[must_use]
     pub const fn random(room: u32, key: u64, lane: usize, lanes: usize) -> Self {
         let Self { first, .. } = Self::in_turn(room, lane, lanes, 1);
         Self { first, count: room, run: 1, random: Some(key as u32) }
     }
 
-    /// The number of the lane's first client; of random sources the first of their order.
+    /// Returns the number of the lane's first client; of random sources the first of their order.
     #[must_use]
     pub const fn first(&self) -> u32 {
         self.first
     }
 
-    /// How many clients the lane has.
+    /// Returns the number of clients of the lane.
     #[must_use]
     pub const fn count(&self) -> u32 {
         self.count
     }
 
-    /// Whether a client is one of the lane's; of random sources, every one is every lane's.
+    /// Returns true if a client belongs to the lane; random sources belong to every lane.
     #[must_use]
     pub const fn has(&self, client: u32) -> bool {
         self.random.is_some() || (client >= self.first && client - self.first < self.count)
     }
 
-    /// Where sequence numbers start again at 0: the largest number of whole rounds over all clients
-    /// that the token has room for.
+    /// Returns the sequence number at which numbering restarts at 0: the largest number of whole
+    /// rounds over all clients that the token has room for.
     #[must_use]
     pub const fn wrap(&self) -> u32 {
         let limit = 1_u32 << SEQUENCE_BITS;
@@ -325,14 +338,14 @@ impl LaneClients {
         if round == 0 || round > limit as u64 { limit } else { limit - limit % round as u32 }
     }
 
-    /// The sequence number of the lane's `total`-th request.
+    /// Returns the sequence number of the lane's `total`-th request.
     #[inline]
     #[must_use]
     pub const fn sequence(&self, total: u64) -> u32 {
         (total % self.wrap() as u64) as u32
     }
 
-    /// The client that asks the question with this sequence number.
+    /// Returns the client that sends the request with this sequence number.
     #[must_use]
     pub const fn client(&self, sequence: u32) -> u32 {
         match self.random {
@@ -377,6 +390,12 @@ mod tests {
         assert!(matches!(network("10.0.0.0/8"), Err(ClientsError::Overlap { .. })));
         assert!(matches!(network("fd00::/64"), Err(ClientsError::Family { .. })));
         assert_eq!(network("10.1.3.0/24").unwrap().room(), 254);
+        for (text, room, first) in [("10.1.3.9/31", 2, "10.1.3.8"), ("10.0.0.0/32", 1, "10.0.0.0")]
+        {
+            let network = network(text).unwrap();
+            assert_eq!((network.room(), network.address(0).to_string()), (room, first.to_owned()));
+            assert_eq!(network.client(network.address(0)), Some(0), "{text}");
+        }
     }
 
     #[test]

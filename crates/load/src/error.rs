@@ -1,94 +1,97 @@
-//! Why a run cannot begin or go on, and whose fault it is.
+//! Errors for which a run cannot begin or continue, and their cause: usage or environment.
 
+use horolog_sys::explain::explain;
 use std::io;
 use std::time::Duration;
 
 use horolog_counters::RemoteError;
-use horolog_record::Engine;
-use horolog_stats::search::ConfigError;
+use horolog_record::LoadEngineKind;
+use horolog_stats::search::SearchConfigError;
+use horolog_time::Span;
 use thiserror::Error;
 
 use crate::capture::CaptureError;
 use crate::clients::{ClientsError, LANES_MAX};
-use crate::course::CourseError;
 use crate::engine::EngineError;
-use crate::establishment::CONNECTIONS_MAX;
+use crate::load_profile::LoadProfileError;
 use crate::mix::MixError;
 use crate::nts::NtsError;
+use crate::nts_ke::CONNECTIONS_MAX;
 use crate::ramp::RampError;
 use crate::target::{TargetError, TargetNameError};
 
-/// Why a run cannot begin or go on.
+/// Reason for which a run cannot begin or continue.
 #[derive(Debug, Error)]
 pub enum LoadError {
     /// The target cannot be loaded.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// The clients cannot be what was asked for.
+    /// The requested clients are invalid.
     #[error(transparent)]
     Clients(#[from] ClientsError),
     /// The engine cannot be opened, or failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The ramp cannot be.
+    /// The ramp is invalid.
     #[error(transparent)]
     Ramp(#[from] RampError),
-    /// The mix cannot be.
+    /// The mix is invalid.
     #[error(transparent)]
     Mix(#[from] MixError),
-    /// The course cannot be.
+    /// The load profile is invalid.
     #[error(transparent)]
-    Course(#[from] CourseError),
-    /// The search cannot be.
+    Profile(#[from] LoadProfileError),
+    /// The search settings are invalid.
     #[error(transparent)]
-    Search(#[from] ConfigError),
+    Search(#[from] SearchConfigError),
     /// Requests cannot be authenticated.
     #[error(transparent)]
     Nts(#[from] NtsError),
-    /// The page of counters cannot be read.
+    /// The remote counters cannot be read.
     #[error(transparent)]
     Counters(#[from] RemoteError),
-    /// What was sent and received cannot be kept.
+    /// The packet capture failed.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// A version of NTP that has no such requests.
-    #[error("NTP version {0} cannot be asked for; give 1 to 4")]
+    /// The NTP version has no such requests.
+    #[error("NTP version {0} is not supported; choose 1 to 4")]
     Version(u8),
-    /// A number of clients for key establishment that cannot be.
+    /// Number of NTS-KE clients out of range.
     #[error("the number of connections must be from 1 to {CONNECTIONS_MAX}, not {0}")]
     Connections(usize),
-    /// A number of threads that cannot be.
+    /// Number of threads out of range.
     #[error("the number of threads must be from 1 to {LANES_MAX}, not {0}")]
     Threads(usize),
-    /// Clients that never come back, or a target that keeps nothing.
+    /// Clients that send one request only, or a target without interleaved mode.
     #[error(
-        "interleaved mode takes clients that ask again and a time server; leave out random sources"
+        "interleaved mode requires an NTP server and clients that send more than once; omit random \
+         sources"
     )]
     Interleaved,
-    /// PTP's ports are what they are.
-    #[error("PTP has the ports 319 and 320; leave out the target's port")]
+    /// The PTP ports are fixed.
+    #[error("PTP uses ports 319 and 320; omit the target's port")]
     PtpPort,
-    /// What PTP has no messages for.
+    /// PTP has no messages for it.
     #[error("{0}")]
     Ptp(&'static str),
-    /// Clients that are not told apart.
-    #[error("single clients cannot be counted among random sources; leave out one of the two")]
+    /// Clients that are not distinguished.
+    #[error("per-client counts are unavailable with random sources; omit one of the two")]
     Fairness,
-    /// Well-behaved clients that cannot be.
-    #[error("well-behaved clients cannot be asked for: {0}")]
+    /// The compliant clients are invalid.
+    #[error("invalid compliant clients: {0}")]
     WellBehaved(&'static str),
-    /// A reply timeout that cannot be.
-    #[error("a reply timeout must be from 1 ms to 60 s, not {0:?}")]
+    /// Reply timeout out of range.
+    #[error("a reply timeout must be from 1 ms to 60 s, not {}", Span::from(*.0))]
     ReplyTimeout(Duration),
-    /// Simulated clients were asked for and no engine for them works.
+    /// Simulated clients were requested and no engine for them works.
     #[error(
-        "no engine with simulated clients works: {0}; without a source network, sockets are used"
+        "no engine supports simulated clients here: {0}; omit the source network to use sockets"
     )]
     NoSimulation(String),
-    /// The kernel refused something on the way.
-    #[error("cannot {action}: {source}")]
+    /// The kernel refused an operation.
+    #[error("cannot {action}: {why}", why = explain(.source))]
     System {
-        /// What was attempted, as a verb phrase.
+        /// Attempted operation, as a verb phrase.
         action: &'static str,
         /// The kernel's reason.
         source: io::Error,
@@ -102,25 +105,18 @@ impl From<TargetNameError> for LoadError {
 }
 
 impl LoadError {
-    /// Whether other options would help, rather than another environment.
+    /// Returns true if other options would help, rather than another environment.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         match self {
-            Self::Target(error) => matches!(
-                error,
-                TargetError::Name(
-                    TargetNameError::Syntax(_)
-                        | TargetNameError::OtherFamily(..)
-                        | TargetNameError::NotUnicast(_)
-                ) | TargetError::Public(_)
-                    | TargetError::NeedsInterface(_)
-            ),
+            Self::Target(TargetError::Name(error)) => error.is_usage(),
+            Self::Target(error) => matches!(error, TargetError::Public(_)),
             Self::Clients(error) => !matches!(error, ClientsError::NoDefault),
             Self::Engine(error) => {
                 matches!(error, EngineError::Rate { .. } | EngineError::Window(_))
             }
             Self::Ramp(_)
-            | Self::Course(_)
+            | Self::Profile(_)
             | Self::Mix(_)
             | Self::Search(_)
             | Self::Version(_)
@@ -139,13 +135,13 @@ impl LoadError {
     }
 }
 
-/// Engines that cannot be used, as a list of names, with what stands against all of them: told once
-/// where it is the same.
-pub(crate) fn by_reason(refused: &[(Engine, String)]) -> Vec<(String, &str)> {
+/// Returns lists of the names of unusable engines by reason: engines with the same reason share an
+/// entry.
+pub(crate) fn by_reason(refused: &[(LoadEngineKind, String)]) -> Vec<(String, &str)> {
     let mut told: Vec<(String, &str)> = Vec::new();
     for (engine, message) in refused {
         let name = format!("'{}'", engine.name());
-        let prefix = format!("engine {name} cannot be used: ");
+        let prefix = format!("engine {name} is unavailable: ");
         let reason = message.strip_prefix(&prefix).unwrap_or(message);
         match told.iter_mut().find(|(_, known)| *known == reason) {
             Some((names, _)) => *names = format!("{names} or {name}"),
@@ -161,13 +157,13 @@ mod tests {
 
     #[test]
     fn what_stands_against_several_engines_is_told_once() {
-        let unfit = |engine: Engine, why| {
-            (engine, format!("engine '{}' cannot be used: {why}", engine.name()))
+        let unfit = |engine: LoadEngineKind, why| {
+            (engine, format!("engine '{}' is unavailable: {why}", engine.name()))
         };
         let refused = [
-            unfit(Engine::Xdp, "no way; walk"),
-            unfit(Engine::Packet, "no way; walk"),
-            (Engine::Udp, "cannot open a socket".to_owned()),
+            unfit(LoadEngineKind::Xdp, "no way; walk"),
+            unfit(LoadEngineKind::Packet, "no way; walk"),
+            (LoadEngineKind::Udp, "cannot open a socket".to_owned()),
         ];
         let told = by_reason(&refused);
         let expected = [("'xdp' or 'packet'", "no way; walk"), ("'udp'", "cannot open a socket")];

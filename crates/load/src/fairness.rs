@@ -1,38 +1,38 @@
-//! Per client what was asked and what was answered: 8 bytes for each, and how even that is. Pure.
+//! Requests and replies per client, 8 bytes for each, and their evenness. Pure.
 
 use horolog_record::Fairness;
 
 use crate::clients::LaneClients;
 
-/// What one client asked and was answered.
+/// Counts of one client.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Asked {
+pub struct ClientReplyCounts {
     /// Requests.
-    pub asked: u32,
+    pub count_request: u32,
     /// Valid replies in time.
     pub answered: u32,
 }
 
-/// The books of the clients of a lane.
+/// Counts of the clients of a lane.
 #[derive(Debug)]
-pub struct ClientBooks {
+pub struct PerClientCounts {
     first: u32,
-    clients: Vec<Asked>,
+    clients: Vec<ClientReplyCounts>,
 }
 
-impl ClientBooks {
-    /// Books for all clients of a lane.
+impl PerClientCounts {
+    /// Creates zero counts for all clients of a lane.
     #[must_use]
     pub fn new(clients: &LaneClients) -> Self {
-        let books = vec![Asked::default(); clients.count() as usize];
+        let books = vec![ClientReplyCounts::default(); clients.count() as usize];
         Self { first: clients.first(), clients: books }
     }
 
     /// Counts a request of a client.
     #[inline]
-    pub fn asked(&mut self, client: u32) {
+    pub fn count_request(&mut self, client: u32) {
         if let Some(books) = self.clients.get_mut(client.wrapping_sub(self.first) as usize) {
-            books.asked = books.asked.saturating_add(1);
+            books.count_request = books.count_request.saturating_add(1);
         }
     }
 
@@ -44,18 +44,19 @@ impl ClientBooks {
         }
     }
 
-    /// What each client asked and was answered.
+    /// Returns the counts of each client.
     #[must_use]
-    pub fn close(self) -> Vec<Asked> {
+    pub fn close(self) -> Vec<ClientReplyCounts> {
         self.clients
     }
 }
 
-/// How even the replies were; `None` where nobody asked.
+/// Returns the evenness of the replies; `None` if no client sent a request.
 #[must_use]
-pub fn of(clients: &[Asked]) -> Option<Fairness> {
-    let asking = clients.iter().filter(|client| client.asked > 0);
-    let share = |client: &Asked| f64::from(client.answered) / f64::from(client.asked);
+pub fn of(clients: &[ClientReplyCounts]) -> Option<Fairness> {
+    let asking = clients.iter().filter(|client| client.count_request > 0);
+    let share =
+        |client: &ClientReplyCounts| f64::from(client.answered) / f64::from(client.count_request);
     let mut shares: Vec<f64> = asking.map(share).collect();
     shares.sort_unstable_by(f64::total_cmp);
     let (first, last) = (*shares.first()?, *shares.last()?);
@@ -78,7 +79,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn fairness(clients: &[(u32, u32)]) -> Option<Fairness> {
-        let books = clients.iter().map(|&(asked, answered)| Asked { asked, answered });
+        let books = clients
+            .iter()
+            .map(|&(asked, answered)| ClientReplyCounts { count_request: asked, answered });
         of(&books.collect::<Vec<_>>())
     }
 
@@ -96,14 +99,17 @@ mod tests {
 
     #[test]
     fn a_lane_counts_its_own_clients() {
-        let mut books = ClientBooks::new(&LaneClients::in_turn(10, 1, 2, 1));
+        let mut books = PerClientCounts::new(&LaneClients::in_turn(10, 1, 2, 1));
         for client in [5, 5, 9, 4, 10] {
-            books.asked(client);
+            books.count_request(client);
         }
         books.answered(9);
         let closed = books.close();
         assert_eq!(closed.len(), 5);
-        assert_eq!((closed[0].asked, closed[4].asked, closed[4].answered), (2, 1, 1));
+        assert_eq!(
+            (closed[0].count_request, closed[4].count_request, closed[4].answered),
+            (2, 1, 1)
+        );
     }
 
     proptest! {

@@ -1,5 +1,5 @@
-//! The doubts about a run, from its counts alone. One finding for each kind: it names the worst
-//! trial and says how many trials it is about, so that a long search does not repeat itself.
+//! Findings about a run, from its counts alone. One finding for each kind: it names the worst trial
+//! and the number of affected trials, so that a long search does not repeat itself.
 
 mod capture;
 mod clients;
@@ -10,34 +10,35 @@ mod time;
 mod trials;
 
 use horolog_record::{
-    Code, Engine, Finding, Overload, SearchEnd, SearchResult, Severity, Silence, Spacing, Trial,
+    Finding, FindingCode, LoadEngineKind, Outage, Overload, SearchEnd, SearchResult, Severity,
+    Spacing, Trial,
 };
 
-use crate::account::TrialCounts;
 use crate::capture::CaptureSummary;
 use crate::error;
-use crate::page::PageDoubts;
 use crate::ptp::PtpPlan;
+use crate::remote_counters::RemoteCounterErrors;
+use crate::request_tracker::TrialCounts;
 
-/// A trial with what its record does not hold.
+/// A trial with the counts that its record does not contain.
 #[derive(Clone, Copy, Debug)]
-pub struct Observed<'a> {
-    /// The record.
+pub struct ObservedTrial<'a> {
+    /// Record of the trial.
     pub trial: &'a Trial,
-    /// Requests that the schedule held.
+    /// Requests in the schedule.
     pub planned: u64,
-    /// Requests that the own sending path refused.
+    /// Requests that the local sending path refused.
     pub refused: u64,
-    /// Replies that the own receive rings or sockets dropped.
+    /// Replies that the local receive rings or sockets dropped.
     pub ring_dropped: u64,
-    /// ICMP messages that said that the port is closed.
+    /// ICMP port-unreachable messages.
     pub port_closed: u64,
-    /// Replies of a server that says that it is not synchronised.
+    /// Replies of a server that reports itself as unsynchronised.
     pub server_unsynchronised: u64,
 }
 
-impl<'a> Observed<'a> {
-    /// Puts a record and the counts that it was made from together.
+impl<'a> ObservedTrial<'a> {
+    /// Combines a record and the counts that it was made from.
     #[must_use]
     pub const fn new(trial: &'a Trial, counts: &TrialCounts) -> Self {
         Self {
@@ -50,82 +51,83 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// The rate really sent as a share of the rate that the schedule held. Random spacing holds
-    /// a little more or less than was offered.
+    /// Returns the achieved rate as a share of the scheduled rate. Random spacing schedules
+    /// slightly more or less than the intended rate.
     fn achieved_share(&self, spacing: Spacing) -> f64 {
         let planned = match spacing {
             Spacing::Constant => self.trial.offered_rate,
             Spacing::Exponential => self.planned as f64 / self.trial.duration_s.max(1e-9),
         };
-        // A handful of requests has no rate to speak of.
+        // A few requests have no meaningful rate.
         let by_rate = if self.planned < 100 { 1.0 } else { self.trial.achieved_rate / planned };
         by_rate.min(self.trial.sent as f64 / self.planned.max(1) as f64)
     }
 }
 
-/// What is known of a run besides its trials.
+/// Facts about a run besides its trials.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub struct Circumstances<'a> {
-    /// The engine in use.
-    pub engine: Engine,
-    /// How requests were spaced.
+pub struct RunContext<'a> {
+    /// Engine in use.
+    pub engine: LoadEngineKind,
+    /// Spacing of the requests.
     pub spacing: Spacing,
-    /// Requests were in interleaved mode.
+    /// True if requests were in interleaved mode.
     pub interleaved: bool,
-    /// How a PTP master was asked, where one was.
+    /// PTP requests, if the target was a PTP master.
     pub ptp: Option<PtpPlan>,
-    /// Where the server has to route replies to, where it has to: network and gateway.
-    pub return_route: Option<(String, String)>,
-    /// The server runs on this machine.
+    /// Command that adds the route that replies need on the server, if they need one.
+    pub return_route: Option<String>,
+    /// True if the server runs on this host.
     pub shared_machine: bool,
-    /// What the page of counters on the server's machine did not tell, where there is one.
-    pub page: Option<&'a PageDoubts>,
-    /// What has become of the capture, where there was one.
+    /// Errors of the remote counters, if there were remote counters.
+    pub page: Option<&'a RemoteCounterErrors>,
+    /// Result of the capture, if there was one.
     pub capture: Option<&'a CaptureSummary>,
-    /// The kernel says that this machine's clock is synchronised; `None` where it does not say.
+    /// The kernel's report whether this host's clock is synchronised; `None` if unknown.
     pub clock_synchronised: Option<bool>,
-    /// Better engines that could not be used, and why.
-    pub fallbacks: &'a [(Engine, String)],
-    /// What the engine in use has to do without, and what that means.
+    /// Better engines that could not be used, each with the reason.
+    pub fallbacks: &'a [(LoadEngineKind, String)],
+    /// Feature that the engine in use lacks, and its effect.
     pub shortfall: Option<String>,
-    /// The run was ended before it was through.
+    /// True if the run was ended before it was complete.
     pub interrupted: bool,
-    /// The engine failed before the run was through, and why.
+    /// Error of the engine that ended the run early.
     pub failure: Option<&'a str>,
-    /// Replies that should be authentic were not opened, for want of the server's key.
+    /// True if replies that should be authentic were not opened, for lack of the server's key.
     pub unopened: bool,
-    /// Offsets of the server's transmit timestamps were taken.
+    /// True if offsets of the server's transmit timestamps were measured.
     pub offsets: bool,
-    /// What a search found.
+    /// Result of a search.
     pub search: Option<&'a SearchResult>,
-    /// When the server was silent.
-    pub silences: &'a [Silence],
-    /// What an overload did.
+    /// Outages of the server.
+    pub outages: &'a [Outage],
+    /// Result of an overload test.
     pub overload: Option<&'a Overload>,
 }
 
-/// All doubts about a run.
+/// Returns all findings about a run.
 #[must_use]
-pub fn all(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Vec<Finding> {
+pub fn all(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(trials::no_replies(trials, about));
     findings.extend(trials::no_monitor(trials, about));
     if findings.is_empty() {
-        findings.extend(time::silent(trials, about.silences));
+        findings.extend(time::outage(trials, about.outages));
     }
-    findings.extend(about.overload.and_then(time::not_recovered));
+    findings.extend(about.overload.and_then(|overload| time::not_recovered(trials, overload)));
     findings.extend(trials::behind(trials, about));
     findings.extend(trials::late_requests(trials));
     findings.extend(trials::ring_overflow(trials));
     findings.extend(trials::invalid_replies(trials, about));
+    findings.extend(trials::kisses(trials));
     findings.extend(trials::duplicate_replies(trials));
     findings.extend(trials::server_unsynchronised(trials, about));
     findings.extend(trials::denied(trials));
     findings.extend(trials::basic_replies(trials, about));
     findings.extend(trials::unexplained(trials, about));
     findings.extend(clients::uneven(trials));
-    findings.extend(clients::hurt(trials));
+    findings.extend(clients::compliant_loss(trials));
     findings.extend(trials::few_samples(trials));
     findings.extend(offsets::unstamped(trials));
     findings.extend(offsets::out_of_range(trials));
@@ -137,40 +139,40 @@ pub fn all(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Vec<Finding> {
     findings
 }
 
-fn finding(code: Code, severity: Severity, message: String, advice: &str) -> Finding {
+fn finding(code: FindingCode, severity: Severity, message: String, advice: &str) -> Finding {
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }
 
-/// The trial with the largest measure above zero, and how many such trials there are.
+/// Returns the trial with the largest measure above zero, and the number of such trials.
 fn worst<'a>(
-    trials: &'a [Observed<'a>],
-    measure: impl Fn(&Observed<'_>) -> f64,
-) -> Option<(usize, &'a Observed<'a>, usize)> {
-    let measured = |trial: &Observed<'_>| measure(trial);
+    trials: &'a [ObservedTrial<'a>],
+    measure: impl Fn(&ObservedTrial<'_>) -> f64,
+) -> Option<(usize, &'a ObservedTrial<'a>, usize)> {
+    let measured = |trial: &ObservedTrial<'_>| measure(trial);
     let count = trials.iter().filter(|trial| measured(trial) > 0.0).count();
     let (index, trial) =
         trials.iter().enumerate().max_by(|(_, a), (_, b)| measured(a).total_cmp(&measured(b)))?;
     (count > 0).then_some((index, trial, count))
 }
 
-/// A finding about the worst trial; `message` is completed with how many others there are.
+/// Returns a finding about the worst trial; `message` is completed with the number of others.
 fn about_worst(
-    trials: &[Observed<'_>],
-    measure: impl Fn(&Observed<'_>) -> f64,
-    (code, severity): (Code, Severity),
-    message: impl FnOnce(&Observed<'_>) -> String,
+    trials: &[ObservedTrial<'_>],
+    measure: impl Fn(&ObservedTrial<'_>) -> f64,
+    (code, severity): (FindingCode, Severity),
+    message: impl FnOnce(&ObservedTrial<'_>) -> String,
     advice: &str,
 ) -> Option<Finding> {
     let (index, trial, count) = worst(trials, measure)?;
     let mut message = message(trial);
     if count > 1 {
-        message = format!("{message}; {count} trials are concerned, this one most");
+        message = format!("{message}; {count} trials are affected, this one most");
     }
     Some(Finding { trial: Some(index), ..finding(code, severity, message, advice) })
 }
 
-/// Trials at one rate, some of which held the goal and some of which did not.
-fn noisy(trials: &[Observed<'_>], search: &SearchResult) -> Option<Finding> {
+/// Returns a finding if trials at one rate partly met the goal and partly did not.
+fn noisy(trials: &[ObservedTrial<'_>], search: &SearchResult) -> Option<Finding> {
     let lower = search.lower?;
     let at_lower = trials
         .iter()
@@ -181,35 +183,36 @@ fn noisy(trials: &[Observed<'_>], search: &SearchResult) -> Option<Finding> {
     let failed = ratios.iter().filter(|&&ratio| ratio > search.goal_loss_ratio).count();
     (failed > 0).then(|| {
         let message = format!(
-            "of {} trials at the rate found, {failed} lost more than the goal, up to {:.3}%",
+            "of {} trials at the highest rate found, {failed} exceeded the loss goal, with up to \
+             {:.3}%",
             ratios.len(),
             high * 100.0
         );
-        let advice = "something disturbs server or generator now and then; the rate found held the \
-                      goal more often than not";
-        finding(Code::Noisy, Severity::Warning, message, advice)
+        let advice = "server or generator is disturbed intermittently; most trials at this rate \
+                      met the goal";
+        finding(FindingCode::TrialsInconsistent, Severity::Warning, message, advice)
     })
 }
 
-/// Why a search did not find the server's limit, where it did not.
+/// Returns the reason for which a search did not find the server's limit, if it did not.
 pub(crate) fn unfinished(search: &SearchResult) -> Option<Finding> {
     let range = format!(
         "between {} and {}",
         search.lower.map_or("0".to_owned(), |rate| format!("{rate:.0}")),
-        search.upper.map_or("no known".to_owned(), |rate| format!("{rate:.0}"))
+        search.upper.map_or("an unknown upper bound".to_owned(), |rate| format!("{rate:.0}"))
     );
     match search.end {
         SearchEnd::BudgetSpent => Some(finding(
-            Code::SearchUnfinished,
+            FindingCode::SearchUnfinished,
             Severity::Warning,
-            format!("the search ended early: the rate lies {range} requests/s"),
-            "give the search more time, or a smaller range of rates",
+            format!("the search ended early: the highest rate is {range} requests/s"),
+            "allow a longer search, or a smaller range of rates",
         )),
         SearchEnd::GeneratorLimit => Some(finding(
-            Code::GeneratorLimit,
+            FindingCode::GeneratorLimit,
             Severity::Warning,
-            "the generator could not send more; the server may well hold more".to_owned(),
-            "use a faster engine, more cores or a second machine",
+            "the generator reached its maximum rate; the server may sustain more".to_owned(),
+            "use a faster engine, more cores or a second generator",
         )),
         SearchEnd::Converged | SearchEnd::CappedAtMax | SearchEnd::BelowMin => None,
     }
@@ -217,48 +220,48 @@ pub(crate) fn unfinished(search: &SearchResult) -> Option<Finding> {
 
 fn clock_unsynchronised(offsets: bool) -> Finding {
     let (severity, rest, advice) = if offsets {
-        let advice = "read them as differences between trials, or against a server on this \
-                      machine; synchronise this clock for more";
-        (Severity::Warning, ", and the offsets are against this clock", advice)
+        let advice = "compare offsets between trials, or with a server on this host; for absolute \
+                      offsets, synchronise this clock";
+        (Severity::Warning, ", which offsets are measured against", advice)
     } else {
-        let advice = "rates and round trips stand; do not compare its timestamps with other \
-                      machines'";
+        let advice = "rates and round trips are unaffected; do not compare timestamps with those \
+                      of other hosts";
         (Severity::Note, "", advice)
     };
-    let message = format!("this machine's clock is not synchronised{rest}");
-    finding(Code::ClockUnsynchronised, severity, message, advice)
+    let message = format!("this host's clock is not synchronised{rest}");
+    finding(FindingCode::ClockUnsynchronised, severity, message, advice)
 }
 
-/// What a page of counters did not tell.
-fn counters_unread(page: &PageDoubts) -> Vec<Finding> {
+/// Returns findings about remote counters that could not be read.
+fn counters_unread(page: &RemoteCounterErrors) -> Vec<Finding> {
     let failed = page.reason.as_ref().map(|reason| {
         let (failed, readings) = (page.failed, page.readings);
         finding(
-            Code::CountersUnread,
+            FindingCode::CountersUnavailable,
             Severity::Warning,
             format!("{failed} of {readings} readings of the server's counters failed: {reason}"),
-            "losses of the trials around them are assigned by what the generator knows alone",
+            "losses of adjacent trials are attributed by the generator's counters only",
         )
     });
     let unread = page.unread.iter().map(|what| {
         finding(
-            Code::CountersUnread,
+            FindingCode::CountersUnavailable,
             Severity::Note,
-            format!("the page of counters could not read {what}"),
-            "losses that only these counters would explain stay unknown",
+            format!("the counter snapshot does not contain {what}"),
+            "losses that only these counters would explain remain unattributed",
         )
     });
     failed.into_iter().chain(unread).collect()
 }
 
-fn circumstances(about: &Circumstances<'_>) -> Vec<Finding> {
+fn circumstances(about: &RunContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     if about.shared_machine {
         findings.push(finding(
-            Code::SharedMachine,
+            FindingCode::SharedMachine,
             Severity::Note,
-            "generator and server share the processors of this machine".to_owned(),
-            "compare figures from this machine only; the server alone would hold more",
+            "generator and server share the CPUs of this host".to_owned(),
+            "compare with results of this host only; a server on its own host would sustain more",
         ));
     }
     if about.clock_synchronised == Some(false) {
@@ -266,12 +269,12 @@ fn circumstances(about: &Circumstances<'_>) -> Vec<Finding> {
     }
     if about.unopened {
         findings.push(finding(
-            Code::RepliesUnopened,
+            FindingCode::RepliesNotDecrypted,
             Severity::Warning,
-            "the server's NTS key is not known, so replies were judged by what stands in the \
-             clear: fields, unique identifier, length"
+            "the server's NTS key is unknown, so replies were verified by their unencrypted parts \
+             only: fields, unique identifier, length"
                 .to_owned(),
-            "give the key S2C behind the cookie, or use --nts, to have them opened",
+            "add the S2C key after the cookie, or use NTS-KE, to have replies authenticated",
         ));
     }
     let refused = error::by_reason(about.fallbacks);
@@ -279,38 +282,38 @@ fn circumstances(about: &Circumstances<'_>) -> Vec<Finding> {
         let each: Vec<_> =
             refused.iter().map(|(engines, reason)| format!("not {engines}: {reason}")).collect();
         findings.push(finding(
-            Code::EngineFallback,
+            FindingCode::EngineFallback,
             Severity::Note,
-            format!("engine '{}' is used and {}", about.engine.name(), each.join("; and ")),
-            "a better engine sends and receives more, and disturbs the measurement less",
+            format!("engine '{}' is used, {}", about.engine.name(), each.join("; and ")),
+            "a faster engine sends and receives more, and disturbs the measurement less",
         ));
     }
     if let Some(shortfall) = &about.shortfall {
         findings.push(finding(
-            Code::EngineFallback,
+            FindingCode::EngineFallback,
             Severity::Note,
             shortfall.clone(),
-            "where this host forwards packets, drop them with a firewall rule",
+            "if this host forwards packets, drop the replies with a firewall rule",
         ));
     }
     if let Some(reason) = about.failure {
         findings.push(finding(
-            Code::EngineFailed,
+            FindingCode::EngineFailed,
             Severity::Error,
             format!("the run ended early: {reason}"),
-            "what is missing was not measured; what is there stands",
+            "values measured until then are valid; the rest is missing",
         ));
     }
     findings.extend(about.interrupted.then(interrupted));
     findings
 }
 
-/// The user ended the run.
+/// Returns the finding that the user ended the run.
 pub(crate) fn interrupted() -> Finding {
     finding(
-        Code::Interrupted,
+        FindingCode::Interrupted,
         Severity::Warning,
-        "the run was ended before it was through".to_owned(),
-        "what is missing was not measured; let it end by itself",
+        "the run was interrupted".to_owned(),
+        "values measured until then are valid; run again to completion for the rest",
     )
 }

@@ -1,46 +1,46 @@
-//! The load generator and qualifier: requests at an exact rate from many clients, every reply
-//! verified, every loss accounted for, and the highest rate that a server sustains.
+//! Load generator and qualifier: requests at an exact rate from many clients, verification of every
+//! reply, a location for every loss, and a search for the highest rate that a server sustains.
 //!
-//! Options become a plan ([`plan`]), a plan opens an engine ([`engine`]), and a run drives
-//! it through a ramp or a search and returns a record with its doubts ([`findings`]).
-//! Nothing here prints.
+//! Options become a plan ([`plan`]), a plan opens an engine ([`engine`]), and a run drives it
+//! through a ramp or a search and returns a record with its findings ([`findings`]). Nothing here
+//! prints.
 
-pub mod account;
-pub mod beside;
 pub mod capture;
 pub mod clients;
-pub mod course;
+pub mod compliant_clients;
+pub mod counter_watch;
 pub mod engine;
 mod error;
-pub mod establishment;
 pub mod fairness;
 pub mod findings;
-mod follow;
 pub mod limit;
+pub mod load_profile;
+pub mod loss_attribution;
 pub mod mix;
 pub mod nts;
+pub mod nts_ke;
 pub mod offset;
 pub mod options;
-pub mod page;
-pub mod places;
+pub mod outage;
 pub mod plan;
 mod prepare;
-pub mod profile;
+pub mod profile_file;
+mod profile_recorder;
 pub mod ptp;
 pub mod ramp;
 pub mod random;
 pub mod recovery;
+pub mod remote_counters;
 pub mod request;
+pub mod request_tracker;
 mod run;
 pub mod schedule;
-pub mod silence;
-pub mod tail;
 pub mod target;
 pub mod token;
+pub mod trailer;
 pub mod trial;
 pub mod verify;
-pub mod watch;
 
 pub use error::LoadError;
-pub use options::{Job, LoadOptions};
-pub use run::{Load, Observer, Surge};
+pub use options::{LoadJob, LoadOptions};
+pub use run::{LoadRun, Observer, OverloadTest};

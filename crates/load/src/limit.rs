@@ -1,38 +1,43 @@
-//! Limits that a run is held against: a metric, a comparison and a figure, such as `loss>0.1%`. A
-//! limit says what must not be; it is broken where it holds. Pure.
+//! Limits of a run: a metric, a comparison and a bound, such as `loss>0.1%`. The expression
+//! describes the unwanted condition: the limit fails if it is true. Pure.
 
 use std::str::FromStr;
 
 use horolog_record::{
-    Distribution, EstablishmentTrial, LimitResult, LimitUnit, SearchKind, SearchResult,
-    SignedDistribution, Trial,
+    Distribution, LimitResult, LimitUnit, NtsKeTrial, SearchKind, SearchResult, SignedDistribution,
+    Trial,
 };
 use horolog_stats::Histogram;
 use thiserror::Error;
 
-/// What a limit may be about, for help texts.
-pub const METRICS: &str = "loss, late, duplicate, invalid (shares of the requests sent), hurt \
-     (share of the well-behaved clients' requests that were lost), rate (requests sent per second), \
-     ndr, pdr (what a search found), p50, p90, p99, p99.9, p99.99, max (round trip), and the same six \
-     behind response-, lateness- and offset-";
+/// Metrics of a limit, for help texts.
+pub const METRICS: &str = "loss, late, duplicate, invalid, unsynchronised (shares of the requests \
+                           sent), compliant-loss (share of compliant clients' requests lost), \
+                           rate (requests sent per second), ndr, pdr (search results), p50, p90, \
+                           p99, p99.9, p99.99, max (round trip), and the same six with the prefix \
+                           response-, lateness- or offset-";
 
-/// Why a text is no limit.
+/// Reason for which a text is not a limit.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum LimitError {
-    /// Nothing compares.
-    #[error("a limit is METRIC>FIGURE or METRIC<FIGURE (also >= and <=), such as loss>0.1%")]
+    /// No comparison operator.
+    #[error("expected METRIC>VALUE or METRIC<VALUE (also >= and <=), such as loss>0.1%")]
     Shape,
     /// An unknown metric.
-    #[error("there is no metric '{}'; there are {METRICS}", .0.escape_debug())]
+    #[error("unknown metric '{}'; choose one of {METRICS}", .0.escape_debug())]
     Metric(String),
-    /// A figure that is no share.
-    #[error("'{}' is no share from 0 to 1; write one such as 0.1% or 0.001", .0.escape_debug())]
+    /// A bound that is not a share.
+    #[error("'{}' is not a share from 0 to 1; write one such as 0.1% or 0.001", .0.escape_debug())]
     Share(String),
-    /// A figure that is no time.
-    #[error("'{}' is no time; write one with its unit (ns, us, ms, s), such as 200us", .0.escape_debug())]
+    /// A bound that is not a time.
+    #[error("'{}' is not a time; write one with its unit (ns, us, ms, s), such as \
+             200us", .0.escape_debug())]
     Time(String),
-    /// A figure that is no rate.
-    #[error("'{}' is no rate; write requests per second, such as 950, 45k or 1.2M", .0.escape_debug())]
+    /// A bound that is not a rate.
+    #[error(
+        "'{}' is not a rate; write requests per second, such as 950, 45k or 1.2M",
+        .0.escape_debug()
+    )]
     Rate(String),
 }
 
@@ -43,22 +48,23 @@ enum Share {
     Late,
     Duplicate,
     Invalid,
-    Hurt,
+    Unsynchronised,
+    CompliantLoss,
 }
 
 /// A distribution of times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Times {
+enum TimeDistribution {
     RoundTrip,
     Response,
     Lateness,
-    /// By their magnitude, whichever way they are off.
+    /// Magnitudes of the offsets, without their sign.
     Offset,
 }
 
-/// A figure of a distribution.
+/// Statistic of a distribution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Figure {
+enum Percentile {
     P50,
     P90,
     P99,
@@ -67,48 +73,49 @@ enum Figure {
     Max,
 }
 
-/// What a run has to do for a metric to be measured at all.
+/// Feature of a run without which a metric is not measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wants {
-    /// Search.
+pub enum RequiredFeature {
+    /// Search of this kind.
     Search(SearchKind),
-    /// Take offsets of the server's transmit timestamps.
+    /// Measurement of offsets of the server's transmit timestamps.
     Offsets,
-    /// Let well-behaved clients ask.
+    /// Compliant clients.
     WellBehaved,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Metric {
     Share(Share),
-    Time(Times, Figure),
+    Time(TimeDistribution, Percentile),
     Rate,
     Search(SearchKind),
 }
 
-const SHARES: [(&str, Share); 5] = [
+const SHARES: [(&str, Share); 6] = [
     ("loss", Share::Loss),
     ("late", Share::Late),
     ("duplicate", Share::Duplicate),
     ("invalid", Share::Invalid),
-    ("hurt", Share::Hurt),
+    ("unsynchronised", Share::Unsynchronised),
+    ("compliant-loss", Share::CompliantLoss),
 ];
 
-/// Distributions by what stands before the name of a figure; the empty one comes last.
-const TIMES: [(&str, Times); 4] = [
-    ("response-", Times::Response),
-    ("lateness-", Times::Lateness),
-    ("offset-", Times::Offset),
-    ("", Times::RoundTrip),
+/// Distributions by the prefix of a metric's name; the empty prefix comes last.
+const TIMES: [(&str, TimeDistribution); 4] = [
+    ("response-", TimeDistribution::Response),
+    ("lateness-", TimeDistribution::Lateness),
+    ("offset-", TimeDistribution::Offset),
+    ("", TimeDistribution::RoundTrip),
 ];
 
-const FIGURES: [(&str, Figure); 6] = [
-    ("p50", Figure::P50),
-    ("p90", Figure::P90),
-    ("p99", Figure::P99),
-    ("p99.9", Figure::P99_9),
-    ("p99.99", Figure::P99_99),
-    ("max", Figure::Max),
+const FIGURES: [(&str, Percentile); 6] = [
+    ("p50", Percentile::P50),
+    ("p90", Percentile::P90),
+    ("p99", Percentile::P99),
+    ("p99.9", Percentile::P99_9),
+    ("p99.99", Percentile::P99_99),
+    ("max", Percentile::Max),
 ];
 
 fn named<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
@@ -118,7 +125,7 @@ fn named<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
 impl Metric {
     fn parse(name: &str) -> Result<Self, LimitError> {
         let time = || {
-            let of = |&(prefix, times): &(&str, Times)| {
+            let of = |&(prefix, times): &(&str, TimeDistribution)| {
                 Some(Self::Time(times, named(&FIGURES, name.strip_prefix(prefix)?)?))
             };
             TIMES.iter().find_map(of)
@@ -140,7 +147,7 @@ impl Metric {
         }
     }
 
-    /// Reads a figure of this metric's unit.
+    /// Parses a bound in this metric's unit.
     fn bound(self, text: &str) -> Result<f64, LimitError> {
         let wrong = || match self.unit() {
             LimitUnit::Ratio => LimitError::Share(text.to_owned()),
@@ -151,7 +158,7 @@ impl Metric {
         };
         let (units, most): (&[(&str, f64)], f64) = match self.unit() {
             LimitUnit::Ratio => (&[("%", 0.01), ("", 1.0)], 1.0),
-            // A bare number ends in no unit of time, and so is none.
+            // A bare number ends in no unit of time, and so is not a time.
             LimitUnit::Ns => {
                 (&[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)], f64::INFINITY)
             }
@@ -173,14 +180,14 @@ impl Metric {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Comparison {
+enum ComparisonOperator {
     Above,
     AtLeast,
     Below,
     AtMost,
 }
 
-impl Comparison {
+impl ComparisonOperator {
     fn holds(self, value: f64, bound: f64) -> bool {
         match self {
             Self::Above => value > bound,
@@ -190,7 +197,7 @@ impl Comparison {
         }
     }
 
-    /// Which of two figures is the worse one.
+    /// Returns the worse of two values.
     fn worse(self, one: f64, other: f64) -> f64 {
         match self {
             Self::Above | Self::AtLeast => one.max(other),
@@ -199,16 +206,16 @@ impl Comparison {
     }
 }
 
-/// What must not be measured.
+/// An unwanted condition.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Limit {
+pub struct LoadLimit {
     text: String,
     metric: Metric,
-    comparison: Comparison,
+    comparison: ComparisonOperator,
     bound: f64,
 }
 
-impl FromStr for Limit {
+impl FromStr for LoadLimit {
     type Err = LimitError;
 
     fn from_str(text: &str) -> Result<Self, LimitError> {
@@ -216,10 +223,10 @@ impl FromStr for Limit {
         let at = text.find(['<', '>']).ok_or(LimitError::Shape)?;
         let (name, rest) = text.split_at(at);
         let (comparison, figure) = match rest.as_bytes() {
-            [b'>', b'=', ..] => (Comparison::AtLeast, &rest[2..]),
-            [b'<', b'=', ..] => (Comparison::AtMost, &rest[2..]),
-            [b'>', ..] => (Comparison::Above, &rest[1..]),
-            _ => (Comparison::Below, &rest[1..]),
+            [b'>', b'=', ..] => (ComparisonOperator::AtLeast, &rest[2..]),
+            [b'<', b'=', ..] => (ComparisonOperator::AtMost, &rest[2..]),
+            [b'>', ..] => (ComparisonOperator::Above, &rest[1..]),
+            _ => (ComparisonOperator::Below, &rest[1..]),
         };
         let metric = Metric::parse(name.trim())?;
         let bound = metric.bound(figure.trim())?;
@@ -227,38 +234,38 @@ impl FromStr for Limit {
     }
 }
 
-impl Limit {
-    /// The limit as it was written.
+impl LoadLimit {
+    /// Returns the limit as it was written.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// That without which there is no such figure.
+    /// Returns the feature without which the metric is not measured.
     #[must_use]
-    pub const fn wants(&self) -> Option<Wants> {
+    pub const fn wants(&self) -> Option<RequiredFeature> {
         match self.metric {
-            Metric::Search(kind) => Some(Wants::Search(kind)),
-            Metric::Time(Times::Offset, _) => Some(Wants::Offsets),
-            Metric::Share(Share::Hurt) => Some(Wants::WellBehaved),
+            Metric::Search(kind) => Some(RequiredFeature::Search(kind)),
+            Metric::Time(TimeDistribution::Offset, _) => Some(RequiredFeature::Offsets),
+            Metric::Share(Share::CompliantLoss) => Some(RequiredFeature::WellBehaved),
             _ => None,
         }
     }
 
-    /// Whether key establishments have such a figure.
+    /// Returns true if NTS-KE loads have such a metric.
     #[must_use]
-    pub const fn suits_establishment(&self) -> bool {
+    pub const fn applies_to_nts_ke(&self) -> bool {
         matches!(
             self.metric,
             Metric::Share(Share::Loss)
                 | Metric::Rate
                 | Metric::Search(_)
-                | Metric::Time(Times::RoundTrip, _)
+                | Metric::Time(TimeDistribution::RoundTrip, _)
         )
     }
 
-    /// Holds a run against the limit. Every trial counts; in a search, which looks for trials that
-    /// fail, those at the rate that it found.
+    /// Evaluates the limit for a run. Every trial counts; of a search, in which trials are expected
+    /// to fail, those at the rate that it found.
     #[must_use]
     pub fn judge(&self, trials: &[Trial], search: Option<&SearchResult>) -> LimitResult {
         if let Metric::Search(kind) = self.metric {
@@ -269,24 +276,26 @@ impl Limit {
         self.result(trials.map(|(index, trial)| (Some(index), self.of_trial(trial))))
     }
 
-    /// The same for key establishments.
+    /// Evaluates the limit for an NTS-KE load.
     #[must_use]
-    pub fn judge_establishments(
+    pub fn judge_nts_ke(
         &self,
-        trials: &[EstablishmentTrial],
+        trials: &[NtsKeTrial],
         search: Option<&SearchResult>,
     ) -> LimitResult {
         if let Metric::Search(kind) = self.metric {
             return self.result([(None, found(search, kind))]);
         }
-        let of = |trial: &EstablishmentTrial| match self.metric {
+        let of = |trial: &NtsKeTrial| match self.metric {
             Metric::Share(Share::Loss) => share(trial.lost, trial.sent),
             Metric::Rate => Some(trial.achieved_rate),
-            Metric::Time(Times::RoundTrip, figure) => time(trial.handshake_ns.as_ref(), figure),
+            Metric::Time(TimeDistribution::RoundTrip, figure) => {
+                time(trial.handshake_ns.as_ref(), figure)
+            }
             _ => None,
         };
         let counts =
-            |trial: &EstablishmentTrial| trial.offered_rate.is_none_or(|rate| counts(search, rate));
+            |trial: &NtsKeTrial| trial.offered_rate.is_none_or(|rate| counts(search, rate));
         let trials = trials.iter().enumerate().filter(|(_, trial)| counts(trial));
         self.result(trials.map(|(index, trial)| (Some(index), of(trial))))
     }
@@ -297,19 +306,28 @@ impl Limit {
             Metric::Share(Share::Late) => share(trial.late, trial.sent),
             Metric::Share(Share::Duplicate) => share(trial.duplicate, trial.sent),
             Metric::Share(Share::Invalid) => share(trial.invalid_total(), trial.sent),
-            Metric::Share(Share::Hurt) => {
-                trial.well_behaved.as_ref().and_then(|one| share(one.lost, one.sent))
+            Metric::Share(Share::Unsynchronised) => share(trial.unsynchronised, trial.sent),
+            Metric::Share(Share::CompliantLoss) => {
+                trial.compliant_clients.as_ref().and_then(|one| share(one.lost, one.sent))
             }
-            Metric::Time(Times::RoundTrip, figure) => time(trial.rtt_ns.as_ref(), figure),
-            Metric::Time(Times::Response, figure) => time(trial.response_time_ns.as_ref(), figure),
-            Metric::Time(Times::Lateness, figure) => time(trial.lateness_ns.as_ref(), figure),
-            Metric::Time(Times::Offset, figure) => magnitude(trial.tx_offset_ns.as_ref(), figure),
+            Metric::Time(TimeDistribution::RoundTrip, figure) => {
+                time(trial.rtt_ns.as_ref(), figure)
+            }
+            Metric::Time(TimeDistribution::Response, figure) => {
+                time(trial.response_time_ns.as_ref(), figure)
+            }
+            Metric::Time(TimeDistribution::Lateness, figure) => {
+                time(trial.lateness_ns.as_ref(), figure)
+            }
+            Metric::Time(TimeDistribution::Offset, figure) => {
+                magnitude(trial.tx_offset_ns.as_ref(), figure)
+            }
             Metric::Rate => Some(trial.achieved_rate),
             Metric::Search(_) => None,
         }
     }
 
-    /// The worst of some figures held against the limit; one that is missing is worse than any.
+    /// Compares the worst of some values with the limit; a missing one is worse than any.
     fn result(
         &self,
         figures: impl IntoIterator<Item = (Option<usize>, Option<f64>)>,
@@ -327,18 +345,19 @@ impl Limit {
             bound: self.bound,
             value,
             trial,
-            of: None,
+            scope: None,
             failed: value.is_none_or(|value| self.comparison.holds(value, self.bound)),
         }
     }
 }
 
-/// The rate that a search of this kind found.
+/// Returns the rate that a search of this kind found.
 fn found(search: Option<&SearchResult>, kind: SearchKind) -> Option<f64> {
     search.filter(|search| search.kind == kind).map(|search| search.rate)
 }
 
-/// Whether a trial at this rate is judged: all are, and of a search those at the rate found.
+/// Returns true if a trial at this rate is evaluated: all are, and of a search those at the rate
+/// found.
 fn counts(search: Option<&SearchResult>, rate: f64) -> bool {
     let lower = search.and_then(|search| search.lower);
     lower.is_none_or(|lower| (rate - lower).abs() <= lower * 1e-6)
@@ -348,30 +367,30 @@ fn share(part: u64, sent: u64) -> Option<f64> {
     (sent > 0).then(|| part as f64 / sent as f64)
 }
 
-fn time(distribution: Option<&Distribution>, figure: Figure) -> Option<f64> {
+fn time(distribution: Option<&Distribution>, figure: Percentile) -> Option<f64> {
     let distribution = distribution?;
     let ns = match figure {
-        Figure::P50 => distribution.p50,
-        Figure::P90 => distribution.p90,
-        Figure::P99 => distribution.p99,
-        Figure::P99_9 => distribution.p99_9,
-        Figure::P99_99 => distribution.p99_99,
-        Figure::Max => distribution.max,
+        Percentile::P50 => distribution.p50,
+        Percentile::P90 => distribution.p90,
+        Percentile::P99 => distribution.p99,
+        Percentile::P99_9 => distribution.p99_9,
+        Percentile::P99_99 => distribution.p99_99,
+        Percentile::Max => distribution.max,
     };
     Some(ns as f64)
 }
 
-/// A figure of the magnitudes. Of both histograms together, since the percentiles in the record are
-/// of the values with their sign.
-fn magnitude(offsets: Option<&SignedDistribution>, figure: Figure) -> Option<f64> {
+/// Returns a statistic of the magnitudes. It covers both histograms together, since the percentiles
+/// in the record are of the signed values.
+fn magnitude(offsets: Option<&SignedDistribution>, figure: Percentile) -> Option<f64> {
     let offsets = offsets?;
     let quantile = match figure {
-        Figure::P50 => 0.5,
-        Figure::P90 => 0.9,
-        Figure::P99 => 0.99,
-        Figure::P99_9 => 0.999,
-        Figure::P99_99 => 0.9999,
-        Figure::Max => {
+        Percentile::P50 => 0.5,
+        Percentile::P90 => 0.9,
+        Percentile::P99 => 0.99,
+        Percentile::P99_9 => 0.999,
+        Percentile::P99_99 => 0.9999,
+        Percentile::Max => {
             return Some(offsets.min.unsigned_abs().max(offsets.max.unsigned_abs()) as f64);
         }
     };

@@ -1,107 +1,107 @@
-//! A mix of requests: several kinds of clients at once, as a server on the internet or in a plant
-//! has them, each kind with its weight.
+//! Mix of requests: several kinds of clients at once, as on a server on the Internet or in a plant,
+//! each kind with its weight.
 
 use std::iter;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use thiserror::Error;
 
 use crate::nts::{NtsOptions, Sessions};
-use crate::options::{Job, LoadOptions};
+use crate::options::{LoadJob, LoadOptions};
 use crate::ptp::PtpPlan;
-use crate::tail::Additions;
 use crate::target::TargetName;
+use crate::trailer::TrailerOptions;
 
-/// The most kinds of requests in a mix.
+/// Most kinds of requests in a mix.
 pub const PARTS_MAX: usize = 8;
 
 /// One kind of requests.
 #[derive(Clone, Debug)]
-pub struct Part {
-    /// What it is called in the result.
+pub struct MixPart {
+    /// Name in the result.
     pub name: String,
-    /// How much of the rate it has, in proportion to the others' weights.
+    /// Share of the rate, in proportion to the others' weights.
     pub weight: f64,
-    /// What its clients ask.
-    pub asks: Asks,
+    /// Requests of its clients.
+    pub request_kind: RequestKind,
 }
 
-/// What clients ask.
+/// Kind of requests.
 #[derive(Clone, Debug)]
-pub enum Asks {
-    /// For NTP.
-    Ntp(NtpAsks),
-    /// For PTP.
+pub enum RequestKind {
+    /// NTP requests.
+    Ntp(NtpRequestOptions),
+    /// PTP requests.
     Ptp(PtpPlan),
 }
 
-/// What clients of NTP ask: in basic mode and version 4 by default.
+/// NTP requests: basic mode and version 4 by default.
 #[derive(Clone, Debug)]
-pub struct NtpAsks {
-    /// 1 to 4.
+pub struct NtpRequestOptions {
+    /// NTP version, 1 to 4.
     pub version: u8,
-    /// In interleaved mode.
+    /// Interleaved mode (RFC 9769).
     pub interleaved: bool,
-    /// Authenticated by NTS.
+    /// NTS authentication.
     pub nts: Option<NtsOptions>,
-    /// The same by sessions that are there already.
+    /// NTS authentication by existing sessions.
     pub sessions: Option<Arc<Sessions>>,
-    /// What is behind the header.
-    pub additions: Additions,
+    /// Trailer after the header.
+    pub additions: TrailerOptions,
 }
 
-impl Default for NtpAsks {
+impl Default for NtpRequestOptions {
     fn default() -> Self {
-        let (nts, sessions, additions) = (None, None, Additions::default());
+        let (nts, sessions, additions) = (None, None, TrailerOptions::default());
         Self { version: 4, interleaved: false, nts, sessions, additions }
     }
 }
 
-/// Why kinds of requests do not go together; one line for the user.
+/// Reason for which kinds of requests cannot be combined; one line for the user.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub enum MixError {
     /// No mix, or too many kinds.
     #[error("a mix has 2 to {PARTS_MAX} kinds of requests, not {0}")]
     Parts(usize),
-    /// A weight that is no number above 0.
+    /// A weight that is not a number above 0.
     #[error("the weight of '{name}' must be a number above 0, not {weight}")]
     Weight {
-        /// The part.
+        /// Name of the part.
         name: String,
-        /// What was given.
+        /// Invalid weight.
         weight: f64,
     },
-    /// A kind that is there twice.
-    #[error("'{0}' is there twice in the mix; give it one weight")]
+    /// A kind that occurs twice.
+    #[error("'{0}' occurs twice in the mix; specify one weight")]
     Twice(String),
     /// Fewer clients or threads than kinds.
-    #[error("a mix of {parts} kinds of requests takes at least as many clients, not {clients}")]
+    #[error("a mix of {parts} kinds of requests needs at least as many clients, not {clients}")]
     Clients {
-        /// Kinds.
+        /// Number of kinds.
         parts: usize,
-        /// Clients asked for.
+        /// Clients requested.
         clients: u32,
     },
-    /// Something that a mix does not have.
+    /// An option that a mix does not support.
     #[error("{0}")]
     Without(&'static str),
 }
 
-/// Each part's share of the whole, from 0 to 1.
+/// Returns each part's share of the whole, from 0 to 1.
 #[must_use]
-pub fn shares(parts: &[Part]) -> Vec<f64> {
+pub fn shares(parts: &[MixPart]) -> Vec<f64> {
     let total: f64 = parts.iter().map(|part| part.weight).sum();
     parts.iter().map(|part| part.weight / total).collect()
 }
 
-/// Divides `total` things by shares that add up to 1, none without any: where there are fewer
-/// things than shares, more are given than there are.
+/// Divides `total` items by shares that add up to 1, at least one to each: if there are fewer items
+/// than shares, the sum exceeds `total`.
 #[must_use]
 pub fn divide(total: u32, shares: &[f64]) -> Vec<u32> {
     let of = |share: f64| (f64::from(total) * share) as u32;
     let mut parts: Vec<_> = shares.iter().map(|&share| of(share).max(1)).collect();
-    // What rounding left over goes to those that are furthest below their share.
+    // The remainder of rounding goes to the parts that are furthest below their share.
     let left = total.saturating_sub(parts.iter().sum());
     for _ in 0..left {
         let below = |index: usize| f64::from(total) * shares[index] - f64::from(parts[index]);
@@ -113,13 +113,13 @@ pub fn divide(total: u32, shares: &[f64]) -> Vec<u32> {
     parts
 }
 
-/// Refuses kinds of requests that do not go together.
+/// Refuses kinds of requests that cannot be combined.
 pub(crate) fn check(options: &LoadOptions) -> Result<(), MixError> {
     let parts = &options.mix;
     if !(2..=PARTS_MAX).contains(&parts.len()) {
         return Err(MixError::Parts(parts.len()));
     }
-    for (index, Part { name, weight, .. }) in parts.iter().enumerate() {
+    for (index, MixPart { name, weight, .. }) in parts.iter().enumerate() {
         if !(*weight > 0.0 && weight.is_finite()) {
             return Err(MixError::Weight { name: name.clone(), weight: *weight });
         }
@@ -130,28 +130,29 @@ pub(crate) fn check(options: &LoadOptions) -> Result<(), MixError> {
     if let Some(clients) = options.clients.filter(|&clients| (clients as usize) < parts.len()) {
         return Err(MixError::Clients { parts: parts.len(), clients });
     }
-    let ptp = parts.iter().filter_map(|part| match &part.asks {
-        Asks::Ptp(plan) => Some(plan),
-        Asks::Ntp(_) => None,
+    let ptp = parts.iter().filter_map(|part| match &part.request_kind {
+        RequestKind::Ptp(plan) => Some(plan),
+        RequestKind::Ntp(_) => None,
     });
     let multicast = ptp.clone().any(|plan| plan.multicast);
     let without = if options.echo {
-        "a reflector sends back whatever it is sent; it needs no mix"
+        "a mix is not supported for a reflector, which echoes every kind of request"
     } else if options.well_behaved.is_some() {
-        "well-behaved clients go beside one kind of requests; leave them out of a mix"
+        "compliant clients do not support a mix; omit one of the two"
     } else if options.capture.is_some() {
-        "--pcap samples by one kind of requests; capture a run of one kind"
+        "--pcap does not support a mix; capture a run of one kind of request"
     } else if multicast && ptp.count() > 1 {
-        "answers to a group tell nothing of which kind of request they are for; leave out multicast"
+        "a mix does not support multicast: replies to a group do not identify the kind of request; \
+         omit multicast"
     } else {
         return Ok(());
     };
     Err(MixError::Without(without))
 }
 
-/// The runs of which the mix is made, without what a run has but once. Offsets are taken of the
-/// kinds that tell of a transmission.
-pub(crate) fn runs(options: &LoadOptions, address: IpAddr) -> Vec<LoadOptions> {
+/// Returns the runs of which the mix consists, without the options that apply once per run. Offsets
+/// are measured for the kinds that report transmit times.
+pub(crate) fn runs(options: &LoadOptions, address: SocketAddr) -> Vec<LoadOptions> {
     let shares = shares(&options.mix);
     let clients = options.clients.map(|clients| divide(clients, &shares));
     let clients = clients.map_or_else(
@@ -162,13 +163,13 @@ pub(crate) fn runs(options: &LoadOptions, address: IpAddr) -> Vec<LoadOptions> {
     let run = |((part, share), clients)| {
         let job = options.job.scaled(share);
         let alone = LoadOptions { clients, ..alone(options, address.into(), job) };
-        asking(part, options, alone)
+        part_options(part, options, alone)
     };
     parts.map(run).collect()
 }
 
-/// What every part takes over.
-fn alone(options: &LoadOptions, target: TargetName, job: Job) -> LoadOptions {
+/// Returns the options that every part inherits.
+fn alone(options: &LoadOptions, target: TargetName, job: LoadJob) -> LoadOptions {
     LoadOptions {
         engine: options.engine,
         source_network: options.source_network,
@@ -185,17 +186,17 @@ fn alone(options: &LoadOptions, target: TargetName, job: Job) -> LoadOptions {
     }
 }
 
-fn asking(part: &Part, options: &LoadOptions, alone: LoadOptions) -> LoadOptions {
-    match part.asks.clone() {
-        Asks::Ntp(NtpAsks { version, interleaved, nts, sessions, additions }) => {
+fn part_options(part: &MixPart, options: &LoadOptions, alone: LoadOptions) -> LoadOptions {
+    match part.request_kind.clone() {
+        RequestKind::Ntp(NtpRequestOptions { version, interleaved, nts, sessions, additions }) => {
             let given = options.target.has_port().then(|| options.target.port());
             let target =
                 given.map_or_else(|| alone.target.clone(), |port| alone.target.with_port(port));
             let offset = options.offset;
             LoadOptions { target, version, interleaved, nts, sessions, additions, offset, ..alone }
         }
-        Asks::Ptp(plan) => {
-            let offset = options.offset.filter(|_| plan.tells_of_transmission());
+        RequestKind::Ptp(plan) => {
+            let offset = options.offset.filter(|_| plan.reports_transmit_time());
             LoadOptions { ptp: Some(plan), offset, ..alone }
         }
     }
@@ -215,7 +216,7 @@ mod tests {
             prop_assert!(parts.iter().all(|part| *part >= 1));
             let count = shares.len() as u32;
             let given: u32 = parts.iter().sum();
-            // Those that got one though their share is less stay above it.
+            // Parts that got one although their share is less stay above it.
             prop_assert!(given >= total && given < total + count, "{given} of {total}");
             for (part, share) in parts.iter().zip(&shares) {
                 let exact = f64::from(total) * share;

@@ -1,29 +1,30 @@
-//! How far the server's transmit timestamps are off, against the instant at which this machine's
-//! kernel or card received the reply. Pure: who takes the timestamps is for the engines.
+//! Offset of the server's transmit timestamps, relative to the instant at which this host's kernel
+//! or NIC received the reply. Pure: timestamping is left to the engines.
 //!
-//! An offset is the local receive instant, less the server's timestamp, less a correction for the
-//! way between. So a transmit timestamp that was taken 12 µs before the reply really left gives
-//! +12 µs. The time at which a program got round to reading a reply is never taken for its receipt.
+//! An offset is the local receive time, less the server's timestamp, less a correction for the
+//! delay between. So a transmit timestamp that was taken 12 µs before the reply really left gives
+//! +12 µs. The time at which a program read a reply is never used as its receive time.
 
 use horolog_record::OffsetMethod;
 use horolog_stats::SignedRecorder;
 use horolog_time::{Monotonic, NS_PER_S, NtpTimestamp, Span, Timestamp, Utc};
 
-use crate::verify::{Answer, Reply};
+use crate::verify::{ReplyMode, VerifiedReply};
 
-/// How offsets are to be taken.
+/// Options for measuring offsets.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct OffsetOptions {
-    /// Taken off each of them: the delay of the way and of receiving, as far as it is known.
+    /// Correction subtracted from each offset: the delay of the path and of receiving, as far as it
+    /// is known.
     pub correction: Span,
-    /// Against the mean of the server's receive and transmit timestamps instead of the latter.
+    /// Use the mean of the server's receive and transmit timestamps instead of the latter.
     pub mean_of_server: bool,
-    /// By the card's timestamps instead of the kernel's.
+    /// Use hardware timestamps instead of the kernel's.
     pub hardware: bool,
 }
 
 impl OffsetOptions {
-    /// The same, for the record.
+    /// Returns the method, for the record.
     #[must_use]
     pub const fn method(&self) -> OffsetMethod {
         OffsetMethod {
@@ -34,35 +35,35 @@ impl OffsetOptions {
     }
 }
 
-/// The same for one trial.
+/// Parameters for the offsets of one trial.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct OffsetPlan {
-    /// How.
+    /// Options.
     pub options: OffsetOptions,
-    /// What the card's clock is ahead of UTC by, in whole seconds: 37 s where it keeps TAI.
-    pub card_ahead: Span,
+    /// Lead of the PHC over UTC, in whole seconds: 37 s if it keeps TAI.
+    pub phc_ahead: Span,
 }
 
-/// When a datagram was received, by those clocks that stamp packets.
+/// Receive timestamps of a datagram, by each clock that timestamps packets.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct ReceiveStamps {
+pub struct ReceiveTimestamps {
     /// The kernel's software timestamp.
     pub kernel: Option<Timestamp<Utc>>,
-    /// The card's own, in ns since its clock's zero.
-    pub card_ns: Option<i64>,
+    /// Hardware timestamp, in ns since the PHC's zero.
+    pub phc_ns: Option<i64>,
 }
 
 impl OffsetPlan {
-    /// The instant that counts.
-    fn instant(&self, stamps: ReceiveStamps) -> Option<Timestamp<Utc>> {
+    /// Returns the timestamp of the selected clock.
+    fn instant(&self, stamps: ReceiveTimestamps) -> Option<Timestamp<Utc>> {
         if self.options.hardware {
-            stamps.card_ns.map(|ns| Timestamp::from_ns(ns.saturating_sub(self.card_ahead.as_ns())))
+            stamps.phc_ns.map(|ns| Timestamp::from_ns(ns.saturating_sub(self.phc_ahead.as_ns())))
         } else {
             stamps.kernel
         }
     }
 
-    /// The offset of a reply that was received at `at` here and has these timestamps.
+    /// Returns the offset of a reply that was received at `at` here and has these timestamps.
     fn offset(&self, at: Timestamp<Utc>, receive: NtpTimestamp, transmit: NtpTimestamp) -> Span {
         let server = if self.options.mean_of_server {
             receive.wrapping_add(Span::from_ns(transmit.since(receive).as_ns() / 2))
@@ -73,83 +74,86 @@ impl OffsetPlan {
     }
 }
 
-/// What was found in one trial.
+/// Offsets of one trial.
 #[derive(Clone, Debug, Default)]
 pub struct OffsetCounts {
-    /// Valid first replies in time that had a receive timestamp by the clock that counts.
-    pub stamped: u64,
+    /// Valid first replies in time that had a receive timestamp of the selected clock.
+    pub timestamped: u64,
     /// Their offsets in ns; those of the replies before in interleaved mode.
     pub offsets: SignedRecorder,
 }
 
 impl OffsetCounts {
-    /// Adds what another lane found in the same trial.
+    /// Adds the counts of another lane in the same trial.
     pub fn merge(&mut self, other: &Self) {
-        self.stamped += other.stamped;
+        self.timestamped += other.timestamped;
         self.offsets.merge(&other.offsets);
     }
 }
 
-/// What is known of the last reply to each client of a lane; empty in basic mode.
+/// State of the last reply to each client of a lane; empty in basic mode.
 #[derive(Clone, Debug, Default)]
-pub struct LastReceived(Vec<Last>);
+pub struct LastReplies(Vec<LastReply>);
 
-/// The last reply to a client.
+/// Last reply to a client.
 #[derive(Clone, Copy, Debug)]
-struct Last {
-    /// When it came by the clock that stamps packets, in ns.
+struct LastReply {
+    /// Receive time by the timestamping clock, in ns.
     at_ns: i64,
-    /// When it came by the clock of the schedule, in ns.
-    heard_ns: i64,
+    /// Receive time by the clock of the schedule, in ns.
+    received_ns: i64,
 }
 
-impl Last {
-    /// It had no timestamp, or there was none.
-    const UNKNOWN: Self = Self { at_ns: i64::MIN, heard_ns: i64::MAX };
+impl LastReply {
+    /// No reply yet, or one without a timestamp.
+    const UNKNOWN: Self = Self { at_ns: i64::MIN, received_ns: i64::MAX };
 
-    /// Whether a request that was due then was made with it in mind, so that its answer tells of
-    /// it.
+    /// Returns true if a request that was due at `intended` was built after this reply, so that its
+    /// own reply refers to it.
     const fn is_meant_by(&self, intended: Timestamp<Monotonic>) -> bool {
-        self.heard_ns <= intended.as_ns()
+        self.received_ns <= intended.as_ns()
     }
 }
 
-/// The offsets of one lane during one trial.
+/// Offsets of one lane during one trial.
 #[derive(Debug)]
-pub(crate) struct Offsets {
+pub(crate) struct LaneOffsets {
     plan: OffsetPlan,
-    last: LastReceived,
-    /// What a PTP master's timescale is ahead of UTC by, in whole seconds, once it was heard.
+    last: LastReplies,
+    /// Lead of a PTP master's timescale over UTC, in whole seconds, once a Sync was received.
     master_ahead: Option<i64>,
 }
 
-impl Offsets {
-    /// Begins with what is known of the replies to `clients` clients; none need be remembered in
-    /// basic mode.
-    pub(crate) fn new(plan: OffsetPlan, mut last: LastReceived, clients: usize) -> Self {
-        last.0.resize(clients, Last::UNKNOWN);
+impl LaneOffsets {
+    /// Starts with the state of the last replies to `clients` clients; none is needed in basic
+    /// mode.
+    pub(crate) fn new(plan: OffsetPlan, mut last: LastReplies, clients: usize) -> Self {
+        last.0.resize(clients, LastReply::UNKNOWN);
         Self { plan, last, master_ahead: None }
     }
 
-    /// Counts a valid first reply to the lane's `client`-th client in `found`, the books of its
-    /// request; in interleaved mode they so hold the offset of the reply before, whose own request
-    /// may have been of an earlier interval. `referred` is when the server received the request
-    /// that the client's last reply answered, 0 where there was none.
+    /// Counts a valid first reply to the lane's `client`-th client in `found`, the counts of its
+    /// request's interval; in interleaved mode these contain the offset of the previous reply,
+    /// whose own request may belong to an earlier interval. `referred` is the time at which the
+    /// server received the request that the client's last reply answered, 0 if there was none.
     pub(crate) fn record(
         &mut self,
-        reply: &Reply,
-        (received, stamps): (Timestamp<Monotonic>, ReceiveStamps),
+        reply: &VerifiedReply,
+        (received, stamps): (Timestamp<Monotonic>, ReceiveTimestamps),
         (client, referred): (u32, u64),
         found: &mut OffsetCounts,
     ) {
         let at = self.plan.instant(stamps);
-        found.stamped += u64::from(at.is_some());
+        found.timestamped += u64::from(at.is_some());
         let last = self.last.0.get_mut(client as usize);
         let exchange = match reply.answer {
-            Answer::Basic { .. } => at.map(|at| (at, reply.receive)),
-            Answer::Interleaved => last.as_deref().copied().and_then(|last| {
+            // A server that is not synchronised may have no time to compare with.
+            ReplyMode::Basic { response_ns: None } => None,
+            ReplyMode::Basic { .. } => at.map(|at| (at, reply.receive)),
+            ReplyMode::Interleaved if reply.transmit == NtpTimestamp::UNKNOWN => None,
+            ReplyMode::Interleaved => last.as_deref().copied().and_then(|last| {
                 let referred = NtpTimestamp::from_bits(referred);
-                // One that left before that request came is of a reply still longer ago.
+                // A reply that left before that request arrived is an even earlier one.
                 let fits = reply.transmit.since(referred) >= Span::ZERO
                     && last.is_meant_by(reply.question.intended);
                 fits.then(|| (Timestamp::from_ns(last.at_ns), referred))
@@ -161,18 +165,22 @@ impl Offsets {
         }
         if let Some(last) = last {
             let heard_ns = received.as_ns();
-            *last = at.map_or(Last::UNKNOWN, |at| Last { at_ns: at.as_ns(), heard_ns });
+            *last = at.map_or(LastReply::UNKNOWN, |at| LastReply {
+                at_ns: at.as_ns(),
+                received_ns: heard_ns,
+            });
         }
     }
 
-    /// The instant that counts for what was received so.
-    pub(crate) fn instant(&self, stamps: ReceiveStamps) -> Option<Timestamp<Utc>> {
+    /// Returns the receive time by the selected clock.
+    pub(crate) fn instant(&self, stamps: ReceiveTimestamps) -> Option<Timestamp<Utc>> {
         self.plan.instant(stamps)
     }
 
-    /// Counts in `found` a PTP Sync that was received at `at` here, where that is known. By the
-    /// master's clock it left at `transmit_ns` and its request came at `receive_ns`; the whole
-    /// seconds between that clock's timescale, which is its own affair, and UTC are taken off.
+    /// Counts in `found` a PTP Sync that was received at `at` here, if that is known. By the
+    /// master's clock it left at `transmit_ns` and its request arrived at `receive_ns`; the whole
+    /// seconds between UTC and that clock's timescale, which is the master's choice, are
+    /// subtracted.
     pub(crate) fn record_sync(
         &mut self,
         at: Option<Timestamp<Utc>>,
@@ -180,7 +188,7 @@ impl Offsets {
         found: &mut OffsetCounts,
     ) {
         let Some(at) = at else { return };
-        found.stamped += 1;
+        found.timestamped += 1;
         let earlier =
             if self.plan.options.mean_of_server { (transmit_ns - receive_ns) / 2 } else { 0 };
         let raw = at.as_ns() - (transmit_ns - earlier);
@@ -190,13 +198,13 @@ impl Offsets {
         found.offsets.record(offset.saturating_sub(self.plan.options.correction.as_ns()));
     }
 
-    /// What the lane takes to its next trial.
-    pub(crate) fn close(self) -> LastReceived {
+    /// Returns the state that the lane carries over to its next trial.
+    pub(crate) fn close(self) -> LastReplies {
         self.last
     }
 }
 
-/// The nearest number of whole seconds, in ns.
+/// Returns the nearest number of whole seconds, in ns.
 pub(crate) const fn whole_seconds(ns: i64) -> i64 {
     ns.saturating_add(NS_PER_S / 2).div_euclid(NS_PER_S).saturating_mul(NS_PER_S)
 }
@@ -204,7 +212,7 @@ pub(crate) const fn whole_seconds(ns: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::Question;
+    use crate::token::RequestId;
 
     const SERVER_RECEIVE: i64 = 1_700_000_000_000_000_000;
 
@@ -212,33 +220,37 @@ mod tests {
         NtpTimestamp::from_utc(Timestamp::from_ns(ns))
     }
 
-    fn reply(receive: i64, transmit: i64, answer: Answer) -> Reply {
-        let question = Question { intended: Timestamp::from_ns(0), sequence: 0 };
+    fn reply(receive: i64, transmit: i64, answer: ReplyMode) -> VerifiedReply {
+        let question = RequestId { intended: Timestamp::from_ns(0), sequence: 0 };
         let (receive, transmit) = (ntp(receive), ntp(transmit));
-        Reply { question, answer, receive, transmit, unsynchronised: false }
+        VerifiedReply { question, answer, receive, transmit, unsynchronised: false }
     }
 
-    fn basic(receive: i64, transmit: i64) -> Reply {
-        reply(receive, transmit, Answer::Basic { response_ns: (transmit - receive) as u64 })
+    fn basic(receive: i64, transmit: i64) -> VerifiedReply {
+        reply(
+            receive,
+            transmit,
+            ReplyMode::Basic { response_ns: u64::try_from(transmit - receive).ok() },
+        )
     }
 
-    fn kernel(ns: i64) -> ReceiveStamps {
-        ReceiveStamps { kernel: Some(Timestamp::from_ns(ns)), card_ns: None }
+    fn kernel(ns: i64) -> ReceiveTimestamps {
+        ReceiveTimestamps { kernel: Some(Timestamp::from_ns(ns)), phc_ns: None }
     }
 
     /// The offsets of a lane, and what is found.
     struct Scene {
-        offsets: Offsets,
+        offsets: LaneOffsets,
         found: OffsetCounts,
     }
 
     impl Scene {
         fn new(plan: OffsetPlan, clients: usize) -> Self {
-            let offsets = Offsets::new(plan, LastReceived::default(), clients);
+            let offsets = LaneOffsets::new(plan, LastReplies::default(), clients);
             Self { offsets, found: OffsetCounts::default() }
         }
 
-        fn record(&mut self, reply: &Reply, stamps: ReceiveStamps, client: (u32, u64)) {
+        fn record(&mut self, reply: &VerifiedReply, stamps: ReceiveTimestamps, client: (u32, u64)) {
             // Each is asked for when the one before has come.
             let received = reply.question.intended;
             self.offsets.record(reply, (received, stamps), client, &mut self.found);
@@ -250,7 +262,7 @@ mod tests {
     }
 
     fn offsets(options: OffsetOptions, clients: usize) -> Scene {
-        Scene::new(OffsetPlan { options, card_ahead: Span::ZERO }, clients)
+        Scene::new(OffsetPlan { options, phc_ahead: Span::ZERO }, clients)
     }
 
     fn only(scene: &Scene) -> f64 {
@@ -289,11 +301,11 @@ mod tests {
         assert!(about(only(&offsets), 19_500.0));
         // The next exchange tells that the first reply really left after 19 µs.
         let second = first + 5_000_000;
-        let interleaved = reply(second, first + 19_000, Answer::Interleaved);
+        let interleaved = reply(second, first + 19_000, ReplyMode::Interleaved);
         let referred = ntp(first).to_bits();
         offsets.record(&interleaved, kernel(second + 90_000), (1, referred));
         let summary = offsets.found.offsets.summary().unwrap();
-        assert_eq!((summary.count, offsets.found.stamped), (2, 2));
+        assert_eq!((summary.count, offsets.found.timestamped), (2, 2));
         assert!((999..=1001).contains(&summary.min), "{summary:?}");
         // Another client has no reply before.
         offsets.record(&interleaved, kernel(second + 90_000), (0, referred));
@@ -305,9 +317,9 @@ mod tests {
         let mut offsets = offsets(OffsetOptions::default(), 1);
         let last = SERVER_RECEIVE;
         offsets.record(&basic(last, last + 500), kernel(last + 20_000), (0, 0));
-        let older = reply(last + 9_000_000, last - 3_000_000, Answer::Interleaved);
+        let older = reply(last + 9_000_000, last - 3_000_000, ReplyMode::Interleaved);
         offsets.record(&older, kernel(last + 9_020_000), (0, ntp(last).to_bits()));
-        assert_eq!((offsets.found.offsets.count(), offsets.found.stamped), (1, 2));
+        assert_eq!((offsets.found.offsets.count(), offsets.found.timestamped), (1, 2));
     }
 
     #[test]
@@ -318,9 +330,10 @@ mod tests {
             let first = basic(SERVER_RECEIVE, SERVER_RECEIVE + 500);
             let stamps = kernel(SERVER_RECEIVE + 20_000);
             scene.offsets.record(&first, (came, stamps), (0, 0), &mut scene.found);
-            let told = reply(SERVER_RECEIVE + 90_000, SERVER_RECEIVE + 900, Answer::Interleaved);
-            let question = Question { intended: Timestamp::from_ns(asked_ns), sequence: 1 };
-            let (told, referred) = (Reply { question, ..told }, ntp(SERVER_RECEIVE).to_bits());
+            let told = reply(SERVER_RECEIVE + 90_000, SERVER_RECEIVE + 900, ReplyMode::Interleaved);
+            let question = RequestId { intended: Timestamp::from_ns(asked_ns), sequence: 1 };
+            let (told, referred) =
+                (VerifiedReply { question, ..told }, ntp(SERVER_RECEIVE).to_bits());
             let later = (Timestamp::from_ns(150_000), kernel(SERVER_RECEIVE + 120_000));
             scene.offsets.record(&told, later, (0, referred), &mut scene.found);
             assert_eq!(scene.found.offsets.count(), counted, "asked at {asked_ns} ns");
@@ -330,12 +343,12 @@ mod tests {
     #[test]
     fn a_reply_without_a_timestamp_lowers_the_share_alone() {
         let mut offsets = offsets(OffsetOptions::default(), 1);
-        let unstamped = ReceiveStamps { kernel: None, card_ns: Some(5) };
+        let unstamped = ReceiveTimestamps { kernel: None, phc_ns: Some(5) };
         offsets.record(&basic(SERVER_RECEIVE, SERVER_RECEIVE), unstamped, (0, 0));
-        let next = reply(SERVER_RECEIVE + 1_000, SERVER_RECEIVE, Answer::Interleaved);
+        let next = reply(SERVER_RECEIVE + 1_000, SERVER_RECEIVE, ReplyMode::Interleaved);
         let referred = ntp(SERVER_RECEIVE).to_bits();
         offsets.record(&next, kernel(SERVER_RECEIVE + 2_000), (0, referred));
-        assert_eq!((offsets.found.offsets.count(), offsets.found.stamped), (0, 1));
+        assert_eq!((offsets.found.offsets.count(), offsets.found.timestamped), (0, 1));
     }
 
     #[test]
@@ -349,7 +362,7 @@ mod tests {
             offsets.record_sync(Some(at), (transmit - 60_000, transmit));
             offsets.record_sync(None, (transmit, transmit));
             assert_eq!(only(&offsets) as i64, expected);
-            assert_eq!(offsets.found.stamped, 1);
+            assert_eq!(offsets.found.timestamped, 1);
         }
     }
 
@@ -357,14 +370,14 @@ mod tests {
     fn a_card_on_tai_is_read_in_utc() {
         let options = OffsetOptions { hardware: true, ..OffsetOptions::default() };
         let card_ahead = Span::from_ms(37_000);
-        let mut offsets = Scene::new(OffsetPlan { options, card_ahead }, 0);
+        let mut offsets = Scene::new(OffsetPlan { options, phc_ahead: card_ahead }, 0);
         let card_ns = Some(SERVER_RECEIVE + 700 + card_ahead.as_ns());
         let kernel = Some(Timestamp::from_ns(SERVER_RECEIVE + 90_000));
-        let stamps = ReceiveStamps { kernel, card_ns };
+        let stamps = ReceiveTimestamps { kernel, phc_ns: card_ns };
         offsets.record(&basic(SERVER_RECEIVE, SERVER_RECEIVE), stamps, (0, 0));
         assert!(about(only(&offsets), 700.0));
-        let unstamped = ReceiveStamps { kernel, card_ns: None };
+        let unstamped = ReceiveTimestamps { kernel, phc_ns: None };
         offsets.record(&basic(SERVER_RECEIVE, SERVER_RECEIVE), unstamped, (0, 0));
-        assert_eq!((offsets.found.offsets.count(), offsets.found.stamped), (1, 1));
+        assert_eq!((offsets.found.offsets.count(), offsets.found.timestamped), (1, 1));
     }
 }

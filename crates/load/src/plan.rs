@@ -1,46 +1,46 @@
-//! What a run and each of its trials are to do, with everything found out and checked: what an
-//! engine is built from. Nothing here is optional or by name any more.
+//! Plan of a run and of each of its trials, with everything resolved and checked: the input of an
+//! engine. Nothing here is optional or by name any more.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use horolog_record::{Mode, Spacing};
+use horolog_record::{RequestMode, Spacing};
 use horolog_sys::netlink::Prefix;
 use horolog_time::Span;
 
 use crate::clients::{LaneClients, SourceNetwork};
-use crate::course::Course;
+use crate::load_profile::LoadProfile;
 use crate::nts::Sessions;
 use crate::offset::OffsetOptions;
 use crate::ptp::{self, PtpPlan};
-use crate::tail::Additions;
 use crate::target::Route;
-use crate::token::Token;
-use crate::verify::Expected;
+use crate::token::TokenCodec;
+use crate::trailer::TrailerOptions;
+use crate::verify::ExpectedReplies;
 
 /// One kind of requests in a mix.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PartPlan {
-    /// What it is called.
+    /// Name of the part.
     pub name: String,
-    /// What it asks.
-    pub mode: Mode,
-    /// Its share of the rate, above 0 and up to 1.
+    /// Mode of its requests.
+    pub mode: RequestMode,
+    /// Share of the rate, above 0 and up to 1.
     pub share: f64,
-    /// Its clients, at least as many as its lanes.
+    /// Number of its clients, at least as many as its lanes.
     pub clients: u32,
-    /// Whether its requests, or a share of them, are authenticated.
+    /// True if its requests, or a share of them, are authenticated.
     pub nts: bool,
 }
 
-/// Which replies are kept from this host's own network stack.
+/// Replies that are kept from this host's own network stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GuardPlan {
-    /// The network of the clients.
+    /// Network of the clients.
     pub network: Prefix,
-    /// The ports that replies come from.
+    /// Source ports of the replies.
     pub ports: RangeInclusive<u16>,
 }
 
@@ -48,86 +48,86 @@ pub struct GuardPlan {
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct RunPlan {
-    /// Where requests go.
+    /// Target of the requests.
     pub target: SocketAddr,
-    /// The way there.
+    /// Route to the target.
     pub route: Route,
     /// NTP version of the requests, 1 to 4.
     pub version: u8,
-    /// Sending threads, at least 1; the in-kernel engine uses as many of them as a rate takes.
+    /// Sending threads, at least 1; the in-kernel engine uses as many of them as a rate requires.
     pub lanes: usize,
-    /// The core of each lane in turn; empty where threads are not to be pinned.
+    /// Core of each lane in turn; empty if threads are not pinned.
     pub cores: Vec<usize>,
-    /// Where simulated clients come from; `None` for an engine that has only real ones.
+    /// Network of simulated clients; `None` for an engine that has only real ones.
     pub network: Option<SourceNetwork>,
-    /// Clients of every trial, all lanes together; with random sources how many there can be.
+    /// Clients of every trial, all lanes together; with random sources the number of possible ones.
     pub clients: u32,
-    /// Sources are taken from the whole network, scattered; none comes twice before all
-    /// have come, in up to 2^27 requests of each lane.
+    /// Sources are taken from the whole network, scattered; none repeats before all have been used,
+    /// in up to 2^27 requests of each lane.
     pub random_sources: bool,
-    /// Tells the run's own questions from others.
-    pub token: Token,
-    /// How long a reply may take.
+    /// Codec that distinguishes the run's own requests from others.
+    pub token: TokenCodec,
+    /// Reply timeout.
     pub reply_timeout: Duration,
-    /// The target is no time server but sends requests back as they are.
+    /// The target is not a time server but returns requests unchanged.
     pub echo: bool,
-    /// Requests are in interleaved mode.
+    /// True if requests are in interleaved mode.
     pub interleaved: bool,
-    /// Each client is counted apart.
+    /// True if each client is counted separately.
     pub fairness: bool,
-    /// The length of the intervals of its courses, where it has any.
+    /// Length of the intervals of its profiles, if it has any.
     pub interval: Option<Span>,
-    /// The number of the first lane, from which its port, its core and in PTP the number of its
-    /// port identity follow: others may send beside this run.
+    /// Number of the first lane, which determines its port, its core and in PTP the number of its
+    /// port identity: other engines may send beside this run.
     pub first_lane: usize,
-    /// Others beside this run have the same ports, so replies are told apart by the clients'
-    /// network.
+    /// Other engines beside this run have the same ports, so replies are distinguished by the
+    /// clients' network.
     pub shares_ports: bool,
-    /// Which replies this run keeps from the network stack; `None` where that
-    /// is left to another one or to the stack, which has no such addresses.
+    /// Replies that this run keeps from the network stack; `None` if that is left to another engine
+    /// or to the stack, which has no such addresses.
     pub guard: Option<GuardPlan>,
-    /// The addresses of others that ask beside this run, whose replies are not this run's.
+    /// Addresses of other engines beside this run, whose replies are not this run's.
     pub apart: Option<SourceNetwork>,
-    /// Requests of one simulated client in a row.
+    /// Consecutive requests of one simulated client.
     pub in_a_row: u32,
-    /// A tap has to see what is sent, so it goes through the queues.
+    /// True if a capture must record the packets sent, so they must pass the queues.
     pub tapped: bool,
-    /// What requests are authenticated with by NTS.
+    /// NTS sessions that authenticate requests.
     pub sessions: Option<Arc<Sessions>>,
-    /// What follows the header of requests that are not.
-    pub additions: Additions,
-    /// How offsets of the server's transmit timestamps are taken.
+    /// Trailer of the requests that are not authenticated.
+    pub additions: TrailerOptions,
+    /// Options for the offsets of the server's transmit timestamps.
     pub offset: Option<OffsetOptions>,
-    /// Asks a PTP master instead of an NTP server: then `version`, `echo`, `interleaved` and
-    /// `sessions` say nothing.
+    /// Requests to a PTP master instead of an NTP server: then `version`, `echo`, `interleaved` and
+    /// `sessions` have no effect.
     pub ptp: Option<PtpPlan>,
-    /// The kinds of requests of a mix, each of which has a plan of its own; none in other runs.
+    /// Kinds of requests of a mix, each of which has its own plan; none in other runs.
     pub parts: Vec<PartPlan>,
 }
 
 impl RunPlan {
-    /// What is asked of the target.
+    /// Returns the mode of the requests.
     #[must_use]
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> RequestMode {
         if !self.parts.is_empty() {
-            Mode::Mix
+            RequestMode::Mix
         } else if let Some(ptp) = self.ptp {
             ptp.mode()
         } else if self.echo {
-            Mode::Echo
+            RequestMode::Echo
         } else if self.sessions.is_some() {
-            Mode::NtpNts
+            RequestMode::NtpNts
         } else if self.interleaved {
-            Mode::NtpInterleaved
+            RequestMode::NtpInterleaved
         } else {
-            Mode::NtpBasic
+            RequestMode::NtpBasic
         }
     }
 
-    /// What replies are held against.
+    /// Returns the values that replies are verified against.
     #[must_use]
-    pub const fn expected(&self) -> Expected {
-        Expected {
+    pub const fn expected(&self) -> ExpectedReplies {
+        ExpectedReplies {
             token: self.token,
             version: self.version,
             interleaved: self.interleaved,
@@ -135,24 +135,24 @@ impl RunPlan {
         }
     }
 
-    /// What PTP messages to lane `lane` of `lanes` are held against, in a trial with `clients`
-    /// clients; `None` in a run that asks for NTP.
+    /// Returns the values that PTP messages to lane `lane` of `lanes` are verified against, in a
+    /// trial with `clients` clients; `None` in a run with NTP requests.
     #[must_use]
     pub fn expected_ptp(
         &self,
         clients: u32,
         (lane, lanes): (usize, usize),
-    ) -> Option<ptp::Expected> {
+    ) -> Option<ptp::ExpectedPtpMessages> {
         let plan = self.ptp?;
         let clients = if self.random_sources { 0 } else { clients };
         let clients = if plan.has_addresses() { clients } else { plan.clients_max().unwrap_or(0) };
         let (lane, lanes) = (self.first_lane + lane, self.first_lane + lanes);
         let master = self.target.ip();
-        Some(ptp::Expected { plan, token: self.token, lane, lanes, clients, master })
+        Some(ptp::ExpectedPtpMessages { plan, token: self.token, lane, lanes, clients, master })
     }
 
-    /// The clients of lane `lane` of `lanes` in a trial with `clients` of them, each with `run`
-    /// requests in a row.
+    /// Returns the clients of lane `lane` of `lanes` in a trial with `clients` of them, each with
+    /// `run` requests in a row.
     #[must_use]
     pub fn lane_clients(
         &self,
@@ -168,7 +168,7 @@ impl RunPlan {
         }
     }
 
-    /// The core that lane `lane` is to be pinned to.
+    /// Returns the core that lane `lane` is pinned to.
     #[must_use]
     pub fn core(&self, lane: usize) -> Option<usize> {
         let turn = self.first_lane + lane;
@@ -176,43 +176,43 @@ impl RunPlan {
     }
 }
 
-/// One rate, held for some time, or a course of several.
+/// A constant rate for some time, or a load profile.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TrialPlan {
-    /// Requests per second, all lanes together; the highest rate of a course.
+    /// Requests per second, all lanes together; the highest rate of a profile.
     pub rate: f64,
-    /// How long requests are sent.
+    /// Time for which requests are sent.
     pub duration: Duration,
-    /// How they are spaced.
+    /// Spacing of the requests.
     pub spacing: Spacing,
-    /// Clients, at least as many as lanes.
+    /// Number of clients, at least as many as lanes.
     pub clients: u32,
-    /// Whether requests, or a share of them, are authenticated.
+    /// True if requests, or a share of them, are authenticated.
     pub nts: bool,
-    /// How the rate changes, and the intervals that are counted apart; `None` for one rate.
-    pub course: Option<Arc<Course>>,
-    /// The kinds of requests of a mix; none in other runs.
+    /// Changes of the rate, and the intervals that are counted separately; `None` for one rate.
+    pub profile: Option<Arc<LoadProfile>>,
+    /// Kinds of requests of a mix; none in other runs.
     pub parts: Vec<PartPlan>,
 }
 
 impl TrialPlan {
-    /// What one kind of requests of a mix has of it.
+    /// Returns the plan of one kind of requests of a mix.
     #[must_use]
     pub fn of_part(&self, part: &PartPlan) -> Self {
         Self {
             rate: self.rate * part.share,
             clients: part.clients,
             nts: part.nts,
-            course: self.course.as_ref().map(|course| Arc::new(course.scaled(part.share))),
+            profile: self.profile.as_ref().map(|course| Arc::new(course.scaled(part.share))),
             parts: Vec::new(),
             ..self.clone()
         }
     }
 
-    /// The length of the intervals that are counted apart.
+    /// Returns the length of the intervals that are counted separately.
     #[must_use]
     pub fn interval(&self) -> Option<Span> {
-        let ns = self.course.as_ref()?.interval().as_nanos();
+        let ns = self.profile.as_ref()?.interval().as_nanos();
         Some(Span::from_ns(ns as i64))
     }
 }

@@ -1,119 +1,104 @@
-//! From options to a plan and an open engine: everything that can be found out or refused before
-//! the first trial is, here. What was asked for is done or refused; only the choice of an engine
-//! that was left open falls back, and says so.
+//! Options to a plan and an open engine: everything that can be resolved or refused before the
+//! first trial. Explicit options are followed or refused; only an automatic choice of the engine
+//! falls back, and reports it.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::{ControlFlow, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Duration;
 
-use horolog_record::{Engine as Kind, Spacing};
+use horolog_record::LoadEngineKind as Kind;
 use horolog_sys::affinity;
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::netlink::Netlink;
 use horolog_time::Clock;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 
-use crate::beside::Beside;
 use crate::clients::{CLIENTS_MAX, ClientsError, LANES_MAX, SourceNetwork};
-use crate::engine::{self, Engine};
-use crate::error::{self, LoadError};
+use crate::compliant_clients::CompliantClientGroup;
+use crate::engine::{self, LoadEngine};
+use crate::error::LoadError;
 use crate::nts::{CLIENTS_WITH_SESSIONS, NtsError, SessionCount, Sessions};
 use crate::options::LoadOptions;
-use crate::plan::{GuardPlan, RunPlan, TrialPlan};
-use crate::ptp::Transport;
+use crate::plan::{GuardPlan, RunPlan};
+use crate::ptp::PtpLoadTransport;
 use crate::random;
 use crate::target::{self, Route, TargetError};
-use crate::token::Token;
+use crate::token::TokenCodec;
 
-mod beside;
 mod check;
+mod compliant_clients;
 mod mix;
+mod probe;
 
-/// Engines from best to simplest.
-const PREFERENCE: [Kind; 3] = [Kind::Xdp, Kind::Packet, Kind::Udp];
-
-/// Real clients, each a socket, unless a number is asked for: enough that a server which spreads
-/// its clients over several threads uses all of them.
+/// Default number of real clients, each a socket: enough that a server which spreads its clients
+/// over several threads uses all of them.
 const SOCKET_CLIENTS: u32 = 16;
 
-/// Simulated clients unless a number is asked for: the most that ntpperf has.
+/// Default number of simulated clients: the most that ntpperf has.
 const SIMULATED_CLIENTS: u32 = 16_384;
 
-/// Requests with which an engine that was not asked for proves that its replies come back.
-const PROBE: TrialPlan = TrialPlan {
-    rate: 500.0,
-    duration: Duration::from_millis(20),
-    spacing: Spacing::Constant,
-    clients: 0,
-    nts: false,
-    course: None,
-    parts: Vec::new(),
-};
-
-/// An engine that is ready, and what it is ready for.
-pub(crate) struct Prepared {
+/// An open engine and its plan.
+pub(crate) struct PreparedLoad {
     pub(crate) plan: RunPlan,
-    pub(crate) engine: Box<dyn Engine>,
+    pub(crate) engine: Box<dyn LoadEngine>,
     pub(crate) clients: u32,
-    /// Well-behaved clients, where there are any.
-    pub(crate) beside: Option<Beside>,
-    /// Better engines that could not be used, and why.
+    /// Compliant clients, if there are any.
+    pub(crate) compliant_clients: Option<CompliantClientGroup>,
+    /// Better engines that could not be used, each with the reason.
     pub(crate) fallbacks: Vec<(Kind, String)>,
 }
 
-/// What is the same for every engine.
-struct Facts {
+/// Facts that are the same for every engine.
+struct ResolvedFacts {
     target: SocketAddr,
     own_addresses: Vec<IpAddr>,
     cores: Vec<usize>,
-    token: Token,
+    token: TokenCodec,
     sessions: Option<Arc<Sessions>>,
 }
 
-/// Finds out and checks everything, and opens the engine.
-pub(crate) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
+/// Resolves and checks everything, and opens the engine.
+pub(crate) fn prepare(options: &LoadOptions) -> Result<PreparedLoad, LoadError> {
     if !options.mix.is_empty() {
         return mix::prepare(options);
     }
-    let mut opener = Opener::new(options)?;
+    let mut opener = EngineOpener::new(options)?;
     let prepared = match options.engine {
-        Some(kind) => opener.open(kind),
-        None if opener.over_ethernet() => opener.open_over_ethernet(),
-        None => open_best(options, |kind| opener.open(kind)),
+        Some(kind) => probe::open_named(kind, &mut |kind| opener.open(kind)),
+        None => probe::open_best(options, &mut |kind| opener.open(kind)),
     }?;
-    beside::open(&opener, prepared)
+    compliant_clients::open(&opener, prepared)
 }
 
-/// Checks everything that does not depend on the engine, and finds out what is the same for all.
-fn find_out(options: &LoadOptions) -> Result<(Facts, Netlink, Route), LoadError> {
+/// Checks everything that does not depend on the engine, and resolves the facts common to all.
+fn resolve_facts(options: &LoadOptions) -> Result<(ResolvedFacts, Netlink, Route), LoadError> {
     check::options(options)?;
     let mut netlink = Netlink::open().map_err(TargetError::from)?;
+    let interface = options.hints.interface.as_deref();
     let target = match options.ptp {
-        None => options.target.resolve(options.family)?,
-        Some(ptp) => options.target.with_port(ptp.port()).resolve(options.family)?,
+        None => options.target.resolve(options.family, interface)?,
+        Some(ptp) => options.target.with_port(ptp.port()).resolve(options.family, interface)?,
     };
     target::permit(target.ip(), options.i_own_this_target)?;
-    let target = target::scoped(&mut netlink, target, &options.hints)?;
-    // Says at once when there is no way at all.
-    let route = target::find_route(&mut netlink, target.ip(), &options.hints, false)?;
+    // Fails at once if there is no route at all.
+    let route = target::find_route(&mut netlink, target, &options.hints, false)?;
     let addresses = netlink.addresses().map_err(TargetError::from)?;
     let key = random::key_from_kernel()
         .map_err(|source| LoadError::System { action: "read random numbers", source })?;
-    let facts = Facts {
+    let facts = ResolvedFacts {
         target,
         own_addresses: addresses.iter().map(|own| own.prefix.address()).collect(),
         cores: affinity::allowed_cores()
-            .map_err(|source| LoadError::System { action: "list the processor's cores", source })?,
-        token: Token::new(key, MonotonicClock.now()),
-        sessions: sessions(options)?,
+            .map_err(|source| LoadError::System { action: "list the CPUs", source })?,
+        token: TokenCodec::new(key, MonotonicClock.now()),
+        sessions: sessions(options, target)?,
     };
     check::plannable(options, facts.cores.len())?;
     Ok((facts, netlink, route))
 }
 
-/// Establishes what requests are to be authenticated with.
-fn sessions(options: &LoadOptions) -> Result<Option<Arc<Sessions>>, NtsError> {
+/// Opens the NTS sessions that authenticate requests.
+fn sessions(options: &LoadOptions, target: SocketAddr) -> Result<Option<Arc<Sessions>>, NtsError> {
     if options.nts.is_none() && options.sessions.is_none() {
         return Ok(None);
     }
@@ -129,35 +114,37 @@ fn sessions(options: &LoadOptions) -> Result<Option<Arc<Sessions>>, NtsError> {
     if let Some(sessions) = &options.sessions {
         return Ok(Some(Arc::clone(sessions)));
     }
-    let each = options.nts.as_ref().is_some_and(|nts| nts.sessions == SessionCount::Each);
+    let each = options.nts.as_ref().is_some_and(|nts| nts.sessions == SessionCount::PerClient);
     if each && options.random_sources {
         return Err(NtsError::RandomSources);
     }
     let clients = options.clients.unwrap_or(CLIENTS_WITH_SESSIONS);
-    let establish = |nts| Sessions::establish(nts, options.family, clients).map(Arc::new);
+    let (family, interface) = (options.family, options.hints.interface.as_deref());
+    let establish =
+        |nts| Sessions::open_sessions(nts, target, family, interface, clients).map(Arc::new);
     options.nts.as_ref().map(establish).transpose()
 }
 
-/// Opens engines, and finds out what each needs but once.
-struct Opener<'a> {
+/// Opens engines, and resolves the facts that each needs only once.
+struct EngineOpener<'a> {
     options: &'a LoadOptions,
-    facts: Facts,
+    facts: ResolvedFacts,
     netlink: Netlink,
-    plain: Route,
-    /// The route with MAC addresses.
-    full: Option<Route>,
+    route: Route,
+    /// Route with MAC addresses.
+    route_with_macs: Option<Route>,
 }
 
-impl<'a> Opener<'a> {
+impl<'a> EngineOpener<'a> {
     fn new(options: &'a LoadOptions) -> Result<Self, LoadError> {
-        let (facts, netlink, plain) = find_out(options)?;
-        Ok(Self { options, facts, netlink, plain, full: None })
+        let (facts, netlink, plain) = resolve_facts(options)?;
+        Ok(Self { options, facts, netlink, route: plain, route_with_macs: None })
     }
 
-    fn open(&mut self, kind: Kind) -> Result<Prepared, LoadError> {
+    fn open(&mut self, kind: Kind) -> Result<PreparedLoad, LoadError> {
         let (plan, clients) = self.plan(kind)?;
         let engine = engine::open(kind, &plan)?;
-        Ok(Prepared { plan, engine, clients, beside: None, fallbacks: Vec::new() })
+        Ok(PreparedLoad { plan, engine, clients, compliant_clients: None, fallbacks: Vec::new() })
     }
 
     fn plan(&mut self, kind: Kind) -> Result<(RunPlan, u32), LoadError> {
@@ -167,14 +154,14 @@ impl<'a> Opener<'a> {
             return Err(engine::unfit(kind, reason.to_owned(), remedy).into());
         }
         if kind == Kind::Udp && self.options.well_behaved.is_some() {
-            let reason = "all its clients have one address, and so have well-behaved ones";
-            let remedy = "use --engine packet or xdp for --well-behaved";
+            let reason = "all its clients have one address, so compliant clients would share it";
+            let remedy = "use --engine packet or xdp for --compliant-clients";
             return Err(engine::unfit(kind, reason.to_owned(), remedy).into());
         }
         let route = self.route(kind)?;
         let network = self.network(kind, &route)?;
         let (lanes, clients) = self.lanes_and_clients(kind, network, &route)?;
-        let apart = beside::network(self, (network, clients), &route)?;
+        let apart = compliant_clients::network(self, (network, clients), &route)?;
         let plan = RunPlan {
             target: self.facts.target,
             apart,
@@ -206,7 +193,7 @@ impl<'a> Opener<'a> {
         Ok((plan, clients))
     }
 
-    /// The ports that replies come from.
+    /// Returns the source ports of replies.
     fn reply_ports(&self) -> RangeInclusive<u16> {
         match self.options.ptp {
             None => self.facts.target.port()..=self.facts.target.port(),
@@ -216,26 +203,26 @@ impl<'a> Opener<'a> {
 
     fn route(&mut self, kind: Kind) -> Result<Route, LoadError> {
         if kind == Kind::Udp {
-            return Ok(self.plain.clone());
+            return Ok(self.route.clone());
         }
-        if self.plain == Route::ThisHost {
+        if self.route == Route::ThisHost {
             return Err(engine::unfit(
                 kind,
-                format!("{} is an address of this machine", self.facts.target.ip()),
-                "use --engine udp, or load it from another machine or a lab",
+                format!("{} is an address of this host", self.facts.target.ip()),
+                "use --engine udp, or run the load from another host or a lab",
             )
             .into());
         }
-        if let Some(route) = &self.full {
+        if let Some(route) = &self.route_with_macs {
             return Ok(route.clone());
         }
-        let (target, hints) = (self.facts.target.ip(), &self.options.hints);
+        let (target, hints) = (self.facts.target, &self.options.hints);
         let route = target::find_route(&mut self.netlink, target, hints, true)?;
-        self.full = Some(route.clone());
+        self.route_with_macs = Some(route.clone());
         Ok(route)
     }
 
-    /// Addresses that no client may have: this host's, and the router's.
+    /// Returns the addresses that no client may have: this host's, and the router's.
     fn taken(&self, route: &Route) -> Vec<IpAddr> {
         let mut taken = self.facts.own_addresses.clone();
         if let Route::Link(link) = route {
@@ -244,7 +231,7 @@ impl<'a> Opener<'a> {
         taken
     }
 
-    /// The network of simulated clients, for an engine that simulates them.
+    /// Returns the network of simulated clients, for an engine that simulates them.
     fn network(&self, kind: Kind, route: &Route) -> Result<Option<SourceNetwork>, LoadError> {
         let target = self.facts.target.ip();
         if self.over_ethernet() {
@@ -252,8 +239,8 @@ impl<'a> Opener<'a> {
         }
         if kind == Kind::Udp {
             if self.options.source_network.is_some() || self.options.random_sources {
-                let reason = "its clients are real sockets of this machine".to_owned();
-                let remedy = "leave out the source network, or use --engine packet";
+                let reason = "its clients are sockets of this host".to_owned();
+                let remedy = "omit the source network, or use --engine packet";
                 return Err(engine::unfit(kind, reason, remedy).into());
             }
             return Ok(None);
@@ -266,34 +253,22 @@ impl<'a> Opener<'a> {
         Ok(Some(network))
     }
 
-    /// Opens the first of the two engines that send frames without IP. Nothing is to be proven:
-    /// answers need no route.
-    fn open_over_ethernet(&mut self) -> Result<Prepared, LoadError> {
-        match self.open(Kind::Xdp) {
-            Err(LoadError::Engine(error)) => {
-                let fallbacks = vec![(Kind::Xdp, error.to_string())];
-                Ok(Prepared { fallbacks, ..self.open(Kind::Packet)? })
-            }
-            opened => opened,
-        }
-    }
-
     fn over_ethernet(&self) -> bool {
-        self.options.ptp.is_some_and(|ptp| ptp.transport == Transport::Ethernet)
+        self.options.ptp.is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet)
     }
 
-    /// Sockets of PTP have their ports by number, so this host is one client.
+    /// Returns one lane and one client: PTP sockets have fixed ports, so this host is one client.
     fn one_client(&self, kind: Kind, what: &str) -> Result<(usize, u32), LoadError> {
         let (clients, threads) = (self.options.clients, self.options.threads);
         if clients.unwrap_or(1) == 1 && threads.unwrap_or(1) == 1 {
             return Ok((1, 1));
         }
-        let reason = format!("{what} has one client and one thread");
-        let remedy = "leave out their numbers, or use --engine packet over UDP";
+        let reason = format!("{what} supports one client and one thread only");
+        let remedy = "omit the numbers of clients and threads, or use --engine packet over UDP";
         Err(engine::unfit(kind, reason, remedy).into())
     }
 
-    /// How many cores send where nothing is asked for.
+    /// Returns the default number of sending cores.
     fn cores(&self, route: &Route) -> usize {
         let cores = match route {
             // Threads that spin on every core would leave none to the server.
@@ -313,7 +288,7 @@ impl<'a> Opener<'a> {
             return self.one_client(kind, "NetSync Monitor over Ethernet");
         }
         if network.is_none() && self.options.ptp.is_some() && !self.over_ethernet() {
-            return self.one_client(kind, "PTP by sockets");
+            return self.one_client(kind, "PTP over UDP sockets");
         }
         let most = network.map_or(CLIENTS_MAX, |network| network.room());
         let usual = match network {
@@ -331,86 +306,30 @@ impl<'a> Opener<'a> {
         let clients = asked.unwrap_or_else(|| usual.max(lanes as u32));
         if let (Some(network), true) = (network, clients > most) {
             let network = network.prefix();
-            return Err(ClientsError::NoRoom { network, room: most, asked: clients }.into());
+            return Err(ClientsError::NoRoom { network, room: most, requested: clients }.into());
         }
         if self.options.random_sources {
             return Ok((lanes, most));
         }
         if clients > CLIENTS_MAX || (clients as usize) < lanes {
-            return Err(ClientsError::Count { asked: clients, lanes, max: CLIENTS_MAX }.into());
+            return Err(ClientsError::Count { requested: clients, lanes, max: CLIENTS_MAX }.into());
         }
         Ok((lanes, clients))
     }
 }
 
-/// Opens the first engine of [`PREFERENCE`] that works.
-fn open_best(
-    options: &LoadOptions,
-    mut open: impl FnMut(Kind) -> Result<Prepared, LoadError>,
-) -> Result<Prepared, LoadError> {
-    let simulation_asked = options.source_network.is_some() || options.random_sources;
-    let mut fallbacks = Vec::new();
-    for kind in PREFERENCE {
-        if kind == Kind::Udp && (simulation_asked || options.well_behaved.is_some()) {
-            break;
-        }
-        let proven = kind == Kind::Udp || simulation_asked;
-        match open(kind).and_then(|ready| if proven { Ok(ready) } else { probe(ready) }) {
-            Ok(prepared) => return Ok(Prepared { fallbacks, ..prepared }),
-            Err(LoadError::Engine(error)) if kind != Kind::Udp => {
-                fallbacks.push((kind, error.to_string()));
-            }
-            Err(LoadError::Target(error @ TargetError::NoEthernet(_))) => {
-                fallbacks.push((kind, error.to_string()));
-            }
-            Err(LoadError::Clients(error @ ClientsError::NoDefault)) => {
-                fallbacks.push((kind, error.to_string()));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    let reasons = error::by_reason(&fallbacks).into_iter();
-    let told: Vec<_> = reasons.map(|(engines, why)| format!("{engines}: {why}")).collect();
-    Err(LoadError::NoSimulation(told.join("; ")))
-}
-
-/// Sends a few requests and refuses an engine whose simulated clients get no reply, most likely for
-/// want of a route back to them.
-fn probe(mut ready: Prepared) -> Result<Prepared, LoadError> {
-    let clients = ready.clients;
-    let counts = ready
-        .engine
-        .trial(&TrialPlan { clients, parts: ready.plan.parts.clone(), ..PROBE }, &mut || {
-            ControlFlow::Continue(())
-        })?;
-    if counts.received > 0 {
-        return Ok(ready);
-    }
-    let network = ready.plan.network.map_or_else(String::new, |net| net.prefix().to_string());
-    let gateway = match &ready.plan.route {
-        Route::Link(link) => link.source.to_string(),
-        Route::ThisHost => String::new(),
-    };
-    Err(engine::unfit(
-        ready.engine.kind(),
-        format!("no reply to simulated clients from {network} came back"),
-        &format!(
-            "if it answers others, give the server the route 'ip route add {network} via {gateway}'"
-        ),
-    )
-    .into())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::options::Job;
+    use crate::options::LoadJob;
     use crate::ramp::Ramp;
 
     fn options(target: &str) -> LoadOptions {
         let second = Duration::from_secs(1);
         let ramp = Ramp { min: 1000.0, max: 1000.0, multiplier: 1.5, duration: second };
-        LoadOptions::new(target.parse().unwrap(), Job::Ramp(ramp))
+        LoadOptions::new(target.parse().unwrap(), LoadJob::Ramp(ramp))
     }
 
     fn refusal(options: &LoadOptions) -> LoadError {
@@ -426,7 +345,7 @@ mod tests {
         assert_eq!(prepared.fallbacks.len(), 2);
         options.engine = Some(Kind::Packet);
         let error = refusal(&options);
-        assert!(error.to_string().contains("address of this machine"), "{error}");
+        assert!(error.to_string().contains("address of this host"), "{error}");
         assert!(!error.is_usage());
     }
 

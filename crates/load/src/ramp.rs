@@ -1,55 +1,59 @@
-//! A ramp: one trial after another at rising rates, as a person reads a table of them. It plans
-//! rates and says when there is nothing more to learn; it runs nothing.
+//! Ramp: one trial after another at rising rates, shown as a table. Plans rates and determines the
+//! end; runs nothing.
 
 use std::time::Duration;
 
+use horolog_time::Span;
 use thiserror::Error;
 
-/// The loss ratio above which a trial is the ramp's last: higher rates would say the same.
+/// Loss ratio above which a trial is the ramp's last: higher rates would show the same.
 const LOSS_LIMIT: f64 = 0.5;
 
-/// The most rates in a ramp; a multiplier close to 1 would otherwise never end.
+/// Most rates in a ramp; a multiplier close to 1 would otherwise never end.
 const STEPS_MAX: usize = 10_000;
 
-/// Why a ramp cannot be.
+/// Reason for which a ramp is invalid.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
 pub enum RampError {
     /// Rates that are not positive or not in order.
-    #[error("a ramp from {min} to {max} requests/s cannot be; give MIN-MAX with 0 < MIN <= MAX")]
+    #[error("{min} to {max} requests/s is not a valid ramp; write MIN-MAX with 0 < MIN <= MAX")]
     Rates {
         /// First rate.
         min: f64,
         /// Last rate.
         max: f64,
     },
-    /// A multiplier that leads nowhere.
-    #[error("rates cannot be multiplied by {0}; give a number above 1")]
+    /// A multiplier that does not increase the rate.
+    #[error("{0} is not a valid multiplier; choose a number above 1")]
     Multiplier(f64),
     /// Too many trials.
-    #[error("these rates and this multiplier make more than {STEPS_MAX} trials; multiply by more")]
+    #[error(
+        "these rates and this multiplier make more than {STEPS_MAX} trials; choose a larger \
+             multiplier"
+    )]
     TooMany,
     /// Trials without duration.
-    #[error("a trial must last from 1 ms to 1 day, not {0:?}")]
+    #[error("a trial must last from 1 ms to 1 day, not {}", Span::from(*.0))]
     Duration(Duration),
 }
 
 /// Rising rates, each held for the same time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ramp {
-    /// The first rate, in requests per second.
+    /// First rate, in requests per second.
     pub min: f64,
-    /// No rate exceeds this one.
+    /// Highest rate, in requests per second.
     pub max: f64,
-    /// What each rate is multiplied by for the next.
+    /// Factor between two consecutive rates.
     pub multiplier: f64,
-    /// How long each rate is held.
+    /// Duration of each trial.
     pub duration: Duration,
 }
 
 impl Ramp {
-    /// The rates in order, or why there are none. Each is a whole number of requests per second
-    /// where it is above 1: the fraction is dropped before the next is worked out, as in ntpperf's
-    /// tables.
+    /// Returns the rates in order, or the reason for which there are none. Each is a whole number
+    /// of requests per second if it is above 1: the fraction is dropped before the next is
+    /// computed, as in ntpperf's tables.
     pub fn rates(&self) -> Result<Vec<f64>, RampError> {
         let Self { min, max, multiplier, duration } = *self;
         // Written so that NaN fails as well.
@@ -64,7 +68,7 @@ impl Ramp {
         }
         let mut rates = Vec::new();
         let mut rate = if min > 1.0 { min.round() } else { min };
-        // Half a request in a million forgives what multiplying lost to rounding.
+        // Half a request in a million compensates for rounding errors of the multiplication.
         let last = if max > 1.0 { max.round() } else { max };
         while rate <= last * (1.0 + 5e-7) {
             if rates.len() == STEPS_MAX {
@@ -79,20 +83,21 @@ impl Ramp {
         Ok(rates)
     }
 
-    /// Whether a trial with this loss ratio is the last one.
+    /// Returns true if a trial with this loss ratio is the last one.
     #[must_use]
     pub fn ends_after(loss_ratio: f64) -> bool {
         loss_ratio > LOSS_LIMIT
     }
 }
 
-/// The rate after this one; a multiplier that adds less than one request per second adds one.
+/// Returns the rate after this one; a multiplier that adds less than one request per second adds
+/// one.
 fn next(rate: f64, multiplier: f64) -> f64 {
     let product = rate * multiplier;
     if product <= 1.0 {
         return product;
     }
-    // What multiplying lost to rounding is not a fraction.
+    // A rounding error of the multiplication is not a fraction.
     let whole = (product * (1.0 + 1e-12)).floor();
     if whole > rate { whole } else { rate.floor() + 1.0 }
 }

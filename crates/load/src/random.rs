@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 
 pub use horolog_time::SplitMix64;
 
-/// Eight bytes from the kernel's random number generator, for the key of a run.
+/// Returns eight bytes from the kernel's random number generator, for the key of a run.
 pub fn key_from_kernel() -> io::Result<u64> {
     let mut bytes = [0; 8];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -1,29 +1,28 @@
-//! Whether a server is again as it was: intervals held against those before something happened.
-//! Pure.
+//! Recovery of a server: intervals compared with those before an event. Pure.
 //!
-//! An interval is as before when it lost no larger share than the worst of those before, or than
-//! one request in a thousand, and its 90th percentile is no more than twice theirs and 100 µs:
-//! percentiles of single intervals waver on any machine. The server has recovered from the first of
+//! An interval is as before if its share of losses is no larger than the worst of those before, or
+//! than one request in a thousand, and its 90th percentile is no more than twice theirs and 100 µs:
+//! percentiles of single intervals vary on any host. The server has recovered from the first of
 //! [`STEADY`] such intervals in a row.
 
 use std::ops::Range;
 
 use horolog_record::Point;
 
-/// Intervals in a row that have to be as before.
+/// Consecutive intervals that must be as before.
 pub const STEADY: usize = 3;
 
-/// Intervals before it that something is held against, at most.
+/// Most earlier intervals to compare with.
 pub const BEFORE: usize = 10;
 
-/// A loss that is taken for none.
+/// Loss ratio that counts as none.
 const LOSS_MIN: f64 = 0.001;
 
-/// What a 90th percentile may gain in any case, in ns.
+/// Tolerated increase of a 90th percentile, in ns.
 const SLACK_NS: u64 = 100_000;
 
-/// The index of the first interval from `after` on from which on all is as in `before`; `None`
-/// where nothing before was measured or it never is.
+/// Returns the index of the first interval from `after` on from which on all are as in `before`;
+/// `None` if nothing was measured before or it never recovers.
 #[must_use]
 pub fn recovered(points: &[Point], before: Range<usize>, after: usize) -> Option<usize> {
     let norm = points.get(before)?.iter().filter(|point| point.received > 0);
@@ -34,7 +33,7 @@ pub fn recovered(points: &[Point], before: Range<usize>, after: usize) -> Option
     let as_before = |point: &Point| {
         point.loss_ratio() <= loss && point.rtt_ns.is_some_and(|rtt| rtt.p90 <= p90)
     };
-    // The last interval of a run that was ended may hold nothing.
+    // The last interval of a run that was ended early may be empty.
     let measured = points.iter().rposition(|point| point.sent > 0)? + 1;
     (after..measured).find(|&first| {
         let row = &points[first..measured.min(first + STEADY)];
@@ -59,6 +58,7 @@ mod tests {
                 received: 1000 - lost,
                 lost,
                 late: 0,
+                unsynchronised: 0,
                 invalid: 0,
                 rtt_ns: (lost < 1000).then_some(Percentiles { p50, p90, p99, p99_9, max }),
             }

@@ -1,78 +1,79 @@
-//! A whole run: drives the engine through a ramp or a search, trial by trial, and puts the record
-//! together. It decides about the next trial and never about what a figure means.
+//! A whole run: drives the engine through a ramp or a search, trial by trial, and composes the
+//! record. Decides on the next trial, and does not interpret metrics.
 
-mod course;
-mod lookout;
+mod live_sampler;
 mod observer;
+mod profile;
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    Finding, Host, LOAD_SCHEMA, LoadResult, Mode, Overload, SearchKind, SearchResult, Series,
-    Silence, Target, Trial, rfc3339_now,
+    Finding, Host, LOAD_SCHEMA, LoadResult, Outage, Overload, RequestMode, SearchKind,
+    SearchResult, Series, Target, Trial, rfc3339_now,
 };
-use horolog_stats::{Search, SearchConfig, SearchOutcome, Step, TrialOutcome};
+use horolog_stats::{Search, SearchConfig, SearchOutcome, SearchStep, TrialOutcome};
 use horolog_sys::adjtimex;
 use horolog_time::Span;
 
-use crate::account::TrialCounts;
-use crate::capture::{Capture, CaptureError, CaptureOptions, CaptureSummary};
+use crate::capture::{CaptureError, CaptureOptions, CaptureSummary, RunningCapture};
+use crate::counter_watch::CounterWatch;
 use crate::error::LoadError;
-use crate::findings::{self, Circumstances, Observed};
-use crate::limit::Limit;
-use crate::options::{Job, LoadOptions};
-use crate::page::PageWatch;
-use crate::places::{self, Missing};
+use crate::findings::{self, ObservedTrial, RunContext};
+use crate::limit::LoadLimit;
+use crate::loss_attribution::{self, MissingReplies};
+use crate::options::{LoadJob, LoadOptions};
 use crate::plan::TrialPlan;
-use crate::prepare::{Prepared, prepare};
+use crate::prepare::{PreparedLoad, prepare};
 use crate::ramp::Ramp;
-use crate::target::Route;
+use crate::remote_counters::RemoteCounters;
+use crate::request_tracker::TrialCounts;
+use crate::target::{Route, return_route_command};
 use crate::trial;
-use crate::watch::Watch;
 
-pub use course::Surge;
-use lookout::Watched;
-pub(crate) use lookout::{Lookout, Under};
+use live_sampler::SampledTrial;
+pub(crate) use live_sampler::{CurrentPart, LiveSampler};
 pub use observer::Observer;
+pub use profile::OverloadTest;
 
-/// Time between two trials, for the server to work off what the last one left.
+/// Pause between two trials, for the server to clear its backlog of the last one.
 const REST: Duration = Duration::from_millis(10);
 
-/// The longest that clients ask without being counted, in seconds.
+/// Longest warm-up, in seconds, in which requests are not counted.
 const WARM_UP_S_MAX: f64 = 10.0;
 
-/// A run that is ready to begin.
-pub struct Load {
+/// A prepared run.
+pub struct LoadRun {
     options: LoadOptions,
-    prepared: Prepared,
-    watch: Watch,
-    capture: Option<Capture>,
+    prepared: PreparedLoad,
+    watch: CounterWatch,
+    capture: Option<RunningCapture>,
     trials: Vec<(Trial, TrialCounts)>,
     search: Option<SearchResult>,
     series: Option<Series>,
-    silences: Vec<Silence>,
+    outages: Vec<Outage>,
     overload: Option<Overload>,
     interrupted: bool,
-    lookout: Lookout,
-    /// What ended the run before it was through.
+    sampler: LiveSampler,
+    /// Error that ended the run early.
     failure: Option<String>,
 }
 
-impl Load {
-    /// Finds out and checks everything, and opens the engine. Nothing is sent, but for what it
-    /// takes to learn a MAC address and, where the engine was left open, whether replies come back.
+impl LoadRun {
+    /// Resolves and checks everything, and opens the engine. Nothing is sent, except to learn a MAC
+    /// address and, if the engine was chosen automatically or is in the kernel, to test that
+    /// replies arrive.
     pub fn prepare(mut options: LoadOptions) -> Result<Self, LoadError> {
-        course::check(&options)?;
+        profile::check(&options)?;
         let prepared = prepare(&options)?;
         let (target, route) = (prepared.plan.target.ip(), &prepared.plan.route);
-        let watch =
-            Watch::new(target, route, &options.namespaces).with_server(options.ask_server.take());
+        let watch = CounterWatch::new(target, route, &options.namespaces)
+            .with_server(options.counter_source.take());
         let page = options.counters.take();
-        let page = page.map(|page| PageWatch::open(page, prepared.plan.target)).transpose()?;
+        let page = page.map(|page| RemoteCounters::open(page, prepared.plan.target)).transpose()?;
         let transport = prepared.plan.ptp.map(|ptp| ptp.transport);
         let watch = watch.with_page(page).of_ptp(transport);
-        let open = |options: &CaptureOptions| Capture::open(options, &prepared.plan);
+        let open = |options: &CaptureOptions| RunningCapture::open(options, &prepared.plan);
         let capture = options.capture.as_ref().map(open).transpose()?;
         Ok(Self {
             options,
@@ -82,33 +83,33 @@ impl Load {
             trials: Vec::new(),
             search: None,
             series: None,
-            silences: Vec::new(),
+            outages: Vec::new(),
             overload: None,
             interrupted: false,
-            lookout: Lookout::new(),
+            sampler: LiveSampler::new(),
             failure: None,
         })
     }
 
-    /// The engine that was chosen.
+    /// Returns the engine in use.
     #[must_use]
-    pub fn engine(&self) -> horolog_record::Engine {
+    pub fn engine(&self) -> horolog_record::LoadEngineKind {
         self.prepared.engine.kind()
     }
 
-    /// What is asked of the target.
+    /// Returns the mode of the requests.
     #[must_use]
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> RequestMode {
         self.prepared.plan.mode()
     }
 
-    /// Whether offsets of the server's transmit timestamps are taken.
+    /// Returns true if offsets of the server's transmit timestamps are measured.
     #[must_use]
     pub const fn takes_offsets(&self) -> bool {
         self.prepared.plan.offset.is_some()
     }
 
-    /// What is loaded, and by which way.
+    /// Returns the target, and the route to it.
     #[must_use]
     pub fn target(&self) -> Target {
         let plan = &self.prepared.plan;
@@ -131,12 +132,14 @@ impl Load {
         let started = rfc3339_now();
         let surge = self.options.surge;
         let ended = match self.options.job.clone() {
-            Job::Ramp(ramp) => self.ramp(&ramp, observer),
-            Job::Search { kind, config } => {
+            LoadJob::Ramp(ramp) => self.ramp(&ramp, observer),
+            LoadJob::Search { kind, config } => {
                 self.search_and_surge((kind, config), surge.as_ref(), observer)
             }
-            Job::Course(course) => self.follow(&course, observer),
-            Job::Overload(rate) => self.surge(&surge.unwrap_or_default(), rate, observer),
+            LoadJob::Profile(course) => self.run_profile(&course, observer),
+            LoadJob::Overload(rate) => {
+                self.run_overload(&surge.unwrap_or_default(), rate, observer)
+            }
         };
         match ended {
             // Nothing was measured.
@@ -149,13 +152,13 @@ impl Load {
     fn search_and_surge(
         &mut self,
         (kind, config): (SearchKind, SearchConfig),
-        surge: Option<&Surge>,
+        surge: Option<&OverloadTest>,
         observer: &mut dyn Observer,
     ) -> Result<(), LoadError> {
         self.search(kind, config, observer)?;
         let found = self.search.as_ref().and_then(|search| search.lower);
         match (surge, found) {
-            (Some(surge), Some(rate)) => self.surge(surge, rate, observer),
+            (Some(surge), Some(rate)) => self.run_overload(surge, rate, observer),
             _ => Ok(()),
         }
     }
@@ -180,14 +183,14 @@ impl Load {
         let mut search = Search::new(config)?;
         loop {
             match search.next() {
-                Step::Trial { rate, duration } => {
+                SearchStep::Trial { rate, duration } => {
                     let (outcome, flow) = self.trial(rate, duration, observer)?;
                     if flow.is_break() {
                         return Ok(());
                     }
                     search.record(&outcome);
                 }
-                Step::Done(outcome) => {
+                SearchStep::Done(outcome) => {
                     self.search = Some(result_of(kind, &config, &outcome));
                     return Ok(());
                 }
@@ -199,10 +202,10 @@ impl Load {
         let (spacing, clients) = (self.options.spacing, self.clients(rate));
         let nts = self.prepared.plan.sessions.is_some();
         let parts = self.prepared.plan.parts.clone();
-        TrialPlan { rate, duration, spacing, clients, nts, course: None, parts }
+        TrialPlan { rate, duration, spacing, clients, nts, profile: None, parts }
     }
 
-    /// Lets the capture, where there is one, keep as much as this rate allows from now on.
+    /// Sets the rate of the capture, if there is one, from now on.
     fn begin_capture(&mut self, rate: f64) -> Result<(), LoadError> {
         let Some(capture) = &mut self.capture else { return Ok(()) };
         Ok(capture.begin(rate).map_err(CaptureError::System)?)
@@ -214,34 +217,37 @@ impl Load {
         duration: Duration,
         observer: &mut dyn Observer,
     ) -> Result<(TrialOutcome, ControlFlow<()>), LoadError> {
-        observer.begins(rate, duration);
+        observer.trial_started(rate, duration);
         let begun = Instant::now();
         let plan = self.trial_plan(rate, duration);
         self.begin_capture(rate)?;
         self.warm_up(&plan)?;
         let before = self.watch.read();
         let engine = &mut self.prepared.engine;
-        let lookout = &mut self.lookout;
+        let lookout = &mut self.sampler;
         let index = self.trials.len();
         lookout.begin(index);
         let duration_s = duration.as_secs_f64();
-        let under = Under { index, name: "", rate: Some(rate), begun_s: 0.0, duration_s };
+        let under = CurrentPart { index, name: "", rate: Some(rate), begun_s: 0.0, duration_s };
         let (counts, stopped) = (TrialCounts::default(), false);
-        let mut watched = Watched { counts, stopped, observer, lookout, under };
-        let well_behaved = match &self.prepared.beside {
+        let mut watched = SampledTrial { counts, stopped, observer, sampler: lookout, under };
+        let well_behaved = match &self.prepared.compliant_clients {
             None => {
                 engine.run(&plan, &mut watched)?;
                 None
             }
-            Some(beside) => Some(beside.ask(duration, || engine.run(&plan, &mut watched))?.1),
+            Some(beside) => {
+                Some(beside.run_during(duration, || engine.run(&plan, &mut watched))?.1)
+            }
         };
-        let Watched { counts, stopped, .. } = watched;
+        let SampledTrial { counts, stopped, .. } = watched;
         let after = self.watch.read();
-        // One that was ended lasted as long as it did, whatever was planned.
+        // A trial that was ended early has its actual duration, not the planned one.
         let plan = if stopped { trial::cut_short(plan, &counts) } else { plan };
-        let missing = Missing::of(&counts);
-        let trial = trial::record(&plan, &counts, places::assign(missing, &before, &after));
-        let trial = Trial { well_behaved, ..trial };
+        let missing = MissingReplies::of(&counts);
+        let trial =
+            trial::record(&plan, &counts, loss_attribution::attribute(missing, &before, &after));
+        let trial = Trial { compliant_clients: well_behaved, ..trial };
         let outcome = TrialOutcome {
             offered_rate: rate,
             achieved_rate: trial.achieved_rate,
@@ -254,93 +260,95 @@ impl Load {
             self.interrupted = true;
             return Ok((outcome, ControlFlow::Break(())));
         }
-        self.note_silences(index, &counts);
-        if observer.looks() {
-            let under = Under {
+        self.record_outages(index, &counts);
+        if observer.wants_snapshots() {
+            let under = CurrentPart {
                 index,
                 name: "",
                 rate: Some(rate),
                 begun_s: 0.0,
                 duration_s: trial.duration_s,
             };
-            if let Some(look) = self.lookout.end(&under, std::iter::once(&counts)) {
-                observer.look(look);
+            if let Some(look) = self.sampler.end(&under, std::iter::once(&counts)) {
+                observer.snapshot(look);
             }
         }
-        let flow = observer.ended(index, &trial);
+        let flow = observer.trial_ended(index, &trial);
         self.interrupted |= flow.is_break();
         self.trials.push((trial, counts));
-        if observer.looks() {
-            observer.doubts(self.findings(None));
+        if observer.wants_snapshots() {
+            observer.findings(self.findings(None));
         }
-        // Overload leaves queues behind it; a trial that waited for its last replies does not.
+        // Overload leaves queues; a trial that waited for its last replies does not.
         if outcome.lost > 0 && begun.elapsed() < duration + REST {
             std::thread::sleep(REST);
         }
         Ok((outcome, flow))
     }
 
-    /// How many clients ask at this rate.
+    /// Returns the number of clients at this rate.
     fn clients(&self, rate: f64) -> u32 {
         let most = self.prepared.clients;
         let each = self.options.rate_per_client.filter(|_| !self.options.random_sources);
         each.map_or(most, |each| {
-            // At least one for each thread, of which there are never more than clients.
+            // At least one for each thread; there are never more threads than clients.
             ((rate / each) as u32).clamp(self.prepared.plan.lanes as u32, most)
         })
     }
 
-    /// Lets all clients ask, and the server come to know them, without counting: at the rate with
-    /// which a trial or course begins.
+    /// Sends requests of all clients without counting, so that the server has state of each: at the
+    /// initial rate of a trial or profile.
     fn warm_up(&mut self, plan: &TrialPlan) -> Result<(), LoadError> {
         if self.options.warm_up > 0 {
-            let rate = plan.course.as_ref().map_or(plan.rate, |course| course.rate_at(Span::ZERO));
+            let rate = plan.profile.as_ref().map_or(plan.rate, |course| course.rate_at(Span::ZERO));
             let requests = f64::from(self.options.warm_up) * f64::from(plan.clients);
             let duration = Duration::from_secs_f64((requests / rate).min(WARM_UP_S_MAX));
-            let plan = TrialPlan { rate, duration, course: None, ..plan.clone() };
+            let plan = TrialPlan { rate, duration, profile: None, ..plan.clone() };
             self.prepared.engine.trial(&plan, &mut || ControlFlow::Continue(()))?;
         }
         Ok(())
     }
 
-    /// The doubts so far.
+    /// Returns the findings so far.
     fn findings(&self, capture: Option<&CaptureSummary>) -> Vec<Finding> {
         let plan = &self.prepared.plan;
         let return_route = match (&plan.network, &plan.route) {
             (Some(network), Route::Link(link)) => {
-                Some((network.prefix().to_string(), link.source.to_string()))
+                Some(return_route_command(&network.prefix(), link.source))
             }
             _ => None,
         };
         let observed: Vec<_> =
-            self.trials.iter().map(|(trial, counts)| Observed::new(trial, counts)).collect();
-        findings::all(
+            self.trials.iter().map(|(trial, counts)| ObservedTrial::new(trial, counts)).collect();
+        let mut findings = findings::all(
             &observed,
-            &Circumstances {
+            &RunContext {
                 engine: self.engine(),
                 spacing: self.options.spacing,
                 interleaved: plan.interleaved,
                 ptp: plan.ptp,
                 return_route,
-                shared_machine: self.watch.sees_server(),
-                page: self.watch.page_doubts(),
+                shared_machine: self.watch.is_server_local(),
+                page: self.watch.remote_errors(),
                 capture,
                 clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
                 fallbacks: &self.prepared.fallbacks,
                 shortfall: self.prepared.engine.shortfall(),
                 interrupted: self.interrupted,
                 failure: self.failure.as_deref(),
-                unopened: plan.sessions.as_ref().is_some_and(|sessions| !sessions.opens()),
+                unopened: plan.sessions.as_ref().is_some_and(|sessions| !sessions.can_open()),
                 offsets: plan.offset.is_some(),
                 search: self.search.as_ref(),
-                silences: &self.silences,
+                outages: &self.outages,
                 overload: self.overload.as_ref(),
             },
-        )
+        );
+        findings.extend(plan.sessions.iter().flat_map(|sessions| sessions.findings()));
+        findings
     }
 
     fn into_result(mut self, started: String) -> LoadResult {
-        let capture = self.capture.take().map(Capture::end);
+        let capture = self.capture.take().map(RunningCapture::end);
         let findings = self.findings(capture.as_ref());
         let plan = &self.prepared.plan;
         let (target, mode, engine) = (self.target(), self.mode(), self.engine());
@@ -348,7 +356,7 @@ impl Load {
         let reply_timeout_ns = plan.reply_timeout.as_nanos() as u64;
         let offset = plan.offset.map(|offset| offset.method());
         let trials: Vec<_> = self.trials.into_iter().map(|(trial, _)| trial).collect();
-        let judge = |limit: &Limit| limit.judge(&trials, self.search.as_ref());
+        let judge = |limit: &LoadLimit| limit.judge(&trials, self.search.as_ref());
         let limits = self.options.limits.iter().map(judge).collect();
         LoadResult {
             schema: LOAD_SCHEMA.to_owned(),
@@ -365,7 +373,7 @@ impl Load {
             trials,
             search: self.search,
             series: self.series,
-            silences: self.silences,
+            outages: self.outages,
             overload: self.overload,
             limits,
             findings,
@@ -373,7 +381,7 @@ impl Load {
     }
 }
 
-/// What a search found, as data.
+/// Returns the result of a search, as data.
 pub(crate) fn result_of(
     kind: SearchKind,
     config: &SearchConfig,
@@ -393,8 +401,8 @@ pub(crate) fn result_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use horolog_record::{Code, Engine};
-    use horolog_wire::ntp::{HEADER_LEN, Header, Mode as NtpMode};
+    use horolog_record::{FindingCode, LoadEngineKind};
+    use horolog_wire::ntp::{AssociationMode as NtpMode, HEADER_LEN, Header};
     use std::net::UdpSocket;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -449,7 +457,7 @@ mod tests {
     struct Rows(usize, usize);
 
     impl Observer for Rows {
-        fn ended(&mut self, index: usize, _: &Trial) -> ControlFlow<()> {
+        fn trial_ended(&mut self, index: usize, _: &Trial) -> ControlFlow<()> {
             assert_eq!(index, self.0);
             self.0 += 1;
             if self.0 < self.1 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -460,23 +468,25 @@ mod tests {
         let duration = Duration::from_millis(100);
         let ramp = Ramp { min: 1000.0, max, multiplier: 2.0, duration };
         let target = server.address.to_string().parse().unwrap();
-        let options = LoadOptions::new(target, Job::Ramp(ramp));
-        Load::prepare(options).unwrap().run(&mut Rows(0, rows)).unwrap()
+        let options = LoadOptions::new(target, LoadJob::Ramp(ramp));
+        LoadRun::prepare(options).unwrap().run(&mut Rows(0, rows)).unwrap()
     }
 
     #[test]
     fn a_ramp_over_loopback_counts_what_the_server_left_out() {
         let server = Server::start(10);
         let result = load(&server, 2000.0, 99);
-        assert_eq!((result.engine, result.trials.len()), (Engine::Udp, 2));
+        assert_eq!((result.engine, result.trials.len()), (LoadEngineKind::Udp, 2));
         assert_eq!((result.trials[0].sent, result.trials[0].lost), (100, 10));
         assert_eq!((result.trials[1].sent, result.trials[1].lost), (200, 20));
         let codes: Vec<_> = result.findings.iter().map(|finding| finding.code).collect();
-        for code in [Code::LossUnexplained, Code::SharedMachine, Code::EngineFallback] {
+        for code in
+            [FindingCode::LossUnattributed, FindingCode::SharedMachine, FindingCode::EngineFallback]
+        {
             assert!(codes.contains(&code), "{codes:?}");
         }
         let text = serde_json::to_string(&result).unwrap();
-        assert!(text.contains("horolog.load/1"));
+        assert!(text.contains("horolog.load/2"));
     }
 
     #[test]

@@ -1,9 +1,8 @@
-//! When requests are meant to leave. A schedule gives intended instants and nothing else:
-//! it never looks at a clock and never makes up for a late sender, so what it plans is
-//! kept whatever happens.
+//! Intended send times of requests. A schedule yields instants and nothing else: it reads no clock
+//! and does not compensate for a late sender, so the plan holds in any case.
 //!
-//! Instants are fixed-point numbers of 2^-16 ns behind the start of the trial; the in-kernel engine
-//! steps by the same numbers.
+//! Instants are fixed-point numbers of 2^-16 ns after the start of the trial; the in-kernel engine
+//! uses the same numbers.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -11,18 +10,18 @@ use std::time::Duration;
 use horolog_record::Spacing;
 use horolog_time::{Monotonic, Span, Timestamp};
 
-use crate::course::{Course, Instants};
+use crate::load_profile::{LoadProfile, ProfileInstants};
 use crate::random::SplitMix64;
 
-/// Binary places behind the point of an interval in nanoseconds, and of a quantile.
+/// Binary digits after the point of an interval in nanoseconds, and of a quantile.
 pub const FRACTION_BITS: u32 = 16;
 
 /// Entries in [`exponential_quantiles`]; a 16-bit random number picks one.
 pub const QUANTILES: usize = 1 << 16;
 
-/// The interval between one lane's requests, in 2^-16 ns: `lanes` × 10^9 / `rate`, rounded up so
-/// that no request more than asked for fits into a trial. `None` for a rate that is not positive,
-/// or so low that the interval exceeds 19 hours.
+/// Returns the interval between one lane's requests, in 2^-16 ns: `lanes` × 10^9 / `rate`, rounded
+/// up so that no request more than intended fits into a trial. `None` for a rate that is not
+/// positive, or so low that the interval exceeds 19 hours.
 #[must_use]
 pub fn interval(rate: f64, lanes: usize) -> Option<u64> {
     let exact = 1e9 * f64::from(1 << FRACTION_BITS) * lanes as f64 / rate;
@@ -30,8 +29,8 @@ pub fn interval(rate: f64, lanes: usize) -> Option<u64> {
     fits.then(|| exact.ceil() as u64)
 }
 
-/// 65,536 equally likely quantiles of the exponential distribution in 2^-16, in rising order. Their
-/// mean is exactly 1, so a Poisson trial offers exactly its rate on average.
+/// Returns 65,536 equally likely quantiles of the exponential distribution in 2^-16, in rising
+/// order. Their mean is exactly 1, so a Poisson trial has exactly its rate on average.
 #[must_use]
 pub fn exponential_quantiles() -> &'static [u32] {
     static TABLE: LazyLock<Box<[u32]>> = LazyLock::new(build_quantiles);
@@ -46,44 +45,44 @@ fn build_quantiles() -> Box<[u32]> {
         *entry = (-(-probability).ln_1p() * f64::from(1 << FRACTION_BITS)).round() as u32;
         sum += u64::from(*entry);
     }
-    // Midpoints fall short of the tail's mean, and rounding adds its own: the largest quantile
-    // takes up the difference, which is a small part of it.
+    // Midpoints fall short of the tail's mean, and rounding adds its own error: the largest
+    // quantile takes up the difference, which is a small part of it.
     let wanted = (QUANTILES as u64) << FRACTION_BITS;
     table[QUANTILES - 1] += (wanted - sum) as u32;
     table
 }
 
-/// `interval` × `quantile`, both in 2^-16, without a product wider than 64 bits.
+/// Returns `interval` × `quantile`, both in 2^-16, without a product wider than 64 bits.
 #[must_use]
 pub const fn scale(interval: u64, quantile: u32) -> u64 {
     let low = interval & ((1 << FRACTION_BITS) - 1);
     (interval >> FRACTION_BITS) * quantile as u64 + ((low * quantile as u64) >> FRACTION_BITS)
 }
 
-/// A lane's own random numbers, and the quantiles that they pick.
+/// Returns a lane's own random numbers, and the quantiles that they select.
 fn random(seed: u64, lane: usize) -> (SplitMix64, &'static [u32]) {
     (SplitMix64::new(seed.wrapping_add(lane as u64)), exponential_quantiles())
 }
 
-/// One lane's intended instants.
+/// Intended send times of one lane.
 #[derive(Clone, Debug)]
-pub struct Schedule {
+pub struct LaneSchedule {
     start: Timestamp<Monotonic>,
     interval: u64,
     random: Option<(SplitMix64, &'static [u32])>,
-    /// The next intended instant behind `start`, in 2^-16 ns.
+    /// Next intended send time after `start`, in 2^-16 ns.
     next: u64,
-    /// The offset behind `start` at which the schedule ends, in 2^-16 ns.
+    /// Offset from `start` at which the schedule ends, in 2^-16 ns.
     end: u64,
     planned: u64,
-    /// Where the rate changes, what it does.
-    course: Option<Instants>,
+    /// Changes of the rate, if it changes.
+    profile: Option<ProfileInstants>,
 }
 
-impl Schedule {
-    /// The schedule of lane `lane` of `lanes` that together offer `rate` requests per second for
-    /// `duration` from `start`; `seed` sets the order of exponential intervals. Lanes of constant
-    /// spacing interleave evenly. `None` where [`interval`] is.
+impl LaneSchedule {
+    /// Returns the schedule of lane `lane` of `lanes` that together plan `rate` requests per second
+    /// for `duration` from `start`; `seed` sets the order of exponential intervals. Lanes of
+    /// constant spacing interleave evenly. `None` if [`interval`] is.
     #[must_use]
     pub fn new(
         start: Timestamp<Monotonic>,
@@ -96,7 +95,7 @@ impl Schedule {
         let interval = interval(rate, lanes)?;
         let end = u64::try_from(duration.as_nanos()).ok()?.checked_mul(1 << FRACTION_BITS)?;
         let mut schedule =
-            Self { start, interval, random: None, next: 0, end, planned: 0, course: None };
+            Self { start, interval, random: None, next: 0, end, planned: 0, profile: None };
         match spacing {
             Spacing::Constant => schedule.next = interval / lanes as u64 * lane as u64,
             Spacing::Exponential => {
@@ -107,19 +106,19 @@ impl Schedule {
         Some(schedule)
     }
 
-    /// The schedule of lane `lane` of `lanes` on a course from `start`.
+    /// Returns the schedule of lane `lane` of `lanes` on a load profile from `start`.
     #[must_use]
-    pub fn on_course(
+    pub fn with_profile(
         start: Timestamp<Monotonic>,
-        course: &Course,
+        course: &LoadProfile,
         spacing: Spacing,
         (lane, lanes): (usize, usize),
         seed: u64,
     ) -> Option<Self> {
         let (rate, duration) = (course.highest(), course.duration());
         let steady = Self::new(start, rate, duration, Spacing::Constant, (lane, lanes), seed)?;
-        let course = Some(Instants::new(course, lanes));
-        let mut schedule = Self { next: 0, course, ..steady };
+        let course = Some(ProfileInstants::new(course, lanes));
+        let mut schedule = Self { next: 0, profile: course, ..steady };
         schedule.next = match spacing {
             Spacing::Constant => schedule.after(lane as f64 / lanes as f64),
             Spacing::Exponential => {
@@ -130,23 +129,23 @@ impl Schedule {
         Some(schedule)
     }
 
-    /// The next intended instant, or `None` once the trial's duration is full.
+    /// Returns the next intended send time, or `None` once the trial's duration is full.
     #[must_use]
     pub fn peek(&self) -> Option<Timestamp<Monotonic>> {
         let offset = Span::from_ns((self.next >> FRACTION_BITS).cast_signed());
         (self.next < self.end).then(|| self.start + offset)
     }
 
-    /// Takes the instant that [`Self::peek`] shows.
+    /// Takes the instant that [`Self::peek`] returns.
     pub fn advance(&mut self) {
         self.next = self.following();
         self.planned += 1;
     }
 
-    /// Leaves out what is left of a phase that ended before `now`, and returns how many instants
-    /// these are: a sender that fell behind in one phase must not make up for it in the next.
+    /// Skips the rest of a phase that ended before `now`, and returns the number of instants
+    /// skipped: a sender that fell behind in one phase must not make up for it in the next.
     pub fn skip_phase(&mut self, now: Timestamp<Monotonic>) -> u64 {
-        let Some(course) = &self.course else { return 0 };
+        let Some(course) = &self.profile else { return 0 };
         let Some(end) = course.phase_end(self.next) else { return 0 };
         if now < self.start + Span::from_ns((end >> FRACTION_BITS).cast_signed()) {
             return 0;
@@ -156,15 +155,15 @@ impl Schedule {
         left
     }
 
-    /// The number of instants taken so far.
+    /// Returns the number of instants taken so far.
     #[must_use]
     pub const fn taken(&self) -> u64 {
         self.planned
     }
 
-    /// Takes all that is left and returns the number of instants that the whole schedule had.
+    /// Takes all that is left and returns the number of instants of the whole schedule.
     pub fn exhaust(&mut self) -> u64 {
-        if let Some(course) = self.course.take() {
+        if let Some(course) = self.profile.take() {
             self.planned += if self.next < self.end { course.left(self.next) } else { 0 };
             self.next = self.end;
         }
@@ -179,9 +178,9 @@ impl Schedule {
         self.planned
     }
 
-    /// The instant behind the next one.
+    /// Returns the instant after the next one.
     fn following(&mut self) -> u64 {
-        match (&self.course, &mut self.random) {
+        match (&self.profile, &mut self.random) {
             (None, _) => self.next.saturating_add(self.step()),
             (Some(_), None) => self.after(1.0),
             (Some(_), Some((random, quantiles))) => {
@@ -191,10 +190,10 @@ impl Schedule {
         }
     }
 
-    /// The instant so many requests behind the next one, on a course.
+    /// Returns the instant `requests` after the next one, on a load profile.
     fn after(&mut self, requests: f64) -> u64 {
         let next = self.next;
-        self.course.as_mut().map_or(next, |course| course.after(next, requests))
+        self.profile.as_mut().map_or(next, |course| course.after(next, requests))
     }
 
     fn step(&mut self) -> u64 {
@@ -210,12 +209,12 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::course::Phase;
+    use crate::load_profile::LoadPhase;
     use proptest::prelude::*;
 
     const START: Timestamp<Monotonic> = Timestamp::from_ns(77_000_000_000);
 
-    fn all(mut schedule: Schedule) -> Vec<i64> {
+    fn all(mut schedule: LaneSchedule) -> Vec<i64> {
         let mut instants = Vec::new();
         while let Some(instant) = schedule.peek() {
             instants.push((instant - START).as_ns());
@@ -224,8 +223,8 @@ mod tests {
         instants
     }
 
-    fn schedule(rate: f64, ms: u64, spacing: Spacing, lane: (usize, usize)) -> Schedule {
-        Schedule::new(START, rate, Duration::from_millis(ms), spacing, lane, 1).unwrap()
+    fn schedule(rate: f64, ms: u64, spacing: Spacing, lane: (usize, usize)) -> LaneSchedule {
+        LaneSchedule::new(START, rate, Duration::from_millis(ms), spacing, lane, 1).unwrap()
     }
 
     #[test]
@@ -247,10 +246,11 @@ mod tests {
     #[test]
     fn what_is_left_of_a_phase_that_is_over_is_left_out() {
         let second = Duration::from_secs(1);
-        let phases = vec![Phase::steady("a", 100.0, second), Phase::steady("b", 10.0, second)];
-        let course = Course::new(second, phases).unwrap();
+        let phases =
+            vec![LoadPhase::steady("a", 100.0, second), LoadPhase::steady("b", 10.0, second)];
+        let course = LoadProfile::new(second, phases).unwrap();
         let mut schedule =
-            Schedule::on_course(START, &course, Spacing::Constant, (0, 1), 1).unwrap();
+            LaneSchedule::with_profile(START, &course, Spacing::Constant, (0, 1), 1).unwrap();
         (0..30).for_each(|_| schedule.advance());
         assert_eq!(schedule.skip_phase(START + Span::from_ms(999)), 0);
         assert_eq!(schedule.skip_phase(START + Span::from_ms(1000)), 70);
@@ -302,11 +302,11 @@ mod tests {
         ) {
             let spacing = if exponential { Spacing::Exponential } else { Spacing::Constant };
             let second = Duration::from_secs(1);
-            let phases = vec![Phase::steady("all", rate, second)];
-            let course = Course::new(second, phases).unwrap();
-            let on_course = Schedule::on_course(START, &course, spacing, (lane, 3), 1).unwrap();
+            let phases = vec![LoadPhase::steady("all", rate, second)];
+            let course = LoadProfile::new(second, phases).unwrap();
+            let on_course = LaneSchedule::with_profile(START, &course, spacing, (lane, 3), 1).unwrap();
             let left = on_course.clone().exhaust();
-            let steady = Schedule::new(START, rate, second, spacing, (lane, 3), 1).unwrap();
+            let steady = LaneSchedule::new(START, rate, second, spacing, (lane, 3), 1).unwrap();
             let (one, other) = (all(on_course), all(steady));
             prop_assert!(one.len().abs_diff(other.len()) <= 1);
             prop_assert!(one.iter().zip(&other).all(|(a, b)| a.abs_diff(*b) <= 1000));

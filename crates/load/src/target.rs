@@ -1,45 +1,57 @@
-//! What is to be loaded, and who may be: public addresses only by who says that they own them. The
-//! way there is in [`route`].
+//! Target of a load, and permission to load it: public addresses require a declaration of
+//! ownership. The route to it is in [`route`].
 
 mod route;
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use horolog_sys::netlink::NetlinkError;
 use thiserror::Error;
 
-pub use horolog_io::target::{Family, TargetName, TargetNameError};
+pub use horolog_io::target::{AddressFamily, TargetName, TargetNameError};
 use horolog_io::target::{is_public, require_unicast};
-pub use route::{Hints, Link, Macs, Route, find_route, scoped};
+pub(crate) use route::return_route_command;
+pub use route::{FirstLink, Macs, Route, RouteHints, find_route};
 
-/// Why a target cannot be loaded.
+/// Reason for which a target cannot be loaded.
 #[derive(Debug, Error)]
 pub enum TargetError {
-    /// It has no address.
+    /// The name has no address.
     #[error(transparent)]
     Name(#[from] TargetNameError),
-    /// A public address, and nobody said that it may be loaded.
+    /// A public address without a declaration of ownership.
     #[error(
-        "{0} is a public address; load only servers that are yours, and say so with \
-         --i-own-this-target"
+        "{0} is a public address; load only your own servers, and confirm with --i-own-this-target"
     )]
     Public(IpAddr),
-    /// A link-local address means nothing without an interface.
-    #[error("{0} is a link-local address; say on which interface with -i")]
-    NeedsInterface(IpAddr),
     /// The interface cannot carry Ethernet frames.
     #[error(
-        "interface '{0}' has no MAC address, so no frames can be built for it; use --engine udp"
+        "interface '{0}' has no MAC address, so it cannot send Ethernet frames; use --engine udp"
     )]
     NoEthernet(String),
     /// The interface is not up.
-    #[error("interface '{0}' is down; 'ip link set {0} up' brings it up")]
+    #[error("interface '{0}' is down; run 'ip link set {0} up'")]
     Down(String),
-    /// The kernel would not say how the target is reached.
+    /// The neighbour at its address did not answer.
+    #[error(
+        "no MAC address for {address} on interface '{interface}' within {} ms; check that it is up \
+         and on this link, or specify its MAC address",
+        waited.as_millis()
+    )]
+    NoNeighbour {
+        /// Target, or the router to it.
+        address: IpAddr,
+        /// Interface of the link.
+        interface: String,
+        /// Time waited for the answer.
+        waited: Duration,
+    },
+    /// The kernel could not report the route.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// The route exists and has no address of this host to send from.
-    #[error("interface '{0}' has no address that could ask {1}; give it one")]
+    /// The route has no address of this host to send from.
+    #[error("interface '{0}' has no source address for {1}; add one")]
     NoSource(String, IpAddr),
 }
 

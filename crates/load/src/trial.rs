@@ -1,21 +1,25 @@
-//! From the counts of a trial to its record: rates of what was really sent, distributions,
-//! and losses by place.
+//! Counts of a trial to its record: achieved rates, distributions, and losses by location.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use horolog_record::{
-    ClassCounts, Distribution, InvalidReason, Part, Place, Responses, SignedDistribution, Trial,
+    ClassCounts, Distribution, InvalidReason, LossLocation, MixPartResult, Responses,
+    SignedDistribution, Trial,
 };
 use horolog_stats::loss::Rate;
 
-use crate::account::TrialCounts;
 use crate::fairness;
 use crate::plan::{PartPlan, TrialPlan};
+use crate::request_tracker::TrialCounts;
 
-/// The record of a trial.
+/// Returns the record of a trial.
 #[must_use]
-pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u64>) -> Trial {
+pub fn record(
+    plan: &TrialPlan,
+    counts: &TrialCounts,
+    lost_at: BTreeMap<LossLocation, u64>,
+) -> Trial {
     let invalid = InvalidReason::ALL.into_iter().zip(counts.invalid);
     Trial {
         phase: None,
@@ -28,6 +32,7 @@ pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u
         lost: counts.lost(),
         duplicate: counts.duplicate,
         late: counts.late,
+        unsynchronised: counts.unsynchronised(),
         invalid: invalid.filter(|&(_, count)| count > 0).collect(),
         responses: Responses {
             basic: basic(counts),
@@ -47,14 +52,14 @@ pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u
         }),
         cookies_reused: counts.cookies_reused,
         fairness: fairness::of(&counts.clients),
-        well_behaved: None,
+        compliant_clients: None,
         rtt_ns: Distribution::of_recorder(&counts.rtt),
         response_time_ns: Distribution::of_recorder(&counts.response),
         tx_offset_ns: counts
             .offsets
             .as_ref()
             .and_then(|found| SignedDistribution::of(&found.offsets)),
-        stamped: counts.offsets.as_ref().map(|found| found.stamped),
+        timestamped: counts.offsets.as_ref().map(|found| found.timestamped),
         lateness_ns: Distribution::of_recorder(&counts.lateness),
         lost_at,
         parts: plan
@@ -66,9 +71,9 @@ pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u
     }
 }
 
-/// What became of one kind of requests of a mix.
-fn of_part(plan: &TrialPlan, part: &PartPlan, counts: &TrialCounts) -> Part {
-    Part {
+/// Returns the outcome of one kind of requests of a mix.
+fn of_part(plan: &TrialPlan, part: &PartPlan, counts: &TrialCounts) -> MixPartResult {
+    MixPartResult {
         name: part.name.clone(),
         mode: part.mode,
         share: part.share,
@@ -76,17 +81,17 @@ fn of_part(plan: &TrialPlan, part: &PartPlan, counts: &TrialCounts) -> Part {
     }
 }
 
-/// Replies in NTP's basic mode.
+/// Returns the number of replies in NTP's basic mode.
 fn basic(counts: &TrialCounts) -> u64 {
     match counts.ptp {
         _ if !counts.parts.is_empty() => counts.parts.iter().map(basic).sum(),
         Some(_) => 0,
-        // The kernel's counts are not all taken at the same instant.
+        // The kernel's counts are not all read at the same instant.
         None => counts.received.saturating_sub(counts.interleaved + counts.nts_received),
     }
 }
 
-/// The plan of a trial that was ended in its middle, as far as it went.
+/// Returns the plan of a trial that was ended early, up to its end.
 #[must_use]
 pub fn cut_short(plan: TrialPlan, counts: &TrialCounts) -> TrialPlan {
     let lasted = counts.first_sent.zip(counts.last_sent).map_or(0.0, |(first, last)| {
@@ -97,7 +102,7 @@ pub fn cut_short(plan: TrialPlan, counts: &TrialCounts) -> TrialPlan {
     TrialPlan { duration, ..plan }
 }
 
-/// Requests sent per second from the first to the last of them; 0 where fewer than two were sent.
+/// Returns the requests sent per second from the first to the last of them; 0 for fewer than two.
 #[must_use]
 pub fn achieved_rate(counts: &TrialCounts) -> f64 {
     let (Some(first), Some(last)) = (counts.first_sent, counts.last_sent) else {
@@ -107,7 +112,8 @@ pub fn achieved_rate(counts: &TrialCounts) -> f64 {
     Rate::from_span(counts.sent, ns(first.as_ns()), ns(last.as_ns())).map_or(0.0, Rate::per_second)
 }
 
-/// The planned duration where the whole schedule was sent, or else the time that was spent sending.
+/// Returns the planned duration if the whole schedule was sent, or otherwise the time spent
+/// sending.
 fn duration_s(plan: &TrialPlan, counts: &TrialCounts) -> f64 {
     match (counts.first_sent, counts.last_sent) {
         (Some(first), Some(last)) if counts.sent + counts.refused < counts.planned => {
@@ -130,7 +136,7 @@ mod tests {
             spacing: Spacing::Constant,
             clients: 4,
             nts: false,
-            course: None,
+            profile: None,
             parts: Vec::new(),
         }
     }
@@ -152,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_what_was_sent() {
-        let trial = record(&plan(), &counts(), BTreeMap::from([(Place::Unknown, 10)]));
+        let trial = record(&plan(), &counts(), BTreeMap::from([(LossLocation::Unknown, 10)]));
         assert!((trial.achieved_rate - 1000.0).abs() < 1e-6, "{}", trial.achieved_rate);
         assert!((trial.duration_s - 1.0).abs() < 1e-12);
         assert_eq!(trial.lost, 10);

@@ -1,72 +1,72 @@
-//! Whether a datagram from the target is a valid reply to a question of ours, decided from its
-//! bytes alone. Whether it is the first reply and came in time is for [`crate::account`].
+//! Verification that a datagram from the target is a valid reply to a request of this run, from its
+//! bytes alone. Duplicates and timeouts are handled by [`crate::request_tracker`].
 //!
 //! The order of the checks is part of the result: the first that fails names the reason. The
-//! in-kernel engine checks in the same order; it holds a number that was not asked yet in this
-//! trial against its client, where this one knows that nobody has asked it.
+//! in-kernel engine checks in the same order; a number not yet used in this trial it compares with
+//! its client, where this one detects that it was not sent.
 
 use horolog_record::InvalidReason;
 use horolog_time::{Monotonic, NtpTimestamp, Timestamp};
-use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode, STRATUM_UNSYNCHRONISED};
+use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, ReplyStatus};
 
-use crate::token::{Echoed, Question, TIME_BITS, Token};
+use crate::token::{EchoedTimestamp, RequestId, TIME_BITS, TokenCodec};
 
-/// A reply that is right in itself.
+/// A reply that is valid in itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reply {
-    /// What it answers.
-    pub question: Question,
-    /// Which mode the server answered in.
-    pub answer: Answer,
-    /// The server's receive timestamp, by which a request in interleaved mode refers to this reply.
+pub struct VerifiedReply {
+    /// Request that it answers.
+    pub question: RequestId,
+    /// Mode of the reply.
+    pub answer: ReplyMode,
+    /// Server's receive timestamp, by which a request in interleaved mode refers to this reply.
     pub receive: NtpTimestamp,
-    /// The server's transmit timestamp: of this reply in basic mode, else of the one before.
+    /// Server's transmit timestamp: of this reply in basic mode, otherwise of the one before.
     pub transmit: NtpTimestamp,
-    /// Whether the server says that it is not synchronised (leap 3 with stratum 16).
+    /// True if the server reports itself as unsynchronised.
     pub unsynchronised: bool,
 }
 
-/// In which of NTP's modes a server answered.
+/// NTP mode of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
-    /// In basic mode: the server's transmit less its receive timestamp is its response time, in ns.
+pub enum ReplyMode {
+    /// Basic mode: the server's transmit less its receive timestamp is its response time, in ns.
     Basic {
-        /// That time.
-        response_ns: u64,
+        /// Response time; `None` if a server that is not synchronised has no timestamps.
+        response_ns: Option<u64>,
     },
-    /// In interleaved mode: the transmit timestamp is that of an earlier reply, so it says nothing
-    /// of how long this one took.
+    /// Interleaved mode: the transmit timestamp is that of an earlier reply, so this reply's
+    /// response time is unknown.
     Interleaved,
 }
 
-/// What replies are held against.
+/// Values that replies are verified against.
 #[derive(Clone, Copy, Debug)]
-pub struct Expected {
-    /// Recognises the questions of this run.
-    pub token: Token,
-    /// The version of the requests, 1 to 4.
+pub struct ExpectedReplies {
+    /// Codec that recognises the requests of this run.
+    pub token: TokenCodec,
+    /// Version of the requests, 1 to 4.
     pub version: u8,
-    /// Whether requests are in interleaved mode, so that replies may be.
+    /// True if requests are in interleaved mode, so that replies may be.
     pub interleaved: bool,
-    /// Whether extension fields may follow the header; what stands in them is for `asked` to say.
+    /// True if extension fields may follow the header; their content is checked by `asked`.
     pub extended: bool,
 }
 
-impl Expected {
-    /// Checks a UDP payload that came before `now`. `asked` says for a question whether it was
-    /// really asked ([`InvalidReason::Origin`]) and by the client to which the reply came
-    /// ([`InvalidReason::Client`]), and judges what follows the header where something may.
+impl ExpectedReplies {
+    /// Verifies a UDP payload that arrived before `now`. `asked` checks that a request was really
+    /// sent ([`InvalidReason::Origin`]) and by the client that received the reply
+    /// ([`InvalidReason::Client`]), and verifies the trailer if one may follow the header.
     pub fn verify(
         &self,
         payload: &[u8],
         now: Timestamp<Monotonic>,
-        asked: impl FnOnce(Question) -> Result<(), InvalidReason>,
-    ) -> Result<Reply, InvalidReason> {
+        asked: impl FnOnce(RequestId) -> Result<(), InvalidReason>,
+    ) -> Result<VerifiedReply, InvalidReason> {
         let (header, rest) = Header::parse(payload).map_err(|_| InvalidReason::Length)?;
         if !rest.is_empty() && !self.extended {
             return Err(InvalidReason::Length);
         }
-        if header.mode != Mode::Server {
+        if header.mode != AssociationMode::Server {
             return Err(InvalidReason::Mode);
         }
         if header.version != self.version {
@@ -74,38 +74,47 @@ impl Expected {
         }
         let decoded = self.token.decode(header.origin.to_bits(), now);
         let (question, echoed) = decoded.ok_or(InvalidReason::Origin)?;
-        if echoed == Echoed::Receive && !self.interleaved {
+        if echoed == EchoedTimestamp::Receive && !self.interleaved {
             return Err(InvalidReason::Origin);
         }
         asked(question)?;
-        let unsynchronised = synchronisation(&header)?;
+        let unsynchronised = is_unsynchronised(&header)?;
+        // Timestamp 0 stands for an unknown time (RFC 5905, section 6), as such a server has.
+        let known = ![header.receive, header.transmit].contains(&NtpTimestamp::UNKNOWN);
+        let has_times = known || !unsynchronised;
         let answer = match echoed {
-            Echoed::Transmit => response_ns(header.receive, header.transmit)
-                .map(|response_ns| Answer::Basic { response_ns }),
-            Echoed::Receive => is_of_earlier_reply(&header).then_some(Answer::Interleaved),
+            EchoedTimestamp::Transmit if !has_times => Some(ReplyMode::Basic { response_ns: None }),
+            EchoedTimestamp::Transmit => response_ns(header.receive, header.transmit)
+                .map(|ns| ReplyMode::Basic { response_ns: Some(ns) }),
+            EchoedTimestamp::Receive => {
+                (!has_times || is_of_earlier_reply(&header)).then_some(ReplyMode::Interleaved)
+            }
         };
         let answer = answer.ok_or(InvalidReason::Timestamp)?;
         let Header { receive, transmit, .. } = header;
-        Ok(Reply { question, answer, receive, transmit, unsynchronised })
+        Ok(VerifiedReply { question, answer, receive, transmit, unsynchronised })
     }
 }
 
 /// Length of a plain request and of its reply, in bytes.
 pub const PAYLOAD_LEN: usize = HEADER_LEN;
 
-/// Whether the server says that it is unsynchronised. Leap 3 and stratum 16 say the same thing
-/// (RFC 5905, figures 9 and 11), so one without the other is a contradiction.
-fn synchronisation(header: &Header) -> Result<bool, InvalidReason> {
-    if header.stratum == 0 || header.stratum > STRATUM_UNSYNCHRONISED {
-        return Err(InvalidReason::Stratum);
+/// Returns true if the server reports itself as unsynchronised; refuses kiss-o'-death replies.
+fn is_unsynchronised(header: &Header) -> Result<bool, InvalidReason> {
+    match header.reply_status().ok_or(InvalidReason::Stratum)? {
+        ReplyStatus::Synchronised => Ok(false),
+        ReplyStatus::Unsynchronised => Ok(true),
+        ReplyStatus::Kiss(code) => Err(match &code {
+            b"RATE" => InvalidReason::KissRate,
+            b"DENY" => InvalidReason::KissDeny,
+            b"RSTR" => InvalidReason::KissRstr,
+            _ => InvalidReason::KissOther,
+        }),
     }
-    let by_leap = header.leap == Leap::Unsynchronised;
-    let by_stratum = header.stratum == STRATUM_UNSYNCHRONISED;
-    if by_leap == by_stratum { Ok(by_leap) } else { Err(InvalidReason::Leap) }
 }
 
-/// Transmit less receive timestamp of one reply, to the nearest ns, where both are known and that
-/// is a time that a server can have taken.
+/// Returns the transmit less the receive timestamp of one reply, to the nearest ns, if both are
+/// known and it is a plausible response time.
 pub(crate) fn response_ns(receive: NtpTimestamp, transmit: NtpTimestamp) -> Option<u64> {
     if transmit == NtpTimestamp::UNKNOWN {
         return None;
@@ -116,8 +125,8 @@ pub(crate) fn response_ns(receive: NtpTimestamp, transmit: NtpTimestamp) -> Opti
     u64::try_from(ns).ok().filter(|&ns| !backwards && ns < 1 << TIME_BITS)
 }
 
-/// Whether the transmit timestamp can be that of a reply before this request: it is known and not
-/// after the receive timestamp. How long ago it was is for the client's polling to say.
+/// Returns true if the transmit timestamp can be that of a reply before this request: it is known
+/// and not after the receive timestamp. Its age depends on the client's polling.
 const fn is_of_earlier_reply(header: &Header) -> bool {
     let (receive, transmit) = (header.receive.to_bits(), header.transmit.to_bits());
     transmit != 0 && receive.wrapping_sub(transmit) >> 63 == 0
@@ -127,19 +136,20 @@ const fn is_of_earlier_reply(header: &Header) -> bool {
 mod tests {
     use super::*;
     use horolog_time::Span;
+    use horolog_wire::ntp::LeapIndicator;
 
     const START: Timestamp<Monotonic> = Timestamp::from_ns(1_000_000_000);
-    const QUESTION: Question = Question { intended: START, sequence: 5 };
+    const QUESTION: RequestId = RequestId { intended: START, sequence: 5 };
 
-    fn expected() -> Expected {
-        let token = Token::new(0xdead_beef_1234_5678, START);
-        Expected { token, version: 4, interleaved: false, extended: false }
+    fn expected() -> ExpectedReplies {
+        let token = TokenCodec::new(0xdead_beef_1234_5678, START);
+        ExpectedReplies { token, version: 4, interleaved: false, extended: false }
     }
 
     fn good() -> Header {
         let receive = NtpTimestamp::from_bits(0xe000_0000_ffff_ffff);
         Header {
-            mode: Mode::Server,
+            mode: AssociationMode::Server,
             stratum: 2,
             origin: NtpTimestamp::from_bits(expected().token.encode(QUESTION)),
             receive,
@@ -148,18 +158,26 @@ mod tests {
         }
     }
 
+    fn kiss(code: [u8; 4]) -> Header {
+        let (receive, transmit) = (NtpTimestamp::UNKNOWN, NtpTimestamp::UNKNOWN);
+        Header { stratum: 0, reference_id: code, receive, transmit, ..good() }
+    }
+
     /// The reply to a request whose receive timestamp the server brought back.
     fn interleaved() -> Header {
-        let origin = Token::receive_of(good().origin.to_bits());
+        let origin = TokenCodec::receive_of(good().origin.to_bits());
         let earlier = NtpTimestamp::from_bits(good().receive.to_bits() - (64 << 32));
         Header { origin: NtpTimestamp::from_bits(origin), transmit: earlier, ..good() }
     }
 
-    fn verify(header: &Header) -> Result<Reply, InvalidReason> {
+    fn verify(header: &Header) -> Result<VerifiedReply, InvalidReason> {
         verify_as(expected(), header)
     }
 
-    fn verify_as(expected: Expected, header: &Header) -> Result<Reply, InvalidReason> {
+    fn verify_as(
+        expected: ExpectedReplies,
+        header: &Header,
+    ) -> Result<VerifiedReply, InvalidReason> {
         let mut bytes = [0; HEADER_LEN];
         header.emit(&mut bytes);
         expected.verify(&bytes, START + Span::from_ns(50_000), |question| {
@@ -171,24 +189,27 @@ mod tests {
     fn a_good_reply_is_good() {
         let reply = verify(&good()).unwrap();
         assert_eq!((reply.question, reply.unsynchronised), (QUESTION, false));
-        assert_eq!(reply.answer, Answer::Basic { response_ns: 2_000 });
+        assert_eq!(reply.answer, ReplyMode::Basic { response_ns: Some(2_000) });
         assert_eq!(reply.receive, good().receive);
     }
 
     #[test]
     fn each_fault_has_its_reason() {
-        use InvalidReason::{Leap as BadLeap, Mode as BadMode, Origin, Stratum, Version};
+        use InvalidReason::{KissDeny, KissOther, KissRate, KissRstr, Mode as BadMode};
+        use InvalidReason::{Origin, Stratum, Version};
         let token = expected().token;
-        let other = token.encode(Question { sequence: 6, ..QUESTION });
+        let other = token.encode(RequestId { sequence: 6, ..QUESTION });
         let cases = [
-            (Header { mode: Mode::Client, ..good() }, BadMode),
+            (Header { mode: AssociationMode::Client, ..good() }, BadMode),
             (Header { version: 3, ..good() }, Version),
             (Header { origin: NtpTimestamp::from_bits(1), ..good() }, Origin),
             (Header { origin: NtpTimestamp::from_bits(other), ..good() }, InvalidReason::Client),
-            (Header { stratum: 0, ..good() }, Stratum),
             (Header { stratum: 17, ..good() }, Stratum),
-            (Header { leap: Leap::Unsynchronised, ..good() }, BadLeap),
-            (Header { stratum: 16, ..good() }, BadLeap),
+            (kiss(*b"RATE"), KissRate),
+            (kiss(*b"DENY"), KissDeny),
+            (kiss(*b"RSTR"), KissRstr),
+            (kiss(*b"NKEY"), KissOther),
+            (Header { origin: NtpTimestamp::from_bits(1), ..kiss(*b"DENY") }, Origin),
             (Header { transmit: NtpTimestamp::UNKNOWN, ..good() }, InvalidReason::Timestamp),
         ];
         for (header, reason) in cases {
@@ -199,7 +220,7 @@ mod tests {
     #[test]
     fn timestamps_may_be_equal_but_not_run_backwards() {
         let same = Header { transmit: good().receive, ..good() };
-        assert_eq!(verify(&same).unwrap().answer, Answer::Basic { response_ns: 0 });
+        assert_eq!(verify(&same).unwrap().answer, ReplyMode::Basic { response_ns: Some(0) });
         let one_unit = NtpTimestamp::from_bits(good().receive.to_bits() - 1);
         let backwards = Header { transmit: one_unit, ..good() };
         assert_eq!(verify(&backwards), Err(InvalidReason::Timestamp));
@@ -211,16 +232,16 @@ mod tests {
     #[test]
     fn an_interleaved_reply_is_one_only_where_it_was_asked_for() {
         assert_eq!(verify(&interleaved()), Err(InvalidReason::Origin));
-        let asked = Expected { interleaved: true, ..expected() };
+        let asked = ExpectedReplies { interleaved: true, ..expected() };
         let reply = verify_as(asked, &interleaved()).unwrap();
-        assert_eq!((reply.question, reply.answer), (QUESTION, Answer::Interleaved));
+        assert_eq!((reply.question, reply.answer), (QUESTION, ReplyMode::Interleaved));
         let basic = verify_as(asked, &good()).unwrap();
-        assert_eq!(basic.answer, Answer::Basic { response_ns: 2_000 });
+        assert_eq!(basic.answer, ReplyMode::Basic { response_ns: Some(2_000) });
     }
 
     #[test]
     fn an_interleaved_reply_tells_when_an_earlier_one_left() {
-        let asked = Expected { interleaved: true, ..expected() };
+        let asked = ExpectedReplies { interleaved: true, ..expected() };
         let same = Header { transmit: interleaved().receive, ..interleaved() };
         assert!(verify_as(asked, &same).is_ok());
         let later = same.transmit.wrapping_add(Span::from_ns(1));
@@ -232,8 +253,34 @@ mod tests {
 
     #[test]
     fn an_unsynchronised_server_gives_valid_replies() {
-        let header = Header { leap: Leap::Unsynchronised, stratum: 16, ..good() };
-        assert!(verify(&header).unwrap().unsynchronised);
+        let asked = ExpectedReplies { interleaved: true, ..expected() };
+        for header in [good(), interleaved()] {
+            for (leap, stratum) in [(3, 0), (3, 2), (3, 16), (0, 16), (0, 0)] {
+                let header = Header { leap: LeapIndicator::from_bits(leap), stratum, ..header };
+                assert!(verify_as(asked, &header).unwrap().unsynchronised, "{header:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unsynchronised_server_may_have_no_time() {
+        let asked = ExpectedReplies { interleaved: true, ..expected() };
+        for header in [good(), interleaved()] {
+            for (receive, transmit) in [(true, false), (false, true), (false, false)] {
+                let of = |known, time| if known { time } else { NtpTimestamp::UNKNOWN };
+                let header = Header {
+                    stratum: 0,
+                    receive: of(receive, header.receive),
+                    transmit: of(transmit, header.transmit),
+                    ..header
+                };
+                let answer = verify_as(asked, &header).unwrap().answer;
+                let basic = ReplyMode::Basic { response_ns: None };
+                assert!([basic, ReplyMode::Interleaved].contains(&answer), "{answer:?}");
+            }
+        }
+        let backwards = Header { stratum: 0, transmit: NtpTimestamp::from_bits(1), ..good() };
+        assert_eq!(verify(&backwards), Err(InvalidReason::Timestamp));
     }
 
     #[test]

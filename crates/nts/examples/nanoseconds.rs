@@ -10,8 +10,8 @@ use std::time::Instant;
 use aes_siv::KeyInit as _;
 use aes_siv::siv::Aes128Siv;
 use horolog_nts::{
-    Algorithm, BATCH, BatchKeys, CookieKeys, MasterSecret, Nonces, Outgoing, RequestTemplate,
-    SessionKeys, cookie_len, open_request, open_requests, seal_replies, seal_reply,
+    Algorithm, BATCH, BatchKeys, CookieKeys, MasterSecret, Nonces, RequestTemplate, SessionKeys,
+    UnsealedReply, cookie_len, open_request, open_requests, seal_replies, seal_reply,
 };
 use horolog_time::Timestamp;
 
@@ -91,7 +91,7 @@ fn session(keys: &CookieKeys, algorithm: Algorithm) -> Result<(), Box<dyn core::
         let mut buffers = out.chunks_exact_mut(request.len());
         let mut replies = opened.each_ref().map(|opened| {
             let (Some(opened), Some(out)) = (opened, buffers.next()) else { return None };
-            Some(Outgoing { opened, header: [0x24; 48], out, len: 0 })
+            Some(UnsealedReply { opened, header: [0x24; 48], out, len: 0 })
         });
         seal_replies(keys, &mut replies, &mut room, &mut |bytes| nonces.fill(bytes));
         black_box(&replies);

@@ -1,6 +1,6 @@
-//! The client's side of NTS for NTP (RFC 8915, section 5.7): requests sealed into the caller's
-//! buffer, replies opened, cookies kept. It judges no time; whether the header of an authentic
-//! reply makes sense is for the caller.
+//! Client side of NTS for NTP (RFC 8915, section 5.7): requests sealed into the caller's buffer,
+//! replies opened, cookies kept. It does not evaluate the time; the caller checks the header of an
+//! authentic reply.
 
 use core::fmt;
 
@@ -10,46 +10,50 @@ use thiserror::Error;
 use crate::aead::{AeadKey, TAG_LEN};
 use crate::cookie::COOKIE_NONCE_LEN;
 use crate::field::{
-    COOKIE, PLACEHOLDER, PREFIX_LEN, Sealed, UNIQUE_ID, Writer, authenticator_front,
-    authenticator_len, find, split_inner,
+    AuthenticatorParts, COOKIE, FieldWriter, PLACEHOLDER, PREFIX_LEN, UNIQUE_ID,
+    authenticator_front, authenticator_len, find, split_inner,
 };
 use crate::{Algorithm, COOKIES_MAX, SessionKeys};
 
 mod template;
 pub use template::RequestTemplate;
 
-/// Length of the unique identifiers that are made here, in bytes.
+/// Length of the unique identifiers generated here, in bytes.
 pub const UNIQUE_ID_LEN: usize = 32;
-/// The longest cookie of any server that is kept, in bytes.
+/// The longest cookie of a server that is kept, in bytes.
 pub(crate) const FOREIGN_COOKIE_LEN_MAX: usize = 1024;
-/// The longest encrypted part of a reply, in bytes: a packet that leaves no room for more.
+/// The longest encrypted part of a reply, in bytes: a packet has no space for more.
 const REPLY_TEXT_MAX: usize = 2048;
 
-/// Why a packet is no authentic reply.
+/// Reason why a packet is not an authentic reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum ReplyFault {
-    /// Its fields are broken, or it has no authenticator.
+pub enum ReplyError {
+    /// Its fields are malformed, or it has no authenticator.
     #[error("malformed NTS fields")]
     Malformed,
-    /// It bears another unique identifier than the request, or none.
-    #[error("not the answer to this request")]
+    /// Its unique identifier differs from the request's, or is missing.
+    #[error("not the reply to this request")]
     OtherRequest,
-    /// The kiss NTSN: the server opens none of these cookies. It is not authenticated, so a client
-    /// waits for an authentic reply before it asks for new keys (RFC 8915, section 5.7).
+    /// The kiss NTSN: the server cannot open this cookie. It is not authenticated, so a client
+    /// waits for an authentic reply before it requests new keys (RFC 8915, section 5.7).
     #[error("the server refused the cookie (kiss code NTSN)")]
     Refused,
+    /// Another kiss of death. A server that cannot open the cookie cannot authenticate it, and a
+    /// client complies if the unique identifier is that of its request (RFC 8915, section 5.7).
+    #[error("a kiss-o'-death")]
+    Kiss,
     /// It is not authentic.
     #[error("not authentic")]
     Forged,
 }
 
-/// What an authentic reply brought, beside its header.
+/// Content of an authentic reply, other than its header.
 #[derive(Clone, Copy, Debug)]
-pub struct Reply<'a> {
+pub struct AuthenticReply<'a> {
     text: &'a [u8],
 }
 
-impl<'a> Reply<'a> {
+impl<'a> AuthenticReply<'a> {
     /// The new cookies.
     pub fn cookies(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut rest = self.text;
@@ -75,9 +79,9 @@ pub const fn request_len(algorithm: Algorithm, cookie_len: usize, placeholders: 
 
 /// Writes a request to the front of `out`: `header`, unique identifier, `cookie`, `placeholders`
 /// fields as long as the cookie, and the authenticator. Returns its length, see [`request_len`]; 0
-/// when `out` is too short. The nonce's first bytes, as many as the algorithm takes, are used.
+/// if `out` is too short. The algorithm uses as many of the nonce's first bytes as it needs.
 ///
-/// For one request; [`ClientSession`] and [`RequestTemplate`] keep what is computed from the keys.
+/// For one request; [`ClientSession`] and [`RequestTemplate`] keep values computed from the keys.
 pub fn seal_request(
     keys: &SessionKeys,
     header: &[u8; HEADER_LEN],
@@ -87,7 +91,7 @@ pub fn seal_request(
     nonce: &[u8; COOKIE_NONCE_LEN],
     out: &mut [u8],
 ) -> usize {
-    let mut fields = Writer::new(out);
+    let mut fields = FieldWriter::new(out);
     if write_fields(&mut fields, header, unique_id, cookie, placeholders).is_none() {
         return 0;
     }
@@ -96,7 +100,7 @@ pub fn seal_request(
 }
 
 fn write_fields(
-    out: &mut Writer<'_>,
+    out: &mut FieldWriter<'_>,
     header: &[u8; HEADER_LEN],
     unique_id: &[u8; UNIQUE_ID_LEN],
     cookie: &[u8],
@@ -114,7 +118,7 @@ fn write_fields(
 }
 
 fn write_authenticator(
-    mut out: Writer<'_>,
+    mut out: FieldWriter<'_>,
     key: &AeadKey,
     algorithm: Algorithm,
     nonce: &[u8; COOKIE_NONCE_LEN],
@@ -129,38 +133,38 @@ fn write_authenticator(
     Some(out.len())
 }
 
-/// Opens the reply `packet` to the request that bore `unique_id`; its text goes to `text`, which
-/// 1 KiB suffices for with servers whose cookies have about 100 bytes.
+/// Opens the reply `packet` to the request with `unique_id`; its text goes to `text`, for which 1
+/// KiB suffices with servers whose cookies have about 100 bytes.
 ///
-/// For one reply; a [`ClientSession`] keeps what is computed from the keys.
+/// For one reply; a [`ClientSession`] keeps values computed from the keys.
 pub fn open_reply<'t>(
     keys: &SessionKeys,
     packet: &[u8],
     unique_id: &[u8],
     text: &'t mut [u8],
-) -> Result<Reply<'t>, ReplyFault> {
+) -> Result<AuthenticReply<'t>, ReplyError> {
     open(&AeadKey::new(keys.algorithm(), keys.s2c()), packet, unique_id, text)
 }
 
-/// Judges the reply `packet` to the request that bore `unique_id` without the server's key: by its
-/// fields, by that identifier, and by whether there is something to open. A reply that passes may
-/// be forged all the same.
-pub fn examine_reply(packet: &[u8], unique_id: &[u8]) -> Result<(), ReplyFault> {
+/// Checks the reply `packet` to the request with `unique_id` without the server's key: its fields,
+/// that identifier, and the presence of an encrypted part. A reply that passes may still be forged.
+pub fn examine_reply(packet: &[u8], unique_id: &[u8]) -> Result<(), ReplyError> {
     sealed_part(packet, unique_id).map(drop)
 }
 
-/// The encrypted part of a reply to that request, and what its authenticator covers.
+/// The encrypted part of a reply to that request, and the bytes that its authenticator covers.
 fn sealed_part<'p>(
     packet: &'p [u8],
     unique_id: &[u8],
-) -> Result<(Sealed<'p>, &'p [u8]), ReplyFault> {
-    let found = find(packet).map_err(|_| ReplyFault::Malformed)?;
+) -> Result<(AuthenticatorParts<'p>, &'p [u8]), ReplyError> {
+    let found = find(packet).map_err(|_| ReplyError::Malformed)?;
     if found.unique_id != Some(unique_id) {
-        return Err(ReplyFault::OtherRequest);
+        return Err(ReplyError::OtherRequest);
     }
-    found.sealed.ok_or_else(|| {
-        let kiss = packet.get(1) == Some(&0) && packet.get(12..16) == Some(b"NTSN");
-        if kiss { ReplyFault::Refused } else { ReplyFault::Malformed }
+    found.sealed.ok_or_else(|| match (packet.get(1), packet.get(12..16)) {
+        (Some(0), Some(b"NTSN")) => ReplyError::Refused,
+        (Some(0), Some(code)) if code.iter().all(u8::is_ascii_graphic) => ReplyError::Kiss,
+        _ => ReplyError::Malformed,
     })
 }
 
@@ -169,14 +173,14 @@ fn open<'t>(
     packet: &[u8],
     unique_id: &[u8],
     text: &'t mut [u8],
-) -> Result<Reply<'t>, ReplyFault> {
+) -> Result<AuthenticReply<'t>, ReplyError> {
     let (sealed, covered) = sealed_part(packet, unique_id)?;
     let len = key.open(sealed.nonce, covered, sealed.ciphertext, text);
-    Ok(Reply { text: &text[..len.ok_or(ReplyFault::Forged)?] })
+    Ok(AuthenticReply { text: &text[..len.ok_or(ReplyError::Forged)?] })
 }
 
-/// A client's association with one server: keys made ready, and at most eight cookies, each of
-/// which is used once.
+/// A client's association with one server: prepared keys, and at most eight cookies, each of which
+/// is used once.
 pub struct ClientSession {
     algorithm: Algorithm,
     c2s: AeadKey,
@@ -185,7 +189,7 @@ pub struct ClientSession {
 }
 
 impl ClientSession {
-    /// With the keys and the cookies that key establishment gave.
+    /// Creates a session with the keys and cookies of an NTS-KE exchange.
     #[must_use]
     pub fn new<'c>(keys: &SessionKeys, cookies: impl IntoIterator<Item = &'c [u8]>) -> Self {
         let mut session = Self {
@@ -200,20 +204,20 @@ impl ClientSession {
         session
     }
 
-    /// How many cookies are left.
+    /// Number of cookies left.
     #[must_use]
     pub fn cookies(&self) -> usize {
         self.cookies.len()
     }
 
-    /// Takes one of the cookies, which is used up by this.
+    /// Takes one of the cookies, which is thereby used up.
     pub fn take_cookie(&mut self) -> Option<Box<[u8]>> {
         self.cookies.pop()
     }
 
-    /// Writes a request to the front of `out` with one of the cookies, which is used up by this,
+    /// Writes a request to the front of `out` with one of the cookies, which is thereby used up,
     /// and with as many placeholders as cookies are missing and fit into `out`. Returns its length;
-    /// 0 when no cookie is left or `out` is too short. `nonce` is random.
+    /// 0 if no cookie is left or `out` is too short. `nonce` is random.
     pub fn seal_request(
         &mut self,
         header: &[u8; HEADER_LEN],
@@ -225,15 +229,15 @@ impl ClientSession {
         let missing = COOKIES_MAX - 1 - self.cookies.len();
         let fits = |n: &usize| request_len(self.algorithm, cookie.len(), *n) <= out.len();
         let Some(placeholders) = (0..=missing).rev().find(fits) else { return 0 };
-        let mut fields = Writer::new(out);
+        let mut fields = FieldWriter::new(out);
         write_fields(&mut fields, header, unique_id, &cookie, placeholders)
             .and_then(|()| write_authenticator(fields, &self.c2s, self.algorithm, nonce))
             .unwrap_or(0)
     }
 
-    /// Opens the reply `packet` to the request that bore `unique_id`, and keeps its cookies.
-    /// Returns how many it brought.
-    pub fn open_reply(&mut self, packet: &[u8], unique_id: &[u8]) -> Result<usize, ReplyFault> {
+    /// Opens the reply `packet` to the request with `unique_id`, and keeps its cookies. Returns
+    /// their number.
+    pub fn open_reply(&mut self, packet: &[u8], unique_id: &[u8]) -> Result<usize, ReplyError> {
         let mut text = [0; REPLY_TEXT_MAX];
         let reply = open(&self.s2c, packet, unique_id, &mut text)?;
         Ok(reply.cookies().map(|cookie| self.keep(cookie)).count())

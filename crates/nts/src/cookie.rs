@@ -1,11 +1,11 @@
-//! The server's cookies (RFC 8915, section 6, leaves their format to the server) and the keys that
+//! Cookies of the server (RFC 8915, section 6, leaves their format to the server) and the keys that
 //! seal them. A key is derived from the master secret and the number of its period alone, so
 //! servers that share the secret and the length of a period open each other's cookies without
-//! talking. Nothing here knows what time it is; the caller renews the keys.
+//! communication. This module reads no clock; the caller renews the keys.
 //!
 //! A cookie, 68 or 100 bytes long:
 //!
-//! | bytes | hold |
+//! | bytes | content |
 //! |---|---|
 //! | 3 | the lowest 24 bits of the period's number, big endian |
 //! | 1 | the number of the session's AEAD algorithm |
@@ -32,14 +32,14 @@ use crate::{Algorithm, MasterSecret, SessionKeys};
 
 /// The longest cookie of a server, in bytes.
 pub const COOKIE_LEN_MAX: usize = cookie_len(Algorithm::AesSivCmac256);
-/// How long a key seals cookies unless told otherwise.
+/// Default duration for which a key seals cookies.
 pub const ROTATION_DEFAULT: Duration = Duration::from_hours(24);
-/// How many periods back cookies are still opened unless told otherwise.
+/// Default number of past periods whose cookies are still opened.
 pub const KEEP_DEFAULT: usize = 7;
-/// The most periods back that cookies can be opened.
+/// Greatest number of past periods whose cookies can be opened.
 pub const KEEP_MAX: usize = 64;
 
-/// Length of the nonce that a cookie takes, in bytes.
+/// Length of the nonce of a cookie, in bytes.
 pub(crate) const COOKIE_NONCE_LEN: usize = 16;
 const HEADER_LEN: usize = 4;
 const TAG_AT: usize = HEADER_LEN + COOKIE_NONCE_LEN;
@@ -68,8 +68,8 @@ impl PeriodKey {
     }
 }
 
-/// The parts of a cookie, and the key that it says it is sealed with.
-struct Sealed<'a> {
+/// The parts of a cookie, and the key indicated by its period.
+struct SealedCookie<'a> {
     algorithm: Algorithm,
     key: &'a SivKey,
     open: &'a [u8],
@@ -78,7 +78,7 @@ struct Sealed<'a> {
 }
 
 /// The keys that seal and open a server's cookies at one time. Sealing uses the present period's
-/// key; opening takes those of some periods before as well, and the one of the next period, which
+/// key; opening also accepts those of some previous periods, and the one of the next period, which
 /// a server whose clock is ahead may already use.
 pub struct CookieKeys {
     secret: MasterSecret,
@@ -91,7 +91,7 @@ pub struct CookieKeys {
 
 impl CookieKeys {
     /// The keys for the time `now`. A key seals for `rotation` (whole seconds; less than one counts
-    /// as one) and opens for `keep` periods more (at most [`KEEP_MAX`]).
+    /// as one) and opens for `keep` more periods (at most [`KEEP_MAX`]).
     #[must_use]
     pub fn new(
         secret: &MasterSecret,
@@ -111,7 +111,7 @@ impl CookieKeys {
         Self { secret: secret.clone(), rotation_s, keep, period, current, others }
     }
 
-    /// Whether the period of `now` is another than these keys'.
+    /// Returns true if the period of `now` differs from that of these keys.
     #[must_use]
     pub fn is_due(&self, now: Timestamp<Utc>) -> bool {
         period_of(self.rotation_s, now) != self.period
@@ -130,9 +130,9 @@ impl CookieKeys {
         self.period
     }
 
-    /// Writes a cookie that holds `keys` to the front of `out` and returns its length, which
-    /// depends on the algorithm alone and is a multiple of 4; 0 when `out` is too short for it. The
-    /// nonce is random and never used twice.
+    /// Writes a cookie with `keys` to the front of `out` and returns its length, which depends on
+    /// the algorithm alone and is a multiple of 4; 0 if `out` is too short for it. The nonce is
+    /// random and never used twice.
     pub fn seal(&self, keys: &SessionKeys, nonce: [u8; 16], out: &mut [u8]) -> usize {
         let len = cookie_len(keys.algorithm());
         let Some(cookie) = out.get_mut(..len) else { return 0 };
@@ -141,7 +141,7 @@ impl CookieKeys {
         len
     }
 
-    /// Writes a cookie as it is before it is sealed to `cookie`, which has just its length.
+    /// Writes an unsealed cookie to `cookie`, which has exactly its length.
     pub(crate) fn write(
         &self,
         keys: &SessionKeys,
@@ -157,7 +157,7 @@ impl CookieKeys {
         s2c.copy_from_slice(keys.s2c());
     }
 
-    /// Seals cookies that were written, up to [`BATCH`].
+    /// Seals cookies written by [`Self::write`], up to [`BATCH`].
     pub(crate) fn seal_written(&self, cookies: &mut [Option<&mut [u8]>]) {
         let SivKey { mac, stream } = &self.current.key;
         let mut opens = [&[][..]; BATCH];
@@ -193,8 +193,8 @@ impl CookieKeys {
         keys
     }
 
-    /// Puts the keys in each of the cookies that one of these keys sealed, up to [`BATCH`], in its
-    /// place in `keys`.
+    /// Stores the keys of each cookie that one of these keys sealed, up to [`BATCH`], at its index
+    /// in `keys`.
     pub(crate) fn open_all(&self, cookies: &[Option<&[u8]>], keys: &mut [Option<SessionKeys>]) {
         let mut sealed = [const { None }; BATCH];
         let mut texts = [[0; COOKIE_LEN_MAX - TEXT_AT]; BATCH];
@@ -222,13 +222,13 @@ impl CookieKeys {
                 *keys = SessionKeys::of_both(sealed.algorithm, &text[..sealed.text.len()]);
             }
         }
-        // All of them: one that does not open may hold keys all the same.
+        // Wiped entirely: a text that failed to open may still hold keys.
         texts.as_flattened_mut().fill(0);
         zeroize::optimization_barrier(&texts);
     }
 
-    /// What looks like a cookie of ours.
-    fn recognise<'a>(&'a self, cookie: &'a [u8]) -> Option<Sealed<'a>> {
+    /// The parts of a cookie with the form and period of this server's.
+    fn recognise<'a>(&'a self, cookie: &'a [u8]) -> Option<SealedCookie<'a>> {
         let &[a, b, c, number, ..] = cookie else { return None };
         let algorithm = Algorithm::from_number(u16::from(number))?;
         if cookie.len() != cookie_len(algorithm) {
@@ -237,7 +237,7 @@ impl CookieKeys {
         let key = self.key([a, b, c])?;
         let (open, sealed) = cookie.split_at(TAG_AT);
         let (tag, text) = sealed.split_first_chunk()?;
-        Some(Sealed { algorithm, key, open, tag, text })
+        Some(SealedCookie { algorithm, key, open, tag, text })
     }
 
     fn key(&self, id: [u8; 3]) -> Option<&SivKey> {
@@ -258,7 +258,7 @@ impl fmt::Debug for CookieKeys {
     }
 }
 
-/// The number of the period that `now` is in. Times before 1970 are in the first one.
+/// The number of the period that contains `now`. Times before 1970 are in the first one.
 fn period_of(rotation_s: u64, now: Timestamp<Utc>) -> u64 {
     u64::try_from(now.to_timespec().0).unwrap_or(0) / rotation_s
 }

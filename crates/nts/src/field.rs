@@ -1,5 +1,5 @@
-//! NTP extension fields (RFC 7822) as NTS uses them (RFC 8915, sections 5.3 to 5.6): a walk over
-//! them and the one pass that finds the NTS fields of a packet. Nothing is authenticated here.
+//! NTP extension fields (RFC 7822) as used by NTS (RFC 8915, sections 5.3 to 5.6): an iteration
+//! over them and the one pass that finds the NTS fields of a packet. Nothing is authenticated here.
 
 use horolog_wire::ntp::HEADER_LEN;
 
@@ -19,37 +19,37 @@ pub(crate) const LENGTHS_LEN: usize = 4;
 /// The shortest unique identifier (RFC 8915, section 5.3), in bytes.
 pub(crate) const UNIQUE_ID_LEN_MIN: usize = 32;
 
-/// Why there is no field.
+/// Error of bytes that are not a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Broken;
+pub(crate) struct MalformedField;
 
 /// One field.
-pub(crate) struct Field<'a> {
+pub(crate) struct ExtensionFieldRef<'a> {
     pub(crate) kind: u16,
     pub(crate) body: &'a [u8],
 }
 
-/// The field at the front of `bytes` and what follows it. Its length, prefix included, is a
+/// The field at the front of `bytes` and the bytes after it. Its length, prefix included, is a
 /// multiple of 4 and at least [`FIELD_LEN_MIN`].
-pub(crate) fn split(bytes: &[u8]) -> Result<(Field<'_>, &[u8]), Broken> {
-    let &[a, b, c, d, ..] = bytes else { return Err(Broken) };
+pub(crate) fn split(bytes: &[u8]) -> Result<(ExtensionFieldRef<'_>, &[u8]), MalformedField> {
+    let &[a, b, c, d, ..] = bytes else { return Err(MalformedField) };
     let len = usize::from(u16::from_be_bytes([c, d]));
     if len < FIELD_LEN_MIN || !len.is_multiple_of(4) {
-        return Err(Broken);
+        return Err(MalformedField);
     }
-    let (field, rest) = bytes.split_at_checked(len).ok_or(Broken)?;
-    Ok((Field { kind: u16::from_be_bytes([a, b]), body: &field[PREFIX_LEN..] }, rest))
+    let (field, rest) = bytes.split_at_checked(len).ok_or(MalformedField)?;
+    Ok((ExtensionFieldRef { kind: u16::from_be_bytes([a, b]), body: &field[PREFIX_LEN..] }, rest))
 }
 
-/// The fields inside a text that was sealed; there RFC 7822's shortest length does not hold.
-pub(crate) fn split_inner(bytes: &[u8]) -> Result<(Field<'_>, &[u8]), Broken> {
-    let &[a, b, c, d, ..] = bytes else { return Err(Broken) };
+/// The fields inside a sealed text; RFC 7822's minimum length does not apply there.
+pub(crate) fn split_inner(bytes: &[u8]) -> Result<(ExtensionFieldRef<'_>, &[u8]), MalformedField> {
+    let &[a, b, c, d, ..] = bytes else { return Err(MalformedField) };
     let len = usize::from(u16::from_be_bytes([c, d]));
     if len < PREFIX_LEN || !len.is_multiple_of(4) {
-        return Err(Broken);
+        return Err(MalformedField);
     }
-    let (field, rest) = bytes.split_at_checked(len).ok_or(Broken)?;
-    Ok((Field { kind: u16::from_be_bytes([a, b]), body: &field[PREFIX_LEN..] }, rest))
+    let (field, rest) = bytes.split_at_checked(len).ok_or(MalformedField)?;
+    Ok((ExtensionFieldRef { kind: u16::from_be_bytes([a, b]), body: &field[PREFIX_LEN..] }, rest))
 }
 
 /// Writes a field's type and length (of body and prefix together) to the front of `out`.
@@ -60,24 +60,25 @@ pub(crate) fn prefix(kind: u16, len: usize) -> [u8; PREFIX_LEN] {
 
 /// The two parts of an authenticator (RFC 8915, section 5.6).
 #[derive(Clone, Copy)]
-pub(crate) struct Sealed<'a> {
+pub(crate) struct AuthenticatorParts<'a> {
     pub(crate) nonce: &'a [u8],
     /// Tag and encrypted fields.
     pub(crate) ciphertext: &'a [u8],
-    /// Nonce, its padding and the additional padding, in bytes.
+    /// Length of nonce, its padding and the additional padding, in bytes.
     pub(crate) nonce_room: usize,
 }
 
-impl<'a> Sealed<'a> {
-    fn parse(body: &'a [u8]) -> Result<Self, Broken> {
-        let (&[a, b, c, d], rest) = body.split_first_chunk().ok_or(Broken)?;
+impl<'a> AuthenticatorParts<'a> {
+    fn parse(body: &'a [u8]) -> Result<Self, MalformedField> {
+        let (&[a, b, c, d], rest) = body.split_first_chunk().ok_or(MalformedField)?;
         let nonce_len = usize::from(u16::from_be_bytes([a, b]));
         let sealed_len = usize::from(u16::from_be_bytes([c, d]));
-        let (padded, rest) = rest.split_at_checked(nonce_len.next_multiple_of(4)).ok_or(Broken)?;
+        let (padded, rest) =
+            rest.split_at_checked(nonce_len.next_multiple_of(4)).ok_or(MalformedField)?;
         let (sealed, additional) =
-            rest.split_at_checked(sealed_len.next_multiple_of(4)).ok_or(Broken)?;
+            rest.split_at_checked(sealed_len.next_multiple_of(4)).ok_or(MalformedField)?;
         if sealed_len < TAG_LEN {
-            return Err(Broken);
+            return Err(MalformedField);
         }
         Ok(Self {
             nonce: &padded[..nonce_len],
@@ -87,32 +88,32 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// What one pass over a packet finds. Fields after the authenticator are not looked at, for they
-/// are not authenticated.
-pub(crate) struct Found<'a> {
+/// Result of one pass over a packet. Fields after the authenticator are not read, because they are
+/// not authenticated.
+pub(crate) struct NtsFields<'a> {
     pub(crate) unique_id: Option<&'a [u8]>,
     pub(crate) cookie: Option<&'a [u8]>,
     /// Placeholders before the authenticator.
     pub(crate) placeholders: usize,
     /// The authenticator, and the bytes before it, which it covers.
-    pub(crate) sealed: Option<(Sealed<'a>, &'a [u8])>,
+    pub(crate) sealed: Option<(AuthenticatorParts<'a>, &'a [u8])>,
 }
 
 /// Finds the NTS fields of `packet`, header included. Fields of other types are tolerated; a second
 /// unique identifier or cookie is not.
-pub(crate) fn find(packet: &[u8]) -> Result<Found<'_>, Broken> {
-    let mut found = Found { unique_id: None, cookie: None, placeholders: 0, sealed: None };
-    let mut rest = packet.get(HEADER_LEN..).ok_or(Broken)?;
+pub(crate) fn find(packet: &[u8]) -> Result<NtsFields<'_>, MalformedField> {
+    let mut found = NtsFields { unique_id: None, cookie: None, placeholders: 0, sealed: None };
+    let mut rest = packet.get(HEADER_LEN..).ok_or(MalformedField)?;
     while !rest.is_empty() {
         let at = packet.len() - rest.len();
         let (field, after) = split(rest)?;
         match field.kind {
-            UNIQUE_ID if field.body.len() < UNIQUE_ID_LEN_MIN => return Err(Broken),
+            UNIQUE_ID if field.body.len() < UNIQUE_ID_LEN_MIN => return Err(MalformedField),
             UNIQUE_ID => set(&mut found.unique_id, field.body)?,
             COOKIE => set(&mut found.cookie, field.body)?,
             PLACEHOLDER => found.placeholders += 1,
             AUTHENTICATOR => {
-                found.sealed = Some((Sealed::parse(field.body)?, &packet[..at]));
+                found.sealed = Some((AuthenticatorParts::parse(field.body)?, &packet[..at]));
                 return Ok(found);
             }
             _ => {}
@@ -122,17 +123,17 @@ pub(crate) fn find(packet: &[u8]) -> Result<Found<'_>, Broken> {
     Ok(found)
 }
 
-fn set<'a>(slot: &mut Option<&'a [u8]>, body: &'a [u8]) -> Result<(), Broken> {
-    if slot.replace(body).is_some() { Err(Broken) } else { Ok(()) }
+fn set<'a>(slot: &mut Option<&'a [u8]>, body: &'a [u8]) -> Result<(), MalformedField> {
+    if slot.replace(body).is_some() { Err(MalformedField) } else { Ok(()) }
 }
 
-/// Writes into a caller's buffer from front to back; what does not fit is an error.
-pub(crate) struct Writer<'a> {
+/// Writer into a caller's buffer from front to back; content that does not fit is an error.
+pub(crate) struct FieldWriter<'a> {
     out: &'a mut [u8],
     len: usize,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> FieldWriter<'a> {
     pub(crate) fn new(out: &'a mut [u8]) -> Self {
         Self { out, len: 0 }
     }
@@ -141,7 +142,7 @@ impl<'a> Writer<'a> {
         self.len
     }
 
-    /// What has been written, and the next `len` bytes, which now count as written.
+    /// The bytes written so far, and the next `len` bytes, which now count as written.
     pub(crate) fn room(&mut self, len: usize) -> Option<(&[u8], &mut [u8])> {
         let (before, after) = self.out.split_at_mut_checked(self.len)?;
         let room = after.get_mut(..len)?;
@@ -154,7 +155,7 @@ impl<'a> Writer<'a> {
         Some(())
     }
 
-    /// A field with `body`, which is padded with zeros to a multiple of 4.
+    /// Writes a field with `body`, padded with zeros to a multiple of 4.
     pub(crate) fn field(&mut self, kind: u16, body: &[u8]) -> Option<()> {
         let padded = body.len().next_multiple_of(4);
         self.put(&prefix(kind, PREFIX_LEN + padded))?;

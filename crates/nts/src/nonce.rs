@@ -1,22 +1,22 @@
 //! Bytes for nonces and unique identifiers, without a system call for each packet: AES-128 in
 //! counter mode under a random key that never leaves this value. Not for keys.
 
-use horolog_aes::{BLOCK_LEN, Block, Key, LANES};
+use horolog_aes::{AesKey, BLOCK_LEN, Block, LANES};
 use zeroize::Zeroizing;
 
 /// A stream of unpredictable bytes that never repeats a block of 16. Each thread has its own.
 pub struct Nonces {
-    key: Key,
+    key: AesKey,
     counter: u128,
 }
 
 impl Nonces {
-    /// With a key and a start from the kernel's random bytes.
+    /// Creates a stream with a key and a start from the kernel's random bytes.
     pub fn new() -> Result<Self, getrandom::Error> {
         let mut seed = Zeroizing::new([0; 32]);
         getrandom::fill(&mut *seed)?;
         let (blocks, _) = seed.as_chunks::<BLOCK_LEN>();
-        Ok(Self { key: Key::new(&blocks[0]), counter: u128::from_ne_bytes(blocks[1]) })
+        Ok(Self { key: AesKey::new(&blocks[0]), counter: u128::from_ne_bytes(blocks[1]) })
     }
 
     /// Fills `bytes`.

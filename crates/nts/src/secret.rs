@@ -1,5 +1,5 @@
-//! The one secret that all servers of a service share, from which each derives the same keys. Its
-//! file is read elsewhere; here is the file's text.
+//! Master secret shared by all servers of a service, from which each derives the same keys. Its
+//! file is read elsewhere; this module parses the file's text.
 
 use core::fmt;
 
@@ -9,23 +9,23 @@ use zeroize::{ZeroizeOnDrop, Zeroizing};
 /// Length of the secret, in bytes.
 const LEN: usize = 32;
 
-/// Why there is no master secret.
+/// Reason why a master secret could not be obtained.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum SecretError {
     /// The text is not 64 hexadecimal digits.
     #[error(
-        "the master secret has {digits} hexadecimal digits{}; it takes 64, for 32 random bytes: \
-         make one with `openssl rand -hex 32`",
+        "the master secret has {digits} hexadecimal digits{}; it requires 64, for 32 random bytes: \
+         create one with `openssl rand -hex 32`",
         if *.foreign { " and other characters" } else { "" }
     )]
     NotHexadecimal {
-        /// How many hexadecimal digits there are.
+        /// Number of hexadecimal digits in the text.
         digits: usize,
-        /// Whether there is anything else, white space at the ends aside.
+        /// True if the text contains anything else, other than white space at the ends.
         foreign: bool,
     },
-    /// The kernel gave no random bytes.
-    #[error("the kernel gave no random bytes: {0}")]
+    /// The kernel provided no random bytes.
+    #[error("cannot read random bytes from the kernel: {0}")]
     NoRandomBytes(getrandom::Error),
 }
 
@@ -34,20 +34,21 @@ pub enum SecretError {
 pub struct MasterSecret([u8; LEN]);
 
 impl MasterSecret {
-    /// From the bytes themselves.
+    /// Creates it from the bytes themselves.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; LEN]) -> Self {
         Self(bytes)
     }
 
-    /// A new one from the kernel's random bytes, for a server that shares with none.
+    /// Generates a new one from the kernel's random bytes, for a server that shares it with no
+    /// other.
     pub fn generate() -> Result<Self, SecretError> {
         let mut secret = Self([0; LEN]);
         getrandom::fill(&mut secret.0).map_err(SecretError::NoRandomBytes)?;
         Ok(secret)
     }
 
-    /// From a file's text: 64 hexadecimal digits, white space around them allowed.
+    /// Reads it from a file's text: 64 hexadecimal digits, with optional white space around them.
     pub fn parse(text: &str) -> Result<Self, SecretError> {
         let text = text.trim();
         let digits = text.bytes().filter(u8::is_ascii_hexdigit).count();
@@ -62,7 +63,7 @@ impl MasterSecret {
         Ok(secret)
     }
 
-    /// The secret as the text that [`MasterSecret::parse`] reads, for a tool that makes the file.
+    /// The secret as the text that [`MasterSecret::parse`] reads, for a tool that writes the file.
     #[must_use]
     pub fn to_text(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(String::with_capacity(2 * LEN));

@@ -1,6 +1,6 @@
-//! The server's side of NTS for NTP (RFC 8915, section 5.7): opens requests and seals replies, in
-//! the caller's buffers. It does not look into the header, so basic and interleaved mode are the
-//! same here. No reply is longer than its request.
+//! Server side of NTS for NTP (RFC 8915, section 5.7): opens requests and seals replies, in the
+//! caller's buffers. It does not read the header, so basic and interleaved mode are the same here.
+//! No reply is longer than its request.
 
 use horolog_wire::ntp::HEADER_LEN;
 use thiserror::Error;
@@ -9,46 +9,46 @@ use crate::aead::siv::{BATCH, BatchKeys, is_equal, vectors};
 use crate::aead::{AeadKey, NONCE_LEN_MAX, TAG_LEN};
 use crate::cookie::{COOKIE_NONCE_LEN, cookie_len};
 use crate::field::{
-    COOKIE, PREFIX_LEN, Sealed, UNIQUE_ID, Writer, authenticator_front, authenticator_len, find,
-    prefix,
+    AuthenticatorParts, COOKIE, FieldWriter, PREFIX_LEN, UNIQUE_ID, authenticator_front,
+    authenticator_len, find, prefix,
 };
 use crate::{Algorithm, CookieKeys, SessionKeys};
 
-/// The most cookies that a reply carries (RFC 8915, section 5.7).
+/// Greatest number of cookies in a reply (RFC 8915, section 5.7).
 pub const COOKIES_MAX: usize = 8;
 /// The longest reply to a request whose unique identifier has 32 bytes; longer identifiers add
-/// what they have more.
+/// their extra length.
 pub const REPLY_LEN_MAX: usize = HEADER_LEN
     + PREFIX_LEN
     + 32
     + authenticator_len(NONCE_LEN_MAX, COOKIES_MAX * (PREFIX_LEN + crate::COOKIE_LEN_MAX));
 
-/// Where the parts of a header stand that a kiss does not take from the page (RFC 5905, figure 8).
+/// Offsets of the header fields that a kiss does not take from the clock page (RFC 5905, figure 8).
 const LEAP_UNKNOWN: u8 = 3 << 6;
 const STRATUM_AT: usize = 1;
 const ROOT: core::ops::Range<usize> = 4..12;
 const REFERENCE_ID: core::ops::Range<usize> = 12..16;
 const REFERENCE: core::ops::Range<usize> = 16..24;
-/// The longest encrypted part of a request that is looked at, in bytes.
+/// The longest encrypted part of a request that is read, in bytes.
 const REQUEST_TEXT_MAX: usize = 1024;
 
-/// Why a request is not answered as an NTS request.
+/// Reason for which a request is not answered as an NTS request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum Refusal<'a> {
-    /// Its fields are broken, one that must be there is missing or there twice, or it has not the
-    /// padding that RFC 8915, section 5.6, demands. It is dropped.
+pub enum NtsRefusal<'a> {
+    /// Its fields are malformed, a required one is missing or repeated, or it lacks the padding
+    /// that RFC 8915, section 5.6, demands. It is dropped.
     #[error("malformed NTS fields")]
     Malformed,
     /// It has no cookie. It is dropped.
     #[error("no cookie")]
     NoCookie,
-    /// No key of ours opens its cookie. A kiss ([`nak`]) tells the client to get new ones.
-    #[error("a cookie that no present key opens")]
+    /// No key of this server opens its cookie. A kiss ([`nak`]) makes the client get new ones.
+    #[error("a cookie that no current key decrypts")]
     UnknownCookie {
         /// The request's unique identifier.
         unique_id: &'a [u8],
     },
-    /// Its cookie is ours, but it is not authentic. Answered like an unknown cookie.
+    /// Its cookie is valid, but it is not authentic. Answered like an unknown cookie.
     #[error("not authentic")]
     Forged {
         /// The request's unique identifier.
@@ -56,9 +56,9 @@ pub enum Refusal<'a> {
     },
 }
 
-impl<'a> Refusal<'a> {
-    /// The unique identifier to which a kiss may be sent (RFC 8915, section 5.7); none when the
-    /// request is to be dropped.
+impl<'a> NtsRefusal<'a> {
+    /// The unique identifier to which a kiss may be sent (RFC 8915, section 5.7); `None` if the
+    /// request must be dropped.
     #[must_use]
     pub const fn unique_id(&self) -> Option<&'a [u8]> {
         match self {
@@ -68,22 +68,22 @@ impl<'a> Refusal<'a> {
     }
 }
 
-/// A request that is authentic.
+/// An authentic request.
 #[derive(Debug)]
-pub struct Opened<'a> {
+pub struct AuthenticRequest<'a> {
     /// Its unique identifier: 32 bytes or more.
     pub unique_id: &'a [u8],
-    /// The session's keys, out of the cookie.
+    /// The session's keys, from the cookie.
     pub session: SessionKeys,
-    /// How many cookies the reply will carry: one for the cookie and one for each placeholder,
-    /// at most [`COOKIES_MAX`], and no more than leave the reply as short as the request.
+    /// Number of cookies in the reply: one for the cookie and one for each placeholder, at most
+    /// [`COOKIES_MAX`], and no more than keep the reply as short as the request.
     pub cookies_wanted: usize,
     /// Length of the request, in bytes.
     pub request_len: usize,
 }
 
-impl<'a> Opened<'a> {
-    fn new(parts: &Parts<'a>, session: SessionKeys, request_len: usize) -> Self {
+impl<'a> AuthenticRequest<'a> {
+    fn new(parts: &SealedParts<'a>, session: SessionKeys, request_len: usize) -> Self {
         let unique_id = parts.unique_id;
         let mut opened = Self { unique_id, session, cookies_wanted: 0, request_len };
         let wanted = (1 + parts.placeholders).min(COOKIES_MAX);
@@ -91,7 +91,7 @@ impl<'a> Opened<'a> {
         opened
     }
 
-    /// How many cookies, `most` at most, a reply of `room` bytes has room for.
+    /// Number of cookies, at most `most`, that fit into a reply of `room` bytes.
     fn cookies_for(&self, most: usize, room: usize) -> usize {
         (0..=most).rev().find(|&count| self.reply_len(count) <= room).unwrap_or(0)
     }
@@ -108,53 +108,56 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// What is to be opened once the cookie's keys are known.
-struct Parts<'a> {
+/// Parts to be opened once the cookie's keys are known.
+struct SealedParts<'a> {
     unique_id: &'a [u8],
     cookie: &'a [u8],
     placeholders: usize,
-    sealed: Sealed<'a>,
+    sealed: AuthenticatorParts<'a>,
     covered: &'a [u8],
 }
 
-impl Parts<'_> {
+impl SealedParts<'_> {
     /// The tag of an authenticator that encrypts nothing.
     fn tag(&self) -> Option<&[u8; TAG_LEN]> {
         self.sealed.ciphertext.try_into().ok()
     }
 
     fn has_nonce_for(&self, algorithm: Algorithm) -> bool {
-        let Sealed { nonce, nonce_room, .. } = self.sealed;
+        let AuthenticatorParts { nonce, nonce_room, .. } = self.sealed;
         nonce_room >= algorithm.nonce_room() && algorithm.takes_nonce(nonce.len())
     }
 }
 
-fn parts(packet: &[u8]) -> Result<Parts<'_>, Refusal<'_>> {
-    let found = find(packet).map_err(|_| Refusal::Malformed)?;
-    let cookie = found.cookie.ok_or(Refusal::NoCookie)?;
+fn parts(packet: &[u8]) -> Result<SealedParts<'_>, NtsRefusal<'_>> {
+    let found = find(packet).map_err(|_| NtsRefusal::Malformed)?;
+    let cookie = found.cookie.ok_or(NtsRefusal::NoCookie)?;
     let (Some(unique_id), Some((sealed, covered))) = (found.unique_id, found.sealed) else {
-        return Err(Refusal::Malformed);
+        return Err(NtsRefusal::Malformed);
     };
-    Ok(Parts { unique_id, cookie, placeholders: found.placeholders, sealed, covered })
+    Ok(SealedParts { unique_id, cookie, placeholders: found.placeholders, sealed, covered })
 }
 
-/// Opens the request `packet` (the header and all that follows it) with the keys out of its cookie.
+/// Opens the request `packet` (the header and all bytes after it) with the keys from its cookie.
 ///
 /// # Errors
 /// See [`Refusal`].
-pub fn open_request<'a>(keys: &CookieKeys, packet: &'a [u8]) -> Result<Opened<'a>, Refusal<'a>> {
-    let mut result = Err(Refusal::Malformed);
+pub fn open_request<'a>(
+    keys: &CookieKeys,
+    packet: &'a [u8],
+) -> Result<AuthenticRequest<'a>, NtsRefusal<'a>> {
+    let mut result = Err(NtsRefusal::Malformed);
     open_requests(keys, &[Some(packet)], &mut BatchKeys::default(), |_, opened| result = opened);
     result
 }
 
-/// Opens up to [`BATCH`] requests as [`open_request`] does, for less time each, and hands what
-/// came of each to `take`, with its place.
+/// Opens up to [`BATCH`] requests as [`open_request`] does, in less time each, and passes each
+/// result to `take`, with its index.
 pub fn open_requests<'a>(
     keys: &CookieKeys,
     packets: &[Option<&'a [u8]>],
     room: &mut BatchKeys,
-    mut take: impl FnMut(usize, Result<Opened<'a>, Refusal<'a>>),
+    mut take: impl FnMut(usize, Result<AuthenticRequest<'a>, NtsRefusal<'a>>),
 ) {
     let count = packets.len().min(BATCH);
     let packets = &packets[..count];
@@ -176,7 +179,7 @@ pub fn open_requests<'a>(
         if let (Some(parts), Some(session)) = (&found, session)
             && !parts.has_nonce_for(session.algorithm())
         {
-            take(index, Err(Refusal::Malformed));
+            take(index, Err(NtsRefusal::Malformed));
             *found = None;
         }
     }
@@ -186,17 +189,18 @@ pub fn open_requests<'a>(
         let (Some(packet), Some(parts)) = (packet, parts) else { continue };
         let unique_id = parts.unique_id;
         let opened = match sessions[index].take() {
-            None => Err(Refusal::UnknownCookie { unique_id }),
-            Some(_) if !genuine[index] => Err(Refusal::Forged { unique_id }),
-            Some(session) => Ok(Opened::new(parts, session, packet.len())),
+            None => Err(NtsRefusal::UnknownCookie { unique_id }),
+            Some(_) if !genuine[index] => Err(NtsRefusal::Forged { unique_id }),
+            Some(session) => Ok(AuthenticRequest::new(parts, session, packet.len())),
         };
         take(index, opened);
     }
 }
 
-/// Says which of the requests are authentic. None is that has no keys; the nonces fit them.
+/// Determines which of the requests are authentic. One without keys is not; the nonces are of valid
+/// length.
 fn authenticate(
-    found: &[Option<Parts<'_>>],
+    found: &[Option<SealedParts<'_>>],
     sessions: &[Option<SessionKeys>; BATCH],
     room: &mut BatchKeys,
     genuine: &mut [bool; BATCH],
@@ -230,7 +234,7 @@ fn authenticate(
     }
 }
 
-fn is_authentic(key: &AeadKey, parts: &Parts<'_>) -> bool {
+fn is_authentic(key: &AeadKey, parts: &SealedParts<'_>) -> bool {
     let ciphertext = parts.sealed.ciphertext;
     if ciphertext.len() == TAG_LEN {
         return key.open(parts.sealed.nonce, parts.covered, ciphertext, &mut []).is_some();
@@ -238,28 +242,28 @@ fn is_authentic(key: &AeadKey, parts: &Parts<'_>) -> bool {
     is_authentic_with_text(key, parts)
 }
 
-/// A request whose authenticator encrypts fields as well. None that a client may send there means
-/// anything to a server.
+/// Returns true for an authentic request whose authenticator also encrypts fields. No field that a
+/// client may send there has a meaning to a server.
 #[cold]
-fn is_authentic_with_text(key: &AeadKey, parts: &Parts<'_>) -> bool {
+fn is_authentic_with_text(key: &AeadKey, parts: &SealedParts<'_>) -> bool {
     let mut text = [0; REQUEST_TEXT_MAX];
     key.open(parts.sealed.nonce, parts.covered, parts.sealed.ciphertext, &mut text).is_some()
 }
 
 /// Writes the reply to the front of `out`: `header`, the unique identifier, and an authenticator
-/// with as many new cookies as the client asked for and fit into the length of the request and into
-/// `out`. Returns its length; 0 when `out` has no room for a reply without cookies.
+/// with as many new cookies as the client requested and as fit into the length of the request and
+/// into `out`. Returns its length; 0 if `out` has no space for a reply without cookies.
 ///
 /// `header` is final: its transmit timestamp is authenticated. `random` fills a buffer with
-/// bytes that nobody can foresee and that never repeat (see [`crate::Nonces`]).
+/// unpredictable bytes that never repeat (see [`crate::Nonces`]).
 pub fn seal_reply(
     keys: &CookieKeys,
-    opened: &Opened<'_>,
+    opened: &AuthenticRequest<'_>,
     header: &[u8; HEADER_LEN],
     random: &mut impl FnMut(&mut [u8]),
     out: &mut [u8],
 ) -> usize {
-    let mut replies = [Some(Outgoing { opened, header: *header, out, len: 0 })];
+    let mut replies = [Some(UnsealedReply { opened, header: *header, out, len: 0 })];
     seal_replies(keys, &mut replies, &mut BatchKeys::default(), random);
     let [reply] = replies;
     reply.map_or(0, |reply| reply.len)
@@ -267,29 +271,29 @@ pub fn seal_reply(
 
 /// A reply to be written and sealed.
 #[derive(Debug)]
-pub struct Outgoing<'r, 'o> {
-    /// What it answers.
-    pub opened: &'r Opened<'r>,
+pub struct UnsealedReply<'r, 'o> {
+    /// The request that it answers.
+    pub opened: &'r AuthenticRequest<'r>,
     /// Its header, which is final.
     pub header: [u8; HEADER_LEN],
-    /// Where it goes.
+    /// Its buffer.
     pub out: &'o mut [u8],
-    /// How long it has become, in bytes; 0 where there was no room for it.
+    /// Its final length, in bytes; 0 if it did not fit.
     pub len: usize,
 }
 
-/// Where the parts of a reply stand that are still to be sealed.
-struct Layout {
+/// Offsets of the parts of a reply that are still to be sealed.
+struct SealOffsets {
     nonce: [u8; NONCE_LEN_MAX],
     cookies: usize,
     covered: usize,
     sealed: core::ops::Range<usize>,
 }
 
-/// Writes and seals up to [`BATCH`] replies as [`seal_reply`] does, for less time each.
+/// Writes and seals up to [`BATCH`] replies as [`seal_reply`] does, in less time each.
 pub fn seal_replies(
     keys: &CookieKeys,
-    replies: &mut [Option<Outgoing<'_, '_>>],
+    replies: &mut [Option<UnsealedReply<'_, '_>>],
     room: &mut BatchKeys,
     random: &mut impl FnMut(&mut [u8]),
 ) {
@@ -298,7 +302,7 @@ pub fn seal_replies(
     for (layout, reply) in layouts.iter_mut().zip(&mut *replies) {
         if let Some(reply) = reply {
             *layout = lay_out(keys, reply, random);
-            reply.len = layout.as_ref().map_or(0, |layout: &Layout| layout.sealed.end);
+            reply.len = layout.as_ref().map_or(0, |layout: &SealOffsets| layout.sealed.end);
         }
     }
     let most = layouts.iter().flatten().map(|layout| layout.cookies).max().unwrap_or(0);
@@ -314,12 +318,12 @@ pub fn seal_replies(
     seal_texts(&mut replies[..count], &layouts, room);
 }
 
-/// Writes all of a reply as it is before it is sealed; nothing where it has no room.
+/// Writes a whole reply in unsealed form; `None` if it does not fit.
 fn lay_out(
     keys: &CookieKeys,
-    reply: &mut Outgoing<'_, '_>,
+    reply: &mut UnsealedReply<'_, '_>,
     random: &mut impl FnMut(&mut [u8]),
-) -> Option<Layout> {
+) -> Option<SealOffsets> {
     let opened = reply.opened;
     let room = reply.out.len().min(opened.request_len);
     let cookies = opened.cookies_for(opened.cookies_wanted, room);
@@ -333,7 +337,7 @@ fn lay_out(
     random(nonces.get_mut(..NONCE_LEN_MAX + cookies * COOKIE_NONCE_LEN)?);
     let (nonce, cookie_nonces) = nonces.split_first_chunk()?;
 
-    let mut writer = Writer::new(reply.out);
+    let mut writer = FieldWriter::new(reply.out);
     writer.put(&reply.header)?;
     writer.field(UNIQUE_ID, opened.unique_id)?;
     let covered = writer.len();
@@ -349,12 +353,16 @@ fn lay_out(
         front.copy_from_slice(&prefix(COOKIE, PREFIX_LEN + cookie_len));
         keys.write(&opened.session, nonce, body);
     }
-    Some(Layout { nonce: *nonce, cookies, covered, sealed: start..writer.len() })
+    Some(SealOffsets { nonce: *nonce, cookies, covered, sealed: start..writer.len() })
 }
 
-impl Layout {
+impl SealOffsets {
     /// The cookie with this number, if there is one.
-    fn cookie<'c>(&self, reply: &'c mut Outgoing<'_, '_>, number: usize) -> Option<&'c mut [u8]> {
+    fn cookie<'c>(
+        &self,
+        reply: &'c mut UnsealedReply<'_, '_>,
+        number: usize,
+    ) -> Option<&'c mut [u8]> {
         let algorithm = reply.opened.session.algorithm();
         let text = reply.out.get_mut(self.sealed.clone())?.get_mut(algorithm.text_at()..)?;
         let fields = text.chunks_exact_mut(PREFIX_LEN + cookie_len(algorithm));
@@ -364,8 +372,8 @@ impl Layout {
 
 /// Seals the texts of replies, in which the cookies are sealed already.
 fn seal_texts(
-    replies: &mut [Option<Outgoing<'_, '_>>],
-    layouts: &[Option<Layout>; BATCH],
+    replies: &mut [Option<UnsealedReply<'_, '_>>],
+    layouts: &[Option<SealOffsets>; BATCH],
     room: &mut BatchKeys,
 ) {
     let count = replies.len();
@@ -405,9 +413,9 @@ fn seal_texts(
 }
 
 /// Writes the kiss NTSN (RFC 8915, section 5.7) to the front of `out`: `header` with stratum 0 and
-/// the kiss code, and the request's unique identifier. Like every kiss it says nothing of the
+/// the kiss code, and the request's unique identifier. Like every kiss it reveals nothing about the
 /// clock: leap 3 and no root delay, root dispersion and reference time. It is not authenticated.
-/// Returns its length, which is always less than the request's; 0 when `out` is too short.
+/// Returns its length, which is always less than the request's; 0 if `out` is too short.
 pub fn nak(unique_id: &[u8], header: &[u8; HEADER_LEN], out: &mut [u8]) -> usize {
     let mut header = *header;
     header[0] |= LEAP_UNKNOWN;
@@ -415,7 +423,7 @@ pub fn nak(unique_id: &[u8], header: &[u8; HEADER_LEN], out: &mut [u8]) -> usize
     header[ROOT].fill(0);
     header[REFERENCE_ID].copy_from_slice(b"NTSN");
     header[REFERENCE].fill(0);
-    let mut kiss = Writer::new(out);
+    let mut kiss = FieldWriter::new(out);
     let written = kiss.put(&header).and_then(|()| kiss.field(UNIQUE_ID, unique_id));
     written.map_or(0, |()| kiss.len())
 }

@@ -1,5 +1,5 @@
-//! The keys that a client and a server share: what NTS key establishment gives, and what a cookie
-//! holds. Their bytes are wiped when they are dropped, and nothing prints them.
+//! Keys shared by a client and a server: the result of NTS key establishment, and the content of a
+//! cookie. Their bytes are wiped on drop, and nothing prints them.
 
 use core::fmt;
 
@@ -11,13 +11,13 @@ use crate::aead::KEY_LEN_MAX;
 
 /// Keys of the wrong length for their algorithm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("a key of {got} bytes, where {algorithm:?} takes {want}")]
+#[error("a key of {got} bytes; {algorithm} requires {want}")]
 pub struct WrongKeyLength {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// The length that it takes, in bytes.
+    /// The required length, in bytes.
     pub want: usize,
-    /// The length that was given, in bytes.
+    /// The actual length, in bytes.
     pub got: usize,
 }
 
@@ -31,7 +31,7 @@ pub struct SessionKeys {
 }
 
 impl SessionKeys {
-    /// From the keys' bytes: client to server, server to client.
+    /// Creates the keys from their bytes: client to server, server to client.
     pub fn new(algorithm: Algorithm, c2s: &[u8], s2c: &[u8]) -> Result<Self, WrongKeyLength> {
         let want = algorithm.key_len();
         for key in [c2s, s2c] {
@@ -45,8 +45,8 @@ impl SessionKeys {
         Ok(keys)
     }
 
-    /// New ones from the kernel's random bytes, for whoever seals cookies without a client that
-    /// asked for them.
+    /// Generates new ones from the kernel's random bytes, for sealing cookies that no client
+    /// requested.
     pub fn generate(algorithm: Algorithm) -> Result<Self, getrandom::Error> {
         let mut keys = Self { algorithm, c2s: [0; KEY_LEN_MAX], s2c: [0; KEY_LEN_MAX] };
         getrandom::fill(&mut keys.c2s[..algorithm.key_len()])?;
@@ -54,7 +54,7 @@ impl SessionKeys {
         Ok(keys)
     }
 
-    /// Both keys, one after the other, as a cookie holds them.
+    /// Both keys, one after the other, as in a cookie.
     pub(crate) fn of_both(algorithm: Algorithm, both: &[u8]) -> Option<Self> {
         let (c2s, s2c) = both.split_at_checked(algorithm.key_len())?;
         Self::new(algorithm, c2s, s2c).ok()
@@ -66,13 +66,13 @@ impl SessionKeys {
         self.algorithm
     }
 
-    /// The key for what the client sends.
+    /// The client-to-server key.
     #[must_use]
     pub fn c2s(&self) -> &[u8] {
         &self.c2s[..self.algorithm.key_len()]
     }
 
-    /// The key for what the server sends.
+    /// The server-to-client key.
     #[must_use]
     pub fn s2c(&self) -> &[u8] {
         &self.s2c[..self.algorithm.key_len()]

@@ -1,6 +1,6 @@
-//! Measurements that ask: of time servers ([`query`]), of this machine's own clocks ([`clocks`]),
-//! of what its scheduler, timers and cards do ([`host`]), and of the path to another host
-//! ([`path`]). Each returns a record with its doubts and prints nothing.
+//! Measurements: of time servers ([`query`]), of this host's clocks ([`clocks`]), of its scheduler,
+//! timers and NICs ([`host`]), and of the path to another host ([`path`]). Each returns a record
+//! with its findings and prints nothing.
 
 pub mod clocks;
 pub mod host;

@@ -1,14 +1,14 @@
-//! What a series of offsets says of a clock: its frequency and its Allan deviation. Pure.
+//! Frequency and Allan deviation of a clock, from a series of offsets. Pure.
 
 use std::time::Duration;
 
 use horolog_record::{AllanDeviation, Drift};
 use horolog_stats::{allan, line};
 
-/// A line through two points fits whatever they are.
+/// Least points for a fit; a line through two points always fits.
 const DRIFT_POINTS_MIN: usize = 3;
 
-/// The line through points of seconds and ns.
+/// Fits a line through points of seconds and ns.
 pub(crate) fn drift(points: &[(f64, f64)]) -> Option<Drift> {
     let line = line::fit(points).filter(|_| points.len() >= DRIFT_POINTS_MIN)?;
     // A nanosecond in a second is a thousandth of a part per million.
@@ -19,7 +19,8 @@ pub(crate) fn drift(points: &[(f64, f64)]) -> Option<Drift> {
     })
 }
 
-/// The overlapping Allan deviation of offsets in seconds, one for each interval, at octaves of it.
+/// Returns the overlapping Allan deviation of offsets in seconds, one per interval, at octaves of
+/// the interval.
 pub(crate) fn allan(phase_s: &[Option<f64>], interval: Duration) -> Vec<AllanDeviation> {
     let interval_s = interval.as_secs_f64();
     allan::octaves(phase_s)

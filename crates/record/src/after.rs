@@ -1,87 +1,88 @@
-//! The result of `horolog after`: what a program waited for, which of it came to hold and when, and
-//! what is known of the rest.
+//! Result of `horolog after`: the dependencies that a program waited for, the time after which each
+//! held, and the last state of the others.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Finding, Host};
 
 /// The schema's name and version.
-pub const AFTER_SCHEMA: &str = "horolog.after/1";
+pub const AFTER_SCHEMA: &str = "horolog.after/2";
 
-/// A whole wait.
+/// Result of one wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AfterResult {
     /// [`AFTER_SCHEMA`].
     pub schema: String,
-    /// When the wait began, RFC 3339.
+    /// Start of the wait, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine that waited.
+    /// Host that waited.
     pub host: Host,
-    /// How long it was to wait at most, in ns; absent where there was no limit.
+    /// Deadline of the wait, in ns; absent if there was no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ns: Option<u64>,
-    /// How long it waited, in ns.
+    /// Duration of the wait, in ns.
     pub waited_ns: u64,
-    /// How the wait ended.
+    /// End of the wait.
     pub end: AfterEnd,
-    /// What was waited for, in the order in which it was given.
+    /// Dependencies, in the order given.
     pub dependencies: Vec<Dependency>,
-    /// The program that was to run then; empty where there is none.
+    /// Program to run afterwards; empty if there is none.
     pub program: Vec<String>,
-    /// Doubts about it.
+    /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// How a wait ended.
+/// End of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AfterEnd {
     /// All dependencies hold.
     Held,
-    /// The deadline passed before.
+    /// The deadline passed first.
     Deadline,
-    /// A signal ended it.
+    /// A signal ended the wait.
     Interrupted,
 }
 
-/// One thing that was waited for.
+/// Dependency of the wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dependency {
-    /// What it is.
+    /// Kind of dependency.
     pub kind: DependencyKind,
-    /// Which one: an address, a path, a name, a time, a command.
+    /// Object of the dependency: an address, a path, a name, a time or a command.
     pub target: String,
-    /// Whether it held at the end.
+    /// True if it held at the end.
     pub held: bool,
-    /// From when on it held, in ns since the wait began; absent where it did not hold at the end.
+    /// Time since the start of the wait from which it held, in ns; absent if it did not hold at the
+    /// end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held_after_ns: Option<u64>,
-    /// How often it was tried.
+    pub satisfied_after_ns: Option<u64>,
+    /// Number of checks.
     pub tries: u64,
-    /// How often it held and then did not hold any more.
+    /// Number of times that it held and then ceased to hold.
     pub lost: u64,
-    /// What the last try showed; absent where none came to an end.
+    /// Observation of the last completed check; absent if none completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seen: Option<String>,
+    pub last_check: Option<String>,
 }
 
-/// The kinds of dependencies.
+/// Kinds of dependencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DependencyKind {
-    /// A time that passes.
+    /// A delay that elapses.
     Delay,
-    /// A TCP port that takes connections.
+    /// A TCP port that accepts connections.
     Tcp,
     /// A UDP port that answers.
     Udp,
-    /// A file that is there.
+    /// A file that exists.
     File,
     /// A file system that is mounted.
     Mount,
-    /// A name that has an address.
+    /// A name that resolves to an address.
     Dns,
     /// The system clock, synchronised within a bound.
     Clock,

@@ -1,47 +1,48 @@
-//! The result of `horolog at`: the instants that programs were started at, and how late they were.
+//! Result of `horolog at`: the instants at which programs were started, and their start latency.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Distribution, Finding, Host};
 
 /// The schema's name and version.
-pub const AT_SCHEMA: &str = "horolog.at/1";
+pub const AT_SCHEMA: &str = "horolog.at/2";
 
-/// A whole run, of one instant or of many.
+/// Result of one run with one or more instants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AtResult {
     /// [`AT_SCHEMA`].
     pub schema: String,
-    /// When it began to wait, RFC 3339.
+    /// Start of the wait, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine that waited.
+    /// Host that waited.
     pub host: Host,
-    /// The first instant as it is read: RFC 3339 in UTC, or the same in TAI.
+    /// First instant as interpreted: RFC 3339 in UTC, or the same form in TAI.
     pub first: String,
-    /// What instants are counted by.
+    /// Timescale of the instants.
     pub timescale: AtTimescale,
-    /// The first instant, in ns since 1970 of that timescale.
+    /// First instant, in ns since 1970 of that timescale.
     pub first_ns: i64,
-    /// From one instant to the next, in ns; absent where there was to be one only.
+    /// Distance between instants, in ns; absent if there was to be only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_ns: Option<u64>,
-    /// How it ended.
+    /// End of the run.
     pub end: AtEnd,
-    /// Instants that were met.
+    /// Instants at which programs were started.
     pub met: u64,
-    /// Instants that passed while programs of an earlier one ran or the clock was set over them.
+    /// Instants that passed while programs of an earlier one ran, or that a clock step skipped.
     pub missed: u64,
-    /// How what waited was scheduled.
+    /// Scheduling of the waiting thread.
     pub scheduling: AtScheduling,
-    /// By how much the kernel might delay its timer, in ns; of no effect where it is real-time.
+    /// Longest delay of its timer by the kernel, in ns (timer slack); no effect on a real-time
+    /// thread.
     pub timer_slack_ns: u64,
-    /// How long programs that were started at an instant kept the real-time priority that they were
-    /// started with, in ns; absent where they began with the scheduling that they were to have.
+    /// Time for which programs started at an instant kept the real-time priority they were started
+    /// with, in ns; absent if they began with their final scheduling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_start_ns: Option<u64>,
-    /// Whether the waiting process's memory was locked into RAM around instants.
+    /// True if the waiting process's memory was locked into RAM around instants.
     #[serde(default)]
     pub memory_locked: bool,
     /// From the instant to the first instruction after it, in ns.
@@ -50,27 +51,27 @@ pub struct AtResult {
     /// From the instant until its first program had been started, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_late_ns: Option<Distribution>,
-    /// The programs, in the order in which they were given.
+    /// Programs, in the order given.
     pub programs: Vec<AtProgram>,
-    /// Doubts about the figures.
+    /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// What became of a program over all instants.
+/// Outcome of a program over all instants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AtProgram {
-    /// The program and its arguments, or the line that was given to a shell.
+    /// Program and its arguments, or the line given to a shell.
     pub program: Vec<String>,
-    /// How often it was started.
+    /// Number of starts.
     pub runs: u64,
-    /// How often it could not be started or ended with another status than 0.
+    /// Number of runs that could not be started or ended with a status other than 0.
     pub failed: u64,
-    /// Its last exit status; 128 and the signal's number where one ended it.
+    /// Last exit status; 128 plus the signal's number if a signal ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_status: Option<i32>,
 }
 
-/// The timescales.
+/// Timescales of instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AtTimescale {
@@ -80,22 +81,22 @@ pub enum AtTimescale {
     Tai,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AtEnd {
-    /// All instants are over.
+    /// All instants have passed.
     Done,
     /// A signal ended it.
     Interrupted,
 }
 
-/// How a thread was scheduled while it waited.
+/// Scheduling of the waiting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AtScheduling {
-    /// Before all ordinary threads (`SCHED_FIFO`).
+    /// Ahead of all sched-other threads (`SCHED_FIFO`).
     RealTime,
-    /// As others are.
+    /// Default scheduling (`SCHED_OTHER`).
     Ordinary,
 }

@@ -1,65 +1,65 @@
-//! The result of `horolog bench cores`: how many requests a server answers on one core, two and so
-//! on, at rising rates, each run several times.
+//! Result of `horolog bench cores`: replies of a server on one core, two and so on, at rising
+//! rates, each with several repetitions.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Engine, Finding, Host};
+use crate::{Finding, Host, LoadEngineKind};
 
 /// The schema's name and version.
-pub const BENCH_CORES_SCHEMA: &str = "horolog.bench-cores/1";
+pub const BENCH_CORES_SCHEMA: &str = "horolog.bench-cores/2";
 
-/// The whole experiment.
+/// Result of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BenchCoresResult {
     /// [`BENCH_CORES_SCHEMA`].
     pub schema: String,
-    /// When the run began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine, which generator and server shared.
+    /// Host shared by generator and server.
     pub host: Host,
-    /// How the generator sent.
-    pub engine: Option<Engine>,
-    /// Requests per second that a server is wanted for.
+    /// Sending engine.
+    pub engine: Option<LoadEngineKind>,
+    /// Requests per second required of a server.
     pub required_rate: f64,
     /// One server on each number of cores, in the order in which they ran.
     pub columns: Vec<CoresColumn>,
-    /// What somebody else counted, once.
+    /// Comparison with an independent capture, made once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureCheck>,
-    /// Doubts about the experiment as a whole.
+    /// Findings about the experiment as a whole.
     pub findings: Vec<Finding>,
 }
 
-/// A server on so many cores.
+/// Results of a server on one number of cores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CoresColumn {
-    /// Threads that answer, each on a core of its own where there are as many.
+    /// Answering threads, each on its own core if there are enough.
     pub cores: usize,
     /// The command that started the server.
     pub server_command: Vec<String>,
-    /// One for each rate, rising, up to the one at which the server was saturated.
+    /// One entry per rate, rising, up to the rate that saturated the server.
     pub points: Vec<CoresPoint>,
 }
 
-/// What a server answered at one rate.
+/// Replies of a server at one rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CoresPoint {
-    /// Requests per second that were asked for.
+    /// Intended requests per second.
     pub rate: f64,
-    /// Whether the server left more requests unanswered than the experiment allows.
+    /// True if the server left more requests unanswered than the experiment allows.
     pub saturated: bool,
-    /// Every run at this rate, in order.
-    pub runs: Vec<CoresRun>,
+    /// All repetitions at this rate, in order.
+    pub runs: Vec<CoresRepetition>,
 }
 
-/// One run.
+/// One repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CoresRun {
-    /// Requests that left.
+pub struct CoresRepetition {
+    /// Requests sent.
     pub sent: u64,
-    /// Requests that left per second.
+    /// Requests sent per second.
     pub achieved_rate: f64,
     /// Valid replies in time.
     pub received: u64,
@@ -67,43 +67,44 @@ pub struct CoresRun {
     pub responses_per_s: f64,
 }
 
-/// A trial in which the generator's count is held against the count of a capture of its own.
+/// Trial that compares the generator's count with that of an independent capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureCheck {
-    /// Frames that the generator says it received from the server, valid or not.
+    /// Frames from the server that the generator counted, valid or not.
     pub counted: u64,
-    /// Frames from the server that the capture saw.
+    /// Frames from the server in the capture.
     pub captured: u64,
-    /// Frames that the capture had no room for.
+    /// Frames for which the capture had no room.
     pub dropped: u64,
 }
 
 impl CaptureCheck {
-    /// Whether both saw the same.
+    /// Returns true if both counts are equal.
     #[must_use]
     pub const fn agrees(&self) -> bool {
         self.counted == self.captured.saturating_add(self.dropped)
     }
 }
 
-/// A generator that sends less than this share of what it should has met its own limit.
+/// Least share of the intended rate that a generator must send; below it, its own limit was
+/// reached.
 const ACHIEVED_MIN: f64 = 0.99;
 
 impl CoresPoint {
-    /// Whether the generator sent this rate, in most runs at least: a single one that did not is a
-    /// hiccup of the machine.
+    /// Returns true if the generator sent this rate in at least most repetitions; a single
+    /// shortfall is a disturbance of the host.
     #[must_use]
     pub fn was_sent(&self) -> bool {
-        let behind = |run: &&CoresRun| run.achieved_rate < self.rate * ACHIEVED_MIN;
+        let behind = |run: &&CoresRepetition| run.achieved_rate < self.rate * ACHIEVED_MIN;
         self.runs.iter().filter(behind).count() * 2 <= self.runs.len()
     }
 
-    /// Whether the server was really asked so much and answered all of it.
+    /// Returns true if this rate was really sent and the server answered all of it.
     fn is_answered_in_full(&self) -> bool {
         !self.saturated && self.was_sent()
     }
 
-    /// Lowest, highest and mean of the responses per second; `None` without a run.
+    /// Returns the lowest, highest and mean responses per second; `None` without a repetition.
     #[must_use]
     pub fn spread(&self) -> Option<Spread> {
         let rates = || self.runs.iter().map(|run| run.responses_per_s);
@@ -112,26 +113,27 @@ impl CoresPoint {
     }
 }
 
-/// How several runs differ.
+/// Spread of several repetitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The lowest.
+    /// Lowest value.
     pub min: f64,
-    /// The highest.
+    /// Highest value.
     pub max: f64,
-    /// The arithmetic mean.
+    /// Arithmetic mean.
     pub mean: f64,
 }
 
 impl CoresColumn {
-    /// The highest rate that was answered in full; `None` where none was.
+    /// Returns the highest rate answered in full; `None` if there was none.
     #[must_use]
     pub fn answered_in_full(&self) -> Option<f64> {
         let full = self.points.iter().filter(|point| point.is_answered_in_full());
         full.map(|point| point.rate).reduce(f64::max)
     }
 
-    /// What the server gave where it was saturated: its capacity. `None` where it never was.
+    /// Returns the responses of the saturated server, its capacity; `None` if it never was
+    /// saturated.
     #[must_use]
     pub fn capacity(&self) -> Option<Spread> {
         self.points.iter().find(|point| point.saturated)?.spread()
@@ -139,7 +141,7 @@ impl CoresColumn {
 }
 
 impl BenchCoresResult {
-    /// Whether any server was asked for the required rate, or was saturated below it.
+    /// Returns true if any server was tested at the required rate, or was saturated below it.
     #[must_use]
     pub fn decided(&self) -> bool {
         let decided = |column: &CoresColumn| {
@@ -151,7 +153,7 @@ impl BenchCoresResult {
         !self.columns.is_empty() && self.columns.iter().all(decided)
     }
 
-    /// The fewest cores on which the server answers the required rate in full.
+    /// Returns the fewest cores on which the server answers the required rate in full.
     #[must_use]
     pub fn cores_required(&self) -> Option<usize> {
         let enough = |column: &&CoresColumn| {
@@ -166,7 +168,7 @@ mod tests {
     use super::*;
 
     fn point(rate: f64, saturated: bool, responses: &[f64]) -> CoresPoint {
-        let run = |&responses_per_s| CoresRun {
+        let run = |&responses_per_s| CoresRepetition {
             sent: rate as u64,
             achieved_rate: rate,
             received: responses_per_s as u64,

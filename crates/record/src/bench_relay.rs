@@ -1,63 +1,63 @@
-//! The result of `horolog bench relay`: how many copies a relay sends without losing one, for each
-//! size of packets, number of children and engine; what a copy costs, and how much later it comes.
+//! Result of `horolog bench relay`: copies that a relay sends without loss, for each packet size,
+//! number of children and engine; cost and added delay of a copy.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Distribution, Finding, Host, SearchEnd};
 
 /// The schema's name and version.
-pub const BENCH_RELAY_SCHEMA: &str = "horolog.bench-relay/1";
+pub const BENCH_RELAY_SCHEMA: &str = "horolog.bench-relay/2";
 
-/// Totals over all numbers of children count as flat when the highest is at most so many times the
-/// lowest.
+/// Largest ratio of the highest to the lowest total over all numbers of children that counts as
+/// flat.
 pub const FLAT_RATIO_MAX: f64 = 1.25;
 
-/// A total that is lower than one with fewer children by no more than this share has not fallen:
-/// so much lies between two searches for the same.
+/// Largest relative fall of a total, compared with fewer children, that does not count as a fall:
+/// two searches for the same value differ by that much.
 const FALL_MAX: f64 = 0.05;
 
-/// The whole experiment.
+/// Result of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BenchRelayResult {
     /// [`BENCH_RELAY_SCHEMA`].
     pub schema: String,
-    /// When the run began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine, which source, relay and receivers shared.
+    /// Host shared by source, relay and receivers.
     pub host: Host,
-    /// How often each search was run, the engines by turns.
-    pub rounds: u32,
+    /// Repetitions of each search; the engines take turns.
+    pub repetitions: u32,
     /// Loss ratio that still counts as lossless.
     pub loss_ratio: f64,
-    /// Hosts that the children are on, each behind an interface of the relay of its own.
+    /// Hosts of the children, each behind its own interface of the relay.
     pub receivers: usize,
-    /// The way without a relay, for each size.
+    /// The path without a relay, for each size.
     pub direct: Vec<RelayDirect>,
-    /// One for each size, number of children and engine.
+    /// One entry per size, number of children and engine.
     pub cells: Vec<RelayCell>,
-    /// Doubts about the experiment as a whole.
+    /// Findings about the experiment as a whole.
     pub findings: Vec<Finding>,
 }
 
-/// What sends the copies.
+/// Engine that sends the copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RelayEngine {
-    /// One system call for each copy: host-based.
+    /// One system call per copy: host-based.
     Send,
     /// One system call for many copies: host-based.
     Sendmmsg,
-    /// The kernel's driver path.
+    /// XDP in the kernel's driver path.
     Xdp,
 }
 
 impl RelayEngine {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 3] = [Self::Send, Self::Sendmmsg, Self::Xdp];
 
-    /// Its name, as `horolog relay run --engine` takes it.
+    /// Name, as taken by `horolog relay run --engine`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -68,102 +68,102 @@ impl RelayEngine {
     }
 }
 
-/// What the source sends and a receiver takes with no relay between: the packets end at the
-/// interface that a relay would take them from.
+/// Rates of source and receiver without a relay: the packets end at the interface from which a
+/// relay would receive them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayDirect {
     /// Bytes of UDP payload.
     pub size_bytes: usize,
-    /// Threads of the source, each on a core of its own.
+    /// Threads of the source, each on its own core.
     pub source_threads: usize,
-    /// Packets per second that came when the source sent as many as it can.
+    /// Packets received per second while the source sent as fast as it can.
     pub rate: f64,
-    /// Processor time of receiving a frame that never was a socket buffer, in ns.
+    /// CPU time of receiving a frame that never was a socket buffer, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiving_frame_ns: Option<f64>,
-    /// Processor time of receiving a packet that a socket sent, in ns.
+    /// CPU time of receiving a packet sent by a socket, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiving_socket_ns: Option<f64>,
 }
 
-/// One engine with so many children and packets of one size.
+/// Results of one engine with one number of children and one packet size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayCell {
     /// Bytes of UDP payload.
     pub size_bytes: usize,
-    /// Children, each of which gets a copy of each packet.
+    /// Children; each receives a copy of each packet.
     pub children: usize,
-    /// What sent the copies.
+    /// Engine that sent the copies.
     pub engine: RelayEngine,
-    /// Threads of the source, each on a core of its own.
+    /// Threads of the source, each on its own core.
     pub source_threads: usize,
-    /// Packets that leave the source together, at most.
+    /// Largest number of packets that the source sends together.
     pub batch: u32,
-    /// The command that ran the relay.
+    /// Command that ran the relay.
     pub relay_command: Vec<String>,
-    /// One for each round that was reached.
-    pub rounds: Vec<RelayRound>,
-    /// From the source's sending of a packet to its first copy, in all rounds at half the rate
-    /// found.
+    /// One entry per repetition that was reached.
+    pub repetitions: Vec<RelayRepetition>,
+    /// From the sending of a packet by the source to its first copy, in all repetitions at half the
+    /// rate found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_copy_ns: Option<Distribution>,
-    /// And to its last copy.
+    /// From the sending of a packet by the source to its last copy, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_copy_ns: Option<Distribution>,
-    /// The same to the interface that the relay took it from, with no relay there: at the same
-    /// rates, from the same threads, in the same rounds.
+    /// From the sending of a packet to the interface from which the relay receives, without a
+    /// relay: same rates, threads and repetitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_ns: Option<Distribution>,
 }
 
-/// What one search gave.
+/// Result of one search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RelayRound {
-    /// Copies per second that the receivers of all children together got, at the highest rate at
-    /// which none was lost; 0 if there was none.
+pub struct RelayRepetition {
+    /// Copies per second received by all children together, at the highest rate at which none was
+    /// lost; 0 if there was none.
     pub copies_per_s: f64,
-    /// Highest rate of packets that lost none, where one did.
+    /// Highest packet rate without loss, if any.
     pub lower: Option<f64>,
-    /// Lowest rate of packets above it that lost some, where one was met.
+    /// Lowest packet rate above it with loss, if any.
     pub upper: Option<f64>,
-    /// Why the search ended.
+    /// Reason for the end of the search.
     pub end: SearchEnd,
-    /// Trials of the search.
+    /// Number of trials in the search.
     pub trials: usize,
-    /// Copies that came out of order or twice in any of its trials.
+    /// Copies received out of order or twice in any of its trials.
     pub disordered: u64,
-    /// Packets per second of the trial at half the rate, and what a copy cost there.
+    /// Packets per second of the trial at half the rate, and the cost of a copy in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub half: Option<RelayHalf>,
+    pub half_rate: Option<RelayHalfRate>,
 }
 
-/// A trial at half of the highest rate.
+/// Trial at half of the highest rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RelayHalf {
-    /// Packets per second that were sent.
+pub struct RelayHalfRate {
+    /// Packets sent per second.
     pub rate: f64,
-    /// Copies that came.
+    /// Copies received.
     pub copies: u64,
-    /// Copies that did not come, or late.
+    /// Copies not received, or late.
     pub lost: u64,
-    /// Processor time of the whole machine for each copy but for the source's, in ns.
+    /// CPU time of the whole host per copy, without the source's, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns_per_copy: Option<f64>,
-    /// What of it is the receivers' share, in ns, as it was measured without a relay.
+    /// Receivers' share of it, in ns, as measured without a relay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiving_ns_per_copy: Option<f64>,
 }
 
-impl RelayHalf {
-    /// Processor time of the relay for each copy, in ns: what the machine spent less the share of
-    /// source and receivers.
+impl RelayHalfRate {
+    /// Returns the relay's CPU time per copy, in ns: the host's time minus the shares of source and
+    /// receivers.
     #[must_use]
     pub fn relay_ns_per_copy(&self) -> Option<f64> {
         Some((self.cpu_ns_per_copy? - self.receiving_ns_per_copy?).max(0.0))
     }
 }
 
-/// The middle value; the mean of the two in the middle where they are even in number.
+/// Returns the middle value, or the mean of the two middle values if their number is even.
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<_> = values.filter(|value| value.is_finite()).collect();
     values.sort_by(f64::total_cmp);
@@ -176,15 +176,15 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 impl RelayCell {
-    /// Copies per second of all children together without loss: the median of the rounds. `None`
-    /// where no round was through, or none found a rate.
+    /// Returns the copies per second of all children together without loss: the median of the
+    /// repetitions. `None` if no repetition completed or none found a rate.
     #[must_use]
     pub fn copies_per_s(&self) -> Option<f64> {
-        median(self.rounds.iter().map(|round| round.copies_per_s)).filter(|rate| *rate > 0.0)
+        median(self.repetitions.iter().map(|round| round.copies_per_s)).filter(|rate| *rate > 0.0)
     }
 
-    /// How much later than without a relay the first copy came at half of the rate: the differences
-    /// of the 50th and of the 99th percentiles, in ns; below 0 where it came sooner.
+    /// Returns the delay added by the relay to the first copy at half of the rate: the differences
+    /// of the 50th and of the 99th percentiles, in ns; negative if copies arrived sooner.
     #[must_use]
     pub fn added_ns(&self) -> Option<[i64; 2]> {
         let (direct, relayed) = (self.direct_ns.as_ref()?, self.first_copy_ns.as_ref()?);
@@ -192,49 +192,50 @@ impl RelayCell {
         Some(percentiles.map(|of| of(relayed).cast_signed() - of(direct).cast_signed()))
     }
 
-    /// Processor time of the machine for each copy but for the source's, in ns, at half the rate.
+    /// Returns the host's CPU time per copy without the source's, in ns, at half the rate.
     #[must_use]
     pub fn cpu_ns_per_copy(&self) -> Option<f64> {
         median(self.halves().filter_map(|half| half.cpu_ns_per_copy))
     }
 
-    /// The relay's share of it, in ns.
+    /// Returns the relay's share of it, in ns.
     #[must_use]
     pub fn relay_ns_per_copy(&self) -> Option<f64> {
-        median(self.halves().filter_map(RelayHalf::relay_ns_per_copy))
+        median(self.halves().filter_map(RelayHalfRate::relay_ns_per_copy))
     }
 
-    fn halves(&self) -> impl Iterator<Item = &RelayHalf> {
-        self.rounds.iter().filter_map(|round| round.half.as_ref())
+    fn halves(&self) -> impl Iterator<Item = &RelayHalfRate> {
+        self.repetitions.iter().filter_map(|round| round.half_rate.as_ref())
     }
 }
 
-/// What the totals of one size look like over the number of children.
+/// Shape of the totals of one size over the number of children.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RelayShape {
-    /// The highest total of copies per second ...
+    /// Highest total of copies per second.
     pub highest: f64,
-    /// ... and how many times the lowest it is.
+    /// Ratio of the highest total to the lowest.
     pub spread: f64,
-    /// The total with the most children as a multiple of that with the fewest.
+    /// Total with the most children as a multiple of the total with the fewest.
     pub growth: f64,
-    /// The most children as a multiple of the fewest: what `growth` would be if it were linear.
+    /// The most children as a multiple of the fewest: the value of `growth` for linear growth.
     pub more_children: f64,
-    /// Children up to which each greater number gave at least as much.
+    /// Number of children up to which each greater number gave at least the same total.
     pub grows_to: usize,
-    /// Whether that is so for all of them, and the last is above the first by more than counts as
-    /// flat.
+    /// True if that holds for all numbers of children and the last total exceeds the first by more
+    /// than counts as flat.
     pub always_grows: bool,
 }
 
 impl RelayShape {
-    /// Whether the number of children makes no great difference.
+    /// Returns true if the number of children makes no great difference.
     #[must_use]
     pub fn is_flat(&self) -> bool {
         self.spread <= FLAT_RATIO_MAX
     }
 
-    /// Of (children, copies per second) by rising number of children; `None` for fewer than two.
+    /// Computes the shape from pairs (children, copies per second) in rising order of children;
+    /// `None` for fewer than two.
     fn of(totals: &[(usize, f64)]) -> Option<Self> {
         let (first, last) = (totals.first()?, totals.last().filter(|_| totals.len() > 1)?);
         let rates = || totals.iter().map(|(_, rate)| *rate);
@@ -253,27 +254,27 @@ impl RelayShape {
 }
 
 impl BenchRelayResult {
-    /// The sizes that were measured, in their order.
+    /// Returns the measured sizes, in order.
     #[must_use]
     pub fn sizes(&self) -> Vec<usize> {
         distinct(self.cells.iter().map(|cell| cell.size_bytes))
     }
 
-    /// The numbers of children that were measured with a size, in their order.
+    /// Returns the numbers of children measured with a size, in order.
     #[must_use]
     pub fn children(&self, size_bytes: usize) -> Vec<usize> {
         let cells = self.cells.iter().filter(|cell| cell.size_bytes == size_bytes);
         distinct(cells.map(|cell| cell.children))
     }
 
-    /// The engines that were measured, in the order in which they are named.
+    /// Returns the measured engines, in the order of their names' declaration.
     #[must_use]
     pub fn engines(&self) -> Vec<RelayEngine> {
         let is_there = |engine: &RelayEngine| self.cells.iter().any(|cell| cell.engine == *engine);
         RelayEngine::ALL.into_iter().filter(is_there).collect()
     }
 
-    /// One cell.
+    /// Returns the entry of one size, number of children and engine.
     #[must_use]
     pub fn cell(&self, size: usize, children: usize, engine: RelayEngine) -> Option<&RelayCell> {
         self.cells
@@ -281,15 +282,15 @@ impl BenchRelayResult {
             .find(|cell| (cell.size_bytes, cell.children, cell.engine) == (size, children, engine))
     }
 
-    /// How many times what `send` gives the in-kernel engine gives.
+    /// Returns the ratio of the in-kernel engine's total to that of `send`.
     #[must_use]
     pub fn ratio(&self, size: usize, children: usize) -> Option<f64> {
         let of = |engine| self.cell(size, children, engine)?.copies_per_s();
         Some(of(RelayEngine::Xdp)? / of(RelayEngine::Send)?)
     }
 
-    /// The mean over all numbers of children of what is gained by the in-kernel engine, in percent
-    /// of what `send` gives: the figure that the document tells for each size.
+    /// Returns the mean gain of the in-kernel engine over all numbers of children, in percent of
+    /// the total of `send`: the value published for each size.
     #[must_use]
     pub fn mean_gain_percent(&self, size: usize) -> Option<f64> {
         let children = self.children(size);
@@ -299,7 +300,7 @@ impl BenchRelayResult {
         (!gains.is_empty()).then(|| sum / gains.len() as f64)
     }
 
-    /// What an engine's totals look like over the number of children.
+    /// Returns the shape of an engine's totals over the number of children.
     #[must_use]
     pub fn shape(&self, size: usize, engine: RelayEngine) -> Option<RelayShape> {
         let mut children = self.children(size);
@@ -323,15 +324,15 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
 mod tests {
     use super::*;
 
-    fn round(copies_per_s: f64, end: SearchEnd) -> RelayRound {
-        RelayRound {
+    fn round(copies_per_s: f64, end: SearchEnd) -> RelayRepetition {
+        RelayRepetition {
             copies_per_s,
             lower: None,
             upper: None,
             end,
             trials: 1,
             disordered: 0,
-            half: None,
+            half_rate: None,
         }
     }
 
@@ -343,7 +344,7 @@ mod tests {
             source_threads: 1,
             batch: 16,
             relay_command: Vec::new(),
-            rounds: rates.iter().map(|rate| round(*rate, SearchEnd::Converged)).collect(),
+            repetitions: rates.iter().map(|rate| round(*rate, SearchEnd::Converged)).collect(),
             first_copy_ns: None,
             last_copy_ns: None,
             direct_ns: None,
@@ -356,7 +357,7 @@ mod tests {
             started: String::new(),
             command: Vec::new(),
             host: Host::read(),
-            rounds: 3,
+            repetitions: 3,
             loss_ratio: 0.0,
             receivers: 1,
             direct: Vec::new(),
@@ -425,7 +426,7 @@ mod tests {
 
     #[test]
     fn the_relay_costs_what_the_receivers_do_not() {
-        let half = RelayHalf {
+        let half = RelayHalfRate {
             rate: 1e5,
             copies: 1,
             lost: 0,
@@ -433,6 +434,6 @@ mod tests {
             receiving_ns_per_copy: Some(60.0),
         };
         assert_eq!(half.relay_ns_per_copy(), Some(140.0));
-        assert_eq!(RelayHalf { receiving_ns_per_copy: None, ..half }.relay_ns_per_copy(), None);
+        assert_eq!(RelayHalfRate { receiving_ns_per_copy: None, ..half }.relay_ns_per_copy(), None);
     }
 }

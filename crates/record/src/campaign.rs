@@ -1,5 +1,5 @@
-//! The result of `horolog campaign run`: measurements on many machines at one instant, each with
-//! its own record, and what they are together.
+//! Result of `horolog campaign run`: measurements on many hosts with a common start time, each with
+//! its own record, and their combined results.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -10,43 +10,43 @@ use serde_json::Value;
 use crate::{Distribution, Finding, Host, PathCounts, SignedDistribution, Trial};
 
 /// The schema's name and version.
-pub const CAMPAIGN_SCHEMA: &str = "horolog.campaign/1";
+pub const CAMPAIGN_SCHEMA: &str = "horolog.campaign/2";
 
-/// A whole campaign.
+/// Result of one campaign.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignResult {
     /// [`CAMPAIGN_SCHEMA`].
     pub schema: String,
-    /// When it began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine of the controller.
+    /// Host of the controller.
     pub host: Host,
-    /// What this run is known by.
+    /// Identifier of the campaign run.
     pub campaign: String,
-    /// What was planned.
+    /// Plan of the campaign.
     pub plan: CampaignPlan,
-    /// Whether all agents were private hosts of one machine.
+    /// True if all agents were lab hosts on one host.
     pub local: bool,
-    /// Whether it was ended before it was through.
+    /// True if it ended before completion.
     pub interrupted: bool,
-    /// How the starts agreed; absent where nothing was started at the instant.
+    /// Agreement of the starts; absent if nothing was started at the start time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<CampaignStart>,
-    /// What came beside the results that are below; absent where there was no network between.
+    /// Deliveries that are not among the results below; absent if no network lay between.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<CampaignDelivery>,
-    /// What each role measured, all its instances together, in the plan's order.
+    /// Combined measurements of each role's instances, in the plan's order.
     pub roles: Vec<CampaignRole>,
-    /// The instances, in the plan's order.
+    /// Instances, in the plan's order.
     pub parts: Vec<CampaignPart>,
-    /// Doubts about the figures, and what they lack.
+    /// Findings about the result, including what is missing from it.
     pub findings: Vec<Finding>,
 }
 
 impl CampaignResult {
-    /// A copy with other parts.
+    /// Returns a copy with other parts.
     #[must_use]
     pub fn with_parts(&self, parts: Vec<CampaignPart>) -> Self {
         Self {
@@ -67,201 +67,201 @@ impl CampaignResult {
     }
 }
 
-/// A plan as it was run.
+/// Plan as it was run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignPlan {
-    /// What it is called.
+    /// Name of the plan.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the plan.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub about: String,
-    /// What its text and parameters hash to.
+    pub description: String,
+    /// Hash of its text and parameters.
     pub hash: String,
-    /// Its parameters with the values that were in force.
+    /// Parameters with their effective values.
     pub parameters: BTreeMap<String, String>,
-    /// As it was written.
+    /// Text of the plan as written.
     pub text: String,
 }
 
-/// How the starts of processes agreed with the instant and with one another. Services, which are
-/// started before, are not among them.
+/// Agreement of process starts with the start time and with one another. Services, which start
+/// earlier, are not included.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignStart {
-    /// The instant, UTC in ns since 1970.
+    /// Start time, UTC in ns since 1970.
     pub instant_ns: i64,
-    /// How long after it each process went on to what it measures, made and loaded before, by its
-    /// machine's clock, less what that clock was ahead where this is known.
+    /// Delay after the start time at which each process, already created and loaded, began to
+    /// measure, by its host's clock, corrected for the offset of that clock if known.
     pub late_ns: SignedDistribution,
     /// From the first start to the last, in ns.
     pub spread_ns: u64,
-    /// The most that any of these may be wrong because of clocks, either way, in ns; absent where a
-    /// machine does not know how right its clock is.
+    /// Largest error of any of these because of clocks, in either direction, in ns; absent if a
+    /// host does not know the error bound of its clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_error_ns: Option<u64>,
 }
 
-/// What came to the controller and is in no figure.
+/// Agents, results and reports that reached the controller but are not part of any value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignDelivery {
-    /// Agents that were there and were given nothing to do, since they could not be used.
-    pub unusable: Vec<CampaignUnusable>,
-    /// Results that came again, each counted once.
-    pub outcomes_twice: u64,
-    /// Reports by agents that had no part in it, or of jobs that they were not given.
-    pub reports_strange: u64,
-    /// Messages that no report could be read from.
-    pub messages_unreadable: u64,
+    /// Available agents that were assigned nothing because they were unusable.
+    pub unusable: Vec<CampaignUnusableAgent>,
+    /// Repeated results; each is counted once.
+    pub duplicate_outcomes: u64,
+    /// Reports from agents without a part in the campaign, or about jobs not assigned to them.
+    pub unexpected_reports: u64,
+    /// Messages that could not be parsed as a report.
+    pub unreadable_messages: u64,
 }
 
-/// An agent that could not be used.
+/// Agent that could not be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CampaignUnusable {
-    /// Its name.
+pub struct CampaignUnusableAgent {
+    /// Name of the agent.
     pub agent: String,
-    /// Why not.
+    /// Reason.
     pub reason: String,
 }
 
-/// What a role measured.
+/// Measurements of one role.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignRole {
-    /// Its name.
+    /// Name of the role.
     pub role: String,
-    /// What it does.
+    /// Kind of work.
     pub kind: String,
-    /// How many instances there were to be.
+    /// Planned number of instances.
     pub instances: u64,
-    /// How many of them gave a result.
+    /// Number of instances with a result.
     pub results: u64,
-    /// All of them together.
+    /// Combined results of all instances.
     pub figures: CampaignFigures,
 }
 
-/// What results of one kind are together. Counts are sums, and distributions are those of all
-/// values that were recorded anywhere.
+/// Combined results of one kind. Counts are sums; distributions cover all values recorded anywhere.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CampaignFigures {
-    /// Of load: trials of one place and planned rate.
+    /// Results of load: trials of one index and intended rate.
     Load {
-        /// In the order in which they ran.
+        /// Trials, in the order in which they ran.
         trials: Vec<CampaignTrial>,
-        /// Up to where all was well, of rates that rose.
+        /// Capacity found by rising rates.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         capacity: Option<CampaignCapacity>,
     },
-    /// Of datagrams over paths.
+    /// Results of datagrams over paths.
     Paths {
-        /// Each path's rows.
+        /// Rows of each path.
         pairs: Vec<CampaignPair>,
-        /// All paths together, a row for each length and load.
+        /// All paths together, one row per length and load.
         rows: Vec<CampaignPathRow>,
     },
-    /// Of relays.
+    /// Results of relays.
     Relays {
-        /// Each of them.
+        /// The relays.
         relays: Vec<CampaignRelay>,
-        /// Packets that all of them received.
+        /// Packets received by all relays.
         packets: u64,
-        /// Copies that all of them sent.
+        /// Copies sent by all relays.
         copies: u64,
-        /// Copies that were not sent, by reason.
+        /// Copies not sent, by reason.
         dropped: BTreeMap<String, u64>,
     },
-    /// Of periodic tasks on several nodes. Nodes that join write no record: what they did stands in
-    /// that of the first node, and here.
+    /// Results of periodic tasks on several nodes. Joining nodes write no record: their results are
+    /// in the record of the first node, and here.
     Cycles {
         /// Each task of each run, all nodes together.
         tasks: Vec<CampaignTask>,
-        /// The same of each node.
+        /// Each task of each run, by node.
         nodes: Vec<CampaignNode>,
     },
-    /// Of everything else: distributions that stand at the same place of several records.
+    /// Results of all other kinds: distributions at the same path of several records.
     Distributions {
-        /// By their places.
+        /// Distributions by path.
         distributions: Vec<CampaignDistribution>,
     },
 }
 
-/// Trials of several generators that ran at once.
+/// Trials of several generators that ran at the same time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignTrial {
-    /// The place of it among each generator's trials, from 0 on.
+    /// Index of the trial among each generator's trials, from 0.
     pub index: usize,
-    /// How many generators it is of.
+    /// Number of generators.
     pub generators: u64,
-    /// All of them together: rates, clients and counts are sums, and the duration is the longest.
+    /// Combined trial of all generators: rates, clients and counts are sums, and the duration is
+    /// the longest.
     pub trial: Trial,
 }
 
-/// Up to which rate the servers answered what all generators together sent. Trials at rising rates
-/// bracket it, and find it no nearer than from one rate to the next.
+/// Highest rate of all generators together that the servers answered. Trials at rising rates
+/// bracket it no closer than the distance between two rates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignCapacity {
-    /// The largest share of requests that may be lost at a rate that counts as answered.
+    /// Largest loss ratio of a rate that counts as answered.
     pub loss_max: f64,
-    /// The highest rate, as it was sent, below the first that was not answered; absent where the
-    /// first one was not.
+    /// Highest rate, as sent, below the first unanswered one; absent if the first rate was not
+    /// answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_rate: Option<f64>,
-    /// The first that was not.
+    /// First rate that was not answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<CampaignLimit>,
 }
 
-/// The first of rising rates at which something gave way.
+/// First of the rising rates at which a limit was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignLimit {
-    /// Who gave way.
-    pub of: CampaignLimitOf,
-    /// The rate that was planned, of all generators together, in requests per second.
-    pub planned_rate: f64,
-    /// The rate that was sent.
+    /// Side that reached its limit.
+    pub limited_by: CampaignLimitOf,
+    /// Intended rate of all generators together, in requests per second.
+    pub intended_rate: f64,
+    /// Achieved rate, in requests per second.
     pub sent_rate: f64,
-    /// The share of requests that were lost.
+    /// Loss ratio of the requests.
     pub loss: f64,
 }
 
-/// Who can give way.
+/// Sides that can reach their limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CampaignLimitOf {
-    /// The servers, or what is on the way to them: too many requests were lost.
+    /// Servers, or the path to them: too many requests were lost.
     Servers,
-    /// The generators sent less than they were to.
+    /// Generators: they sent less than intended.
     Generators,
 }
 
 /// One row of one path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignPair {
-    /// The agent that measured.
+    /// Agent that measured.
     pub from: String,
-    /// The agent of the far end, where the plan says which that is, otherwise its address.
+    /// Agent of the far end if the plan names it, otherwise its address.
     pub to: String,
     /// Bytes of UDP payload.
     pub length: u64,
-    /// R, as it was asked for.
+    /// R: intended load ratio.
     pub load_ratio: f64,
-    /// What became of the requests.
+    /// Outcomes of the requests.
     pub counts: PathCounts,
-    /// The round trip, in ns.
+    /// Round trip, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,
 }
 
-/// A row of all paths together.
+/// One row of all paths together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignPathRow {
     /// Bytes of UDP payload.
     pub length: u64,
-    /// R, as it was asked for.
+    /// R: intended load ratio.
     pub load_ratio: f64,
-    /// How many paths it is of.
+    /// Number of paths.
     pub paths: u64,
-    /// What became of the requests.
+    /// Outcomes of the requests.
     pub counts: PathCounts,
-    /// The round trip, in ns.
+    /// Round trip, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,
 }
@@ -269,161 +269,162 @@ pub struct CampaignPathRow {
 /// One relay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignRelay {
-    /// The agent that ran it.
+    /// Agent that ran it.
     pub agent: String,
-    /// The job.
+    /// Job of the relay.
     pub job: String,
-    /// Packets that it received.
+    /// Packets received.
     pub packets: u64,
-    /// Packets that it refused, by reason.
+    /// Packets refused, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Packets lost at its full socket, where the kernel tells.
+    /// Packets lost at its full socket, if the kernel reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_dropped: Option<u64>,
-    /// What it sent to each child.
+    /// Counts of copies to each child.
     pub children: Vec<CampaignChild>,
 }
 
-/// What a relay sent to one child.
+/// Copies that a relay sent to one child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignChild {
-    /// Where to.
+    /// Address of the child.
     pub address: SocketAddr,
-    /// The relay of the campaign that listens there.
+    /// Relay of the campaign that listens at that address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// Copies sent.
     pub sent: u64,
     /// Copies not sent, by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// What the child received, where it is a relay of the campaign and has no other parent.
+    /// Packets received by the child, if it is a relay of the campaign without another parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received: Option<u64>,
 }
 
-/// A task that several nodes ran in step.
+/// Task that several nodes ran in step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignTask {
-    /// The job that led them.
+    /// Job that led the nodes.
     pub leader: String,
-    /// Which of its runs, from 0 on.
+    /// Index of the run, from 0.
     pub run: usize,
     /// The task.
     pub task: String,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: u64,
-    /// Periods that are counted, of all nodes.
+    /// Counted periods of all nodes.
     pub periods: u64,
-    /// Of those, how many were not done by their deadline.
+    /// Periods of these that missed their deadline.
     pub missed: u64,
-    /// From the first node's beginning to the last one's end, in the mean.
+    /// Mean time from the first node's beginning to the last node's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span_ns: Option<f64>,
-    /// How far apart nodes began a period because their clocks are, as these were measured before
-    /// the run: the furthest ahead to the furthest behind.
+    /// Spread of the nodes' period starts due to their clocks, from the furthest ahead to the
+    /// furthest behind, as measured before the run.
     pub skew_ns: u64,
-    /// By how much that may be wrong, either way.
+    /// Error bound of the skew, in either direction.
     pub skew_error_ns: u64,
-    /// From a release to the node's first own instant.
+    /// From release to the node's first instruction (start latency).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lateness_ns: Option<Distribution>,
-    /// From a release to the end of the work.
+    pub start_latency_ns: Option<Distribution>,
+    /// From release to the end of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ns: Option<Distribution>,
 }
 
-/// A task on one node.
+/// Task on one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignNode {
-    /// The job that led it.
+    /// Job that led the node.
     pub leader: String,
-    /// Which of its runs, from 0 on.
+    /// Index of the run, from 0.
     pub run: usize,
     /// The node.
     pub node: String,
-    /// The job that it was, where it was one of the campaign.
+    /// Job of the node, if it belonged to the campaign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// The agent that ran it.
+    /// Agent that ran it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// The task.
     pub task: String,
-    /// Periods that are counted.
+    /// Counted periods.
     pub periods: u64,
-    /// Of those, how many were not done by their deadline.
+    /// Periods of these that missed their deadline.
     pub missed: u64,
-    /// In how many periods the others waited for it; absent where nodes do not wait.
+    /// Number of periods in which the others waited for it; absent if nodes do not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub awaited: Option<u64>,
-    /// How far its clock was ahead of the first node's before the run; absent for that one.
+    pub straggler_periods: Option<u64>,
+    /// Offset of its clock from the first node's before the run, positive if ahead; absent for the
+    /// first node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead_ns: Option<i64>,
-    /// From a release to its first own instant.
+    /// From release to its first instruction (start latency).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lateness_ns: Option<Distribution>,
-    /// From a release to the end of the work.
+    pub start_latency_ns: Option<Distribution>,
+    /// From release to the end of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ns: Option<Distribution>,
 }
 
-/// A distribution that stands at the same place of several records.
+/// Distribution at the same path of several records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignDistribution {
-    /// Where it stands, such as `cores[0].latency_ns`.
-    pub place: String,
-    /// In how many records.
+    /// Path of the value, such as `cores[0].latency_ns`.
+    pub path: String,
+    /// Number of records.
     pub results: u64,
-    /// All of them together.
+    /// Combined distribution of all records.
     pub distribution: Distribution,
 }
 
 /// One instance of a role.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignPart {
-    /// Its role and number, such as `load.2`.
+    /// Role and number of the instance, such as `load.2`.
     pub job: String,
-    /// Its role.
+    /// Role of the instance.
     pub role: String,
-    /// What it did.
+    /// Kind of work.
     pub kind: String,
-    /// Whether it was a service, started before the instant.
+    /// True if it was a service, started before the start time.
     pub service: bool,
-    /// The agent that ran it.
+    /// Agent that ran it.
     pub agent: String,
-    /// That agent's address.
+    /// Address of that agent.
     pub address: IpAddr,
-    /// The agent of the other end, where it was for a pair.
+    /// Agent of the far end, if the instance measured a pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// How it ended.
+    /// End of the instance.
     pub end: CampaignEnd,
-    /// Its exit status, where it had one.
+    /// Exit status, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<i32>,
-    /// Why it did not end well.
+    /// Reason for an unsuccessful end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When it went on to what it measures, or a service was started, by its machine's clock, UTC
-    /// in ns since 1970.
+    /// Time at which it began to measure, or a service was started, by its host's clock, UTC in ns
+    /// since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_ns: Option<i64>,
-    /// How long it ran, in seconds.
+    /// Duration, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
-    /// What was known of its machine's clock.
+    /// State of its host's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<CampaignClock>,
-    /// The last that it said on standard error.
+    /// Last output on standard error.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub errors: String,
-    /// Its record.
+    /// Record of the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
 }
 
 impl CampaignPart {
-    /// A copy without its record.
+    /// Returns a copy without its record.
     #[must_use]
     pub fn without_result(&self) -> Self {
         Self {
@@ -446,35 +447,35 @@ impl CampaignPart {
     }
 }
 
-/// How a part ended.
+/// End of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CampaignEnd {
-    /// As it should.
+    /// Success.
     Done,
-    /// With an exit status that says that it could not do what it was asked.
+    /// Exit status of failure.
     Failed,
-    /// By a signal that nobody of the campaign sent.
+    /// Signal that did not come from the campaign.
     Signalled,
-    /// Its time was over, and it was ended.
+    /// Termination because its time was over.
     TimedOut,
-    /// The campaign was given up, and it was ended.
+    /// Termination because the campaign was abandoned.
     Abandoned,
-    /// It was not started.
+    /// Refusal to start it.
     Refused,
-    /// Its agent ended before it.
+    /// End of its agent before it.
     Interrupted,
-    /// Nothing was heard of it any more.
+    /// Loss of contact.
     Lost,
 }
 
-/// What was known of a machine's clock.
+/// State of a host's clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignClock {
-    /// How far it was ahead, in ns.
+    /// Offset, positive if ahead, in ns.
     pub offset_ns: i64,
-    /// How far that may be wrong, either way, in ns.
+    /// Error bound of the offset, in either direction, in ns.
     pub error_ns: u64,
-    /// Who says so.
+    /// Source of the offset.
     pub source: String,
 }

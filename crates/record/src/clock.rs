@@ -1,55 +1,55 @@
-//! The result of `horolog clock simulate`: how far a clock is off that is disciplined by a
-//! receiver's pulses, and beside it one that is set at every pulse, on the same noise.
+//! Result of `horolog clock simulate`: error of a clock disciplined by a receiver's pulses,
+//! compared with a clock set at every pulse on the same noise.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AllanDeviation, Figures, Finding, Host, LimitResult};
+use crate::{AllanDeviation, ExactSummary, Finding, Host, LimitResult};
 
 /// The schema's name and version.
-pub const CLOCK_SCHEMA: &str = "horolog.clock/1";
+pub const CLOCK_SCHEMA: &str = "horolog.clock/2";
 
-/// A whole simulation.
+/// Result of one simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockResult {
     /// [`CLOCK_SCHEMA`].
     pub schema: String,
-    /// When the run began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine that simulated; nothing in the figures comes of it.
+    /// Host of the simulation; the values do not depend on it.
     pub host: Host,
-    /// What all random numbers began with: the same seed gives the same figures.
+    /// Seed of all random numbers: the same seed gives the same values.
     pub seed: u64,
     /// Simulated time, in seconds.
     pub duration_s: u64,
-    /// The clock's oscillator.
+    /// Oscillator of the clock.
     pub oscillator: ClockOscillator,
-    /// Pulses, sentences and what was wrong with them.
+    /// Pulses, sentences and their faults.
     pub conditions: ClockConditions,
-    /// Whether the clock was steered; else its error was estimated and taken off.
+    /// True if the clock was steered; otherwise its error was estimated and subtracted.
     pub steered: bool,
-    /// The second in which the servo first said that it is locked; absent where it never did.
+    /// Second in which the servo first reported lock; absent if it never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locked_after_s: Option<u64>,
-    /// The two methods.
+    /// Both methods.
     pub methods: Vec<ClockMethod>,
-    /// What became of pulses and sentences.
+    /// Outcomes of pulses and sentences.
     pub counts: ClockCounts,
-    /// The limits of `--fail-if`.
+    /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
-    /// Doubts about the figures.
+    /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// An oscillator by its noises (IEEE 1139), each as the Allan deviation that it has alone.
+/// Oscillator described by its noises (IEEE 1139), each as the Allan deviation that it has alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockOscillator {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// How far its frequency is from nominal, in parts per billion.
+    /// Offset of its frequency from nominal, in parts per billion.
     pub frequency_ppb: f64,
     /// White frequency modulation, at 1 s, in parts per billion.
     pub white_fm_ppb: f64,
@@ -57,11 +57,12 @@ pub struct ClockOscillator {
     pub flicker_fm_ppb: f64,
     /// Random walk of the frequency, at 1 s, in parts per billion.
     pub random_walk_fm_ppb: f64,
-    /// Ageing, in parts per billion a day.
+    /// Ageing, in parts per billion per day.
     pub ageing_ppb_per_day: f64,
-    /// How far the temperature moves the frequency either way, in parts per billion.
+    /// Amplitude of the frequency change with temperature in either direction, in parts per
+    /// billion.
     pub temperature_ppb: f64,
-    /// The time of one up and down of the temperature, in seconds.
+    /// Period of one temperature cycle, in seconds.
     pub temperature_period_s: f64,
 }
 
@@ -70,88 +71,88 @@ pub struct ClockOscillator {
 pub struct ClockConditions {
     /// Standard deviation of a pulse, in ns.
     pub pulse_noise_ns: f64,
-    /// The steps in which the receiver places pulses, in ns.
+    /// Resolution of the receiver's pulses, in ns.
     pub quantisation_ns: f64,
-    /// How late every timestamp is, in ns.
+    /// Delay of every timestamp, in ns.
     pub latency_ns: f64,
-    /// How often it is later.
+    /// Share of timestamps with an additional delay.
     pub latency_tail: f64,
-    /// By how much then, in the mean, in ns.
+    /// Mean of that additional delay, in ns.
     pub latency_tail_ns: f64,
-    /// Pulses in a second.
+    /// Pulses per second.
     pub pulses_per_second: u32,
     /// Share of sentences that are wrong, late or lost.
     pub bad_sentences: f64,
     /// False pulses for each true one.
     pub false_pulses: f64,
-    /// Share of pulses that are lost.
+    /// Share of lost pulses.
     pub missing_pulses: f64,
 }
 
-/// One way to keep a clock right, and how right it was.
+/// Method of disciplining a clock and its error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockMethod {
-    /// Which.
+    /// Kind of method.
     pub kind: ClockMethodKind,
-    /// The clock's error in service, once a second at any instant of it, in ns: from the second in
-    /// which the servo was first locked, without outages and the minute after each. Absent where
-    /// there was no such second.
+    /// Clock error in service, sampled at any instant once a second, in ns: from the second in
+    /// which the servo first locked, without outages and the minute after each. Absent if there was
+    /// no such second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error_ns: Option<Figures>,
-    /// The overlapping Allan deviation of that.
+    pub error_ns: Option<ExactSummary>,
+    /// Overlapping Allan deviation of that error.
     pub allan: Vec<AllanDeviation>,
-    /// What became of it in outages and after.
+    /// Behaviour during and after outages.
     pub outages: Vec<ClockOutage>,
-    /// The error over the whole time, stretch by stretch.
-    pub series: Vec<ClockStretch>,
+    /// Error over the whole time, by interval.
+    pub series: Vec<ClockBucket>,
 }
 
-/// The methods.
+/// Methods of disciplining the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClockMethodKind {
     /// Labeller, filter and servo.
     Servo,
-    /// The clock is set at every pulse, as Liu, Wu and Wang 2020, section 2.2.3, do.
+    /// Step of the clock at every pulse, as in Liu, Wu and Wang 2020, section 2.2.3.
     SetAtPulse,
 }
 
-/// A time without pulses and sentences.
+/// Period without pulses and sentences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockOutage {
-    /// When it began, in seconds of the simulation.
+    /// Start, in seconds of the simulation.
     pub begin_s: u64,
-    /// How long it took, in seconds.
+    /// Length, in seconds.
     pub length_s: u64,
-    /// The largest error in it, in ns.
+    /// Largest error in it, in ns.
     pub error_max_ns: u64,
-    /// Seconds from its end to the one from which on the error was within 1 µs for a minute; absent
-    /// where there was none.
+    /// Seconds from its end until the error stayed within 1 µs for a minute; absent if it never
+    /// did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered_after_s: Option<u64>,
 }
 
-/// The lowest and the highest error of a stretch of seconds.
+/// Lowest and highest error in an interval of several seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClockStretch {
-    /// Its first second.
+pub struct ClockBucket {
+    /// First second of the interval.
     pub begin_s: u64,
-    /// The lowest error in it, in ns.
+    /// Lowest error in it, in ns.
     pub min_ns: i64,
-    /// The highest error in it, in ns.
+    /// Highest error in it, in ns.
     pub max_ns: i64,
 }
 
-/// What became of pulses and sentences.
+/// Outcomes of pulses and sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockCounts {
-    /// Pulses whose second was known, by what the servo made of them.
+    /// Pulses with a known second, by the servo's verdict.
     pub pulses: BTreeMap<String, u64>,
-    /// Pulses whose second was not sure, by the reason.
-    pub pulse_doubts: BTreeMap<String, u64>,
-    /// Sentences that did not count, by the reason.
-    pub sentence_doubts: BTreeMap<String, u64>,
-    /// Pulses that were given a wrong second.
+    /// Pulses with an uncertain second, by reject reason.
+    pub pulse_rejects: BTreeMap<String, u64>,
+    /// Rejected sentences, by reason.
+    pub sentence_rejects: BTreeMap<String, u64>,
+    /// Pulses assigned to a wrong second.
     pub wrong_labels: u64,
     /// Steps of the clock.
     pub steps: u64,

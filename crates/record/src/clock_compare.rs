@@ -1,76 +1,76 @@
-//! The result of `horolog clock compare`: how far the system clock is from other clocks of its
-//! machine, and how their frequencies differ.
+//! Result of `horolog clock compare`: offset of the system clock from other clocks of its host, and
+//! the differences of their frequencies.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AllanDeviation, Drift, Figures, Finding, Host, LimitResult};
+use crate::{AllanDeviation, Drift, ExactSummary, Finding, Host, LimitResult};
 
 /// The schema's name and version.
-pub const CLOCK_COMPARE_SCHEMA: &str = "horolog.clock-compare/1";
+pub const CLOCK_COMPARE_SCHEMA: &str = "horolog.clock-compare/2";
 
-/// A whole comparison. Offsets are how far the system clock (`CLOCK_REALTIME`) is ahead.
+/// Result of one comparison. Offsets are positive if the system clock (`CLOCK_REALTIME`) is ahead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockCompareResult {
     /// [`CLOCK_COMPARE_SCHEMA`].
     pub schema: String,
-    /// When the run began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine whose clocks they are.
+    /// Host of the clocks.
     pub host: Host,
     /// Time from one reading to the next, in ns.
     pub interval_ns: u64,
-    /// Readings of each clock that were due until the end.
+    /// Readings of each clock due until the end.
     pub count: u64,
-    /// The clocks, in the order in which they were asked for.
+    /// Clocks, in the order requested.
     pub clocks: Vec<ComparedClock>,
-    /// Steps of the system clock that came in the run.
+    /// Steps of the system clock during the run.
     pub steps: Vec<ClockStep>,
-    /// The limits of `--fail-if`.
+    /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
-    /// Doubts about the figures.
+    /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// One clock beside the system clock.
+/// Comparison of one clock with the system clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedClock {
-    /// Its name, as it was asked for.
+    /// Name, as requested.
     pub name: String,
-    /// What it is.
+    /// Kind of clock.
     pub kind: ComparedKind,
-    /// Whether it has an epoch of its own, so that offsets are counted from the first one.
+    /// True if it has its own epoch, so that offsets count from the first one.
     pub from_first: bool,
     /// Readings that failed or had no pulse.
     pub missed: u64,
-    /// Why the last one failed.
+    /// Error of the last failed reading.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Figures of the offset, in ns.
+    /// Summary of the offset, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offset_ns: Option<Figures>,
-    /// Figures of the doubt of a reading, in ns; absent where none can be told.
+    pub offset_ns: Option<ExactSummary>,
+    /// Summary of a reading's error bound, in ns; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub doubt_ns: Option<Figures>,
-    /// How fast the system clock gains on it.
+    pub error_bound_ns: Option<ExactSummary>,
+    /// Frequency gain of the system clock over it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
-    /// The overlapping Allan deviation of the offset, at octaves of the interval.
+    /// Overlapping Allan deviation of the offset, at octaves of the interval.
     pub allan: Vec<AllanDeviation>,
-    /// The readings.
+    /// Readings.
     pub samples: Vec<ClockSample>,
 }
 
-/// What a compared clock is.
+/// Kinds of compared clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComparedKind {
-    /// Another clock of the kernel's.
+    /// Another clock of the kernel.
     Kernel,
     /// A PTP hardware clock.
     Phc,
-    /// Pulses, which tell the fraction of a second alone.
+    /// Pulses, which give only the fraction of a second.
     Pps,
 }
 
@@ -78,22 +78,22 @@ pub enum ComparedKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockSample {
     /// Intervals from the start of the run.
-    pub place: u64,
-    /// When, by the system clock, in ns since 1970.
+    pub slot: u64,
+    /// Time of the reading by the system clock, in ns since 1970.
     pub at_ns: i64,
-    /// How far the system clock was ahead, in ns.
+    /// Offset of the system clock, positive if ahead, in ns.
     pub offset_ns: i64,
-    /// Half the time between the readings of the system clock around it: the offset is off by no
-    /// more. Absent where the kernel took the time of a pulse alone.
+    /// Half the time between the readings of the system clock around it, the error bound of the
+    /// offset. Absent if only the kernel timestamped a pulse.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub doubt_ns: Option<u64>,
+    pub error_bound_ns: Option<u64>,
 }
 
-/// A step of the system clock, as `CLOCK_MONOTONIC` shows it.
+/// Step of the system clock relative to `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockStep {
-    /// The interval at whose end it was seen, counted from the start of the run.
-    pub place: u64,
-    /// How far it went, in ns.
+    /// Interval at whose end it was detected, counted from the start of the run.
+    pub slot: u64,
+    /// Size of the step, in ns.
     pub step_ns: i64,
 }

@@ -1,85 +1,85 @@
-//! A log of a clock's error, line by line, and what it comes to: the log that a calibrated server
-//! keeps, or that of `horolog clock log`. Each line is one JSON object. Reading is bounded: in the
-//! length of a line, the number of lines and the number of clocks.
+//! Log of a clock's error, line by line, and its evaluation: the log of a calibrated server, or
+//! that of `horolog clock log`. Each line is one JSON object. Reading is bounded in the length of a
+//! line, the number of lines and the number of clocks.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 /// The schema's name and version.
-pub const CLOCK_LOG_SCHEMA: &str = "horolog.clock-log/1";
-/// The longest line, in bytes.
+pub const CLOCK_LOG_SCHEMA: &str = "horolog.clock-log/2";
+/// Longest line, in bytes.
 pub const CLOCK_LOG_LINE_MAX: usize = 4_096;
 
 const LINES_MAX: u64 = 1_000_000;
 const CLOCKS_MAX: usize = 64;
-/// The longest name of a clock, a state or a verdict.
+/// Longest name of a clock, a state or a verdict.
 const WORD_MAX: usize = 128;
-/// Changes of the state, and steps, that are kept of a clock.
+/// Largest number of state changes, and of steps, stored per clock.
 const EVENTS_MAX: usize = 1_000;
 const NS_PER_S: f64 = 1e9;
 
-/// One line. Offsets are how far the system clock is ahead.
+/// One line. Offsets are positive if the system clock is ahead.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClockLogLine {
-    /// When, by the monotonic clock, in ns.
+    /// Time by the monotonic clock, in ns.
     pub monotonic_ns: i64,
-    /// When, in ns since 1970.
+    /// Time in ns since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utc_ns: Option<i64>,
-    /// What the system clock is held against; absent for the pulses of a calibrated server.
+    /// Clock compared with the system clock; absent for the pulses of a calibrated server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
-    /// What a pulse says, in ns.
+    /// Measurement of a pulse, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_ns: Option<i64>,
-    /// What became of the pulse.
+    /// Verdict on the pulse.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
-    /// The offset, in ns.
+    /// Offset, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset_ns: Option<i64>,
-    /// How far it may be wrong, in ns.
+    /// Uncertainty of the offset, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncertainty_ns: Option<f64>,
-    /// The estimate of the frequency without what corrects it, in ppb.
+    /// Estimated frequency without its correction, in ppb.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frequency_ppb: Option<f64>,
-    /// The correction of the frequency, in ppb.
+    /// Frequency correction, in ppb.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_ppb: Option<f64>,
     /// A step of the system clock, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_ns: Option<i64>,
-    /// How well the clock is known.
+    /// State of the clock's discipline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Why there is no offset.
+    /// Reason for a missing offset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What a whole log comes to.
+/// Evaluation of a whole log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockLogResult {
     /// [`CLOCK_LOG_SCHEMA`].
     pub schema: String,
     /// The file.
     pub file: String,
-    /// Lines that were read.
+    /// Lines read.
     pub lines: u64,
-    /// Times that the monotonic clock began anew, as it does when a machine is started.
+    /// Number of times that the monotonic clock restarted, as it does at boot.
     pub restarts: u64,
-    /// The clocks, in the order of their names.
+    /// Clocks, in order of their names.
     pub clocks: Vec<LoggedClock>,
 }
 
-/// What is logged of one clock.
+/// Log entries of one clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoggedClock {
-    /// Its name; empty for the pulses of a calibrated server.
+    /// Name; empty for the pulses of a calibrated server.
     pub name: String,
-    /// Pulses by what became of them.
+    /// Pulses by verdict.
     pub verdicts: BTreeMap<String, u64>,
     /// Changes of the state.
     pub states: Vec<ClockLogState>,
@@ -87,13 +87,13 @@ pub struct LoggedClock {
     pub steps: Vec<ClockLogPoint>,
     /// Offsets, in ns.
     pub offsets: Vec<ClockLogPoint>,
-    /// What pulses say that were believed, in ns.
+    /// Measurements of accepted pulses, in ns.
     pub believed: Vec<ClockLogPoint>,
-    /// What pulses say that were not, in ns.
+    /// Measurements of rejected pulses, in ns.
     pub refused: Vec<ClockLogPoint>,
-    /// Estimates of the frequency, in ppb.
+    /// Frequency estimates, in ppb.
     pub frequencies: Vec<ClockLogPoint>,
-    /// Corrections of the frequency, in ppb.
+    /// Frequency corrections, in ppb.
     pub corrections: Vec<ClockLogPoint>,
 }
 
@@ -102,32 +102,32 @@ pub struct LoggedClock {
 pub struct ClockLogState {
     /// Seconds from the first line.
     pub at_s: f64,
-    /// The state from then on.
+    /// State from then on.
     pub state: String,
 }
 
-/// A figure at an instant.
+/// Value at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockLogPoint {
     /// Seconds from the first line.
     pub at_s: f64,
-    /// The figure.
+    /// Value.
     pub value: f64,
 }
 
 impl ClockLogLine {
-    /// Reads a line, without its end.
+    /// Reads a line without its line end.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// Describes the defect of the line.
     pub fn read(line: &[u8]) -> Result<Self, String> {
         if line.len() > CLOCK_LOG_LINE_MAX {
             return Err(format!("longer than {CLOCK_LOG_LINE_MAX} bytes"));
         }
-        // An array would be read as the fields in their order.
+        // Serde would accept an array as the fields in their order.
         if line.trim_ascii_start().first() != Some(&b'{') {
-            return Err("no JSON object".to_owned());
+            return Err("not a JSON object".to_owned());
         }
         let entry: Self = serde_json::from_slice(line).map_err(|error| wrong(&error))?;
         let words = [&entry.clock, &entry.verdict, &entry.state];
@@ -138,7 +138,7 @@ impl ClockLogLine {
     }
 }
 
-/// What is wrong with a line, and where in it.
+/// Describes the defect of a line and its position.
 fn wrong(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
@@ -146,28 +146,28 @@ fn wrong(error: &serde_json::Error) -> String {
     format!("{what} at column {}", error.column())
 }
 
-/// Takes a log line by line.
+/// Reader of a log, line by line.
 #[derive(Clone, Debug, Default)]
 pub struct ClockLogReader {
     lines: u64,
     restarts: u64,
-    /// The last line: its monotonic and UTC time.
+    /// Monotonic and UTC time of the last line.
     last: Option<(i64, Option<i64>)>,
     elapsed_s: f64,
     clocks: BTreeMap<String, LoggedClock>,
 }
 
 impl ClockLogReader {
-    /// Takes the next line.
+    /// Reads the next line.
     ///
     /// # Errors
     ///
-    /// Its number and what is wrong with it.
+    /// Gives the line's number and its defect.
     pub fn take(&mut self, line: &[u8]) -> Result<(), String> {
         let number = self.lines + 1;
         let failed = |why: String| format!("line {number}: {why}");
         if number > LINES_MAX {
-            return Err(failed(format!("more than {LINES_MAX} lines; draw a part of the file")));
+            return Err(failed(format!("more than {LINES_MAX} lines; draw part of the file")));
         }
         let entry = ClockLogLine::read(line).map_err(failed)?;
         let name = entry.clock.clone().unwrap_or_default();
@@ -182,8 +182,8 @@ impl ClockLogReader {
         Ok(())
     }
 
-    /// Moves on to the time of this line. Where the monotonic clock has begun anew, UTC tells how
-    /// long that took, as far as it is known.
+    /// Advances to the time of this line. If the monotonic clock restarted, UTC gives the length of
+    /// the interruption, if known.
     fn pass(&mut self, entry: &ClockLogLine) {
         let (monotonic_ns, utc_ns) = self.last.unwrap_or((entry.monotonic_ns, entry.utc_ns));
         let passed_ns = entry.monotonic_ns.saturating_sub(monotonic_ns);
@@ -197,7 +197,7 @@ impl ClockLogReader {
         self.last = Some((entry.monotonic_ns, entry.utc_ns));
     }
 
-    /// What the lines come to.
+    /// Returns the evaluation of all lines.
     #[must_use]
     pub fn result(self, file: String) -> ClockLogResult {
         ClockLogResult {

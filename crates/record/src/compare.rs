@@ -1,130 +1,131 @@
-//! Two results of one kind beside each other: the record of a comparison, and what it judges.
+//! Comparison of results of one kind: the record of a comparison, and its judgements.
 
 mod conditions;
-mod figures;
 mod judge;
 mod measured;
-mod places;
+mod metrics;
+mod paths;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Finding, Host};
 
-pub use places::{damaged, distributions, numbers};
+pub use paths::{damaged, distributions, numbers};
 
-/// The name and version of this record.
-pub const COMPARE_SCHEMA: &str = "horolog.compare/1";
+/// Name and version of the schema.
+pub const COMPARE_SCHEMA: &str = "horolog.compare/2";
 
-/// A comparison of two runs.
+/// Comparison of two runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareResult {
     /// [`COMPARE_SCHEMA`].
     pub schema: String,
-    /// When they were compared, RFC 3339.
+    /// Time of the comparison, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine on which they were compared.
+    /// Host of the comparison.
     pub host: Host,
-    /// The run that the other is held against.
+    /// Reference run.
     pub earlier: ComparedRun,
-    /// The run that is judged.
+    /// Run that is judged.
     pub later: ComparedRun,
-    /// More runs like the earlier one.
+    /// Repetitions of the earlier run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_repeats: Vec<ComparedRun>,
-    /// More runs like the later one.
+    /// Repetitions of the later run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub later_repeats: Vec<ComparedRun>,
-    /// How much worse a figure may be, as a share of what it was.
+    /// Largest tolerated change of a metric for the worse, as a share of its earlier value.
     pub threshold: f64,
-    /// The share of bootstrap replications between each figure's bounds.
+    /// Share of bootstrap replications between each metric's bounds.
     pub confidence: f64,
-    /// The figures that both have, in the order of their places.
-    pub figures: Vec<ComparedFigure>,
-    /// The places that only the earlier one has, or not all of several.
+    /// Metrics of both runs, in the order of their paths.
+    pub figures: Vec<ComparedMetric>,
+    /// Paths that only the earlier run has, or not all of several.
     pub only_earlier: Vec<String>,
-    /// The places that only the later one has, or not all of several.
+    /// Paths that only the later run has, or not all of several.
     pub only_later: Vec<String>,
-    /// What else differs: machine and command.
+    /// Other differences: host and command.
     pub conditions: Vec<ComparedCondition>,
-    /// Doubts.
+    /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
 impl CompareResult {
-    /// The figures that decide: those of what was measured.
-    pub fn deciding(&self) -> impl Iterator<Item = &ComparedFigure> + Clone {
-        self.figures.iter().filter(|figure| !figure.of_measurer)
+    /// Returns the metrics that decide: those of the measured object.
+    pub fn deciding(&self) -> impl Iterator<Item = &ComparedMetric> + Clone {
+        self.figures.iter().filter(|figure| !figure.informational)
     }
 }
 
-/// A run that is compared.
+/// Run of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComparedRun {
-    /// What it was asked for by: its number, key or name, or a file.
+    /// Reference as requested: number, key, name or file.
     pub reference: String,
-    /// Its result's schema.
+    /// Schema of its result.
     pub schema: String,
-    /// When it began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
 }
 
-/// A figure of both runs.
+/// Metric of both runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ComparedFigure {
-    /// Where it stands in the results, such as `trials[offered_rate=10000].rtt_ns`.
-    pub place: String,
-    /// Which figure.
-    pub figure: ComparedFigureKind,
-    /// What it was: ns, a share, or a rate in a second; of several runs the mean, of their offsets
-    /// that of how far they are from 0. Absent where a run tried and nothing came of it, such as a
-    /// fault that nobody detected.
+pub struct ComparedMetric {
+    /// Path in the results, such as `trials[offered_rate=10000].rtt_ns`.
+    pub path: String,
+    /// Kind of metric.
+    pub figure: ComparedMetricKind,
+    /// Earlier value: ns, a share, or a rate per second; for several runs the mean, and for their
+    /// offsets the mean distance from 0. Absent if an attempt of a run did not succeed, such as a
+    /// fault that was not detected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<f64>,
-    /// What it is.
+    /// Later value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub later: Option<f64>,
-    /// The lower bound of the change: a share of what it was; of shares, their difference; of
-    /// offsets, by how many ns it is further from 0. Absent where there is too little for it: too
-    /// few values, one reading only, or a search that ended before it found that bound.
+    /// Lower bound of the change: a share of the earlier value; for shares, their difference; for
+    /// offsets, the increase of the distance from 0 in ns. Absent if the data do not suffice: too
+    /// few values, only one reading, or a search that ended before it found that bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    /// The upper bound.
+    /// Upper bound of the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
-    /// What follows.
+    /// Verdict on the change.
     pub verdict: CompareVerdict,
-    /// It tells of whoever measured, such as how late a generator was, and decides nothing.
+    /// True if it describes the measuring side, such as a generator's send lateness, and decides
+    /// nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub of_measurer: bool,
+    pub informational: bool,
 }
 
-/// What is compared. Times and shares are worse where they are larger, rates where they are
-/// smaller, offsets where they are further from 0.
+/// Kinds of compared metrics. Times and shares are worse if larger, rates if smaller, offsets if
+/// further from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ComparedFigureKind {
-    /// A median time.
+pub enum ComparedMetricKind {
+    /// Median time.
     P50,
-    /// A 99th percentile.
+    /// 99th-percentile time.
     P99,
-    /// A 99.9th percentile.
+    /// 99.9th-percentile time.
     #[serde(rename = "p99.9")]
     P999,
-    /// The share of what was sent that was lost; or of what the place says, that was late, invalid,
-    /// missed, failed, stalled or sent again.
+    /// Share of sent packets that was lost; or of the path's object, that was late, invalid,
+    /// missed, failed, stalled or retransmitted.
     Loss,
-    /// A rate that a search found, between its bounds; or of a transfer.
+    /// Rate found by a search, between its bounds, or rate of a transfer.
     Rate,
-    /// A time that was read once, in ns.
+    /// Time from a single reading, in ns.
     Time,
-    /// How far a clock is from another, in ns.
+    /// Offset between two clocks, in ns.
     Offset,
 }
 
-/// What is said of a figure.
+/// Verdict on a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CompareVerdict {
@@ -134,28 +135,28 @@ pub enum CompareVerdict {
     Better,
     /// Both bounds are beyond it, for the worse.
     Worse,
-    /// The bounds are on both sides of the threshold.
+    /// The bounds lie on both sides of the threshold.
     Unclear,
-    /// There are too few values for bounds.
+    /// The values are too few for bounds.
     NotEnough,
 }
 
-/// Something that was not the same for both runs.
+/// Condition that differed between the runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComparedCondition {
-    /// Where it stands in the results.
-    pub place: String,
-    /// What it was.
+    /// Path in the results.
+    pub path: String,
+    /// Earlier value.
     pub earlier: String,
-    /// What it is.
+    /// Later value.
     pub later: String,
 }
 
-/// What two results have and have not in common.
+/// Common and differing contents of two results.
 #[derive(Clone, Default, Debug, PartialEq)]
-pub struct Comparison {
+pub struct ResultComparison {
     /// See [`CompareResult`].
-    pub figures: Vec<ComparedFigure>,
+    pub figures: Vec<ComparedMetric>,
     /// See [`CompareResult`].
     pub only_earlier: Vec<String>,
     /// See [`CompareResult`].
@@ -164,13 +165,13 @@ pub struct Comparison {
     pub conditions: Vec<ComparedCondition>,
 }
 
-impl Comparison {
-    /// Compares results of one kind, one or several on either side. Figures are compared where all
-    /// have them at the same place: items of lists are the same where they have the same rate,
-    /// length or name. What else differs is that of the first of each.
+impl ResultComparison {
+    /// Compares results of one kind, one or several on each side. Metrics are compared if all
+    /// results have them at the same path: list items are the same if they have the same rate,
+    /// length or name. Other differences are those of the first result of each side.
     #[must_use]
     pub fn of(earlier: &[&Value], later: &[&Value], threshold: f64) -> Self {
-        let (figures, only_earlier, only_later) = figures::compare(earlier, later, threshold);
+        let (figures, only_earlier, only_later) = metrics::compare(earlier, later, threshold);
         let conditions = earlier.first().zip(later.first());
         let conditions = conditions
             .map_or_else(Vec::new, |(earlier, later)| conditions::differing(earlier, later));

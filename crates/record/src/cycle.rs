@@ -1,67 +1,67 @@
-//! The result of `horolog cycle run`: what became of each period of periodic tasks, on one node and
-//! on several. Times are in ns.
+//! Result of `horolog cycle run`: outcome of each period of periodic tasks, on one node and on
+//! several. Times are in ns.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Distribution, Finding, Host, HostConditions, LimitResult};
 
 /// The schema's name and version.
-pub const CYCLE_SCHEMA: &str = "horolog.cycle/1";
+pub const CYCLE_SCHEMA: &str = "horolog.cycle/2";
 
-/// A whole run, or several that are compared.
+/// Result of one run, or of several that are compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleResult {
     /// [`CYCLE_SCHEMA`].
     pub schema: String,
-    /// When it began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine that the run was led from.
+    /// Host from which the run was led.
     pub host: Host,
-    /// What tells the nodes when a period begins.
+    /// Signal that releases periods on the nodes.
     pub signal: CycleSignal,
-    /// One for each policy and number of nodes, in the order in which they were run.
+    /// One entry per policy and number of nodes, in the order in which they ran.
     pub runs: Vec<CycleRun>,
-    /// What more nodes gained, where their number varies.
+    /// Gain from more nodes, if their number varies.
     pub speedups: Vec<CycleSpeedup>,
-    /// The limits of `--fail-if`.
+    /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
-    /// Doubts about the figures.
+    /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// What tells nodes when a period begins.
+/// Signals that release periods on the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CycleSignal {
-    /// One clock that all nodes share, since they are on one machine.
+    /// One clock shared by all nodes, which run on one host.
     Monotonic,
-    /// Each node's own clock, which others keep synchronised.
+    /// Each node's own clock, synchronised by other means.
     Utc,
-    /// A packet for each period.
+    /// One packet per period.
     Packet,
 }
 
-/// The scheduling policies of Linux that tasks run under (sched(7)).
+/// Scheduling policies of Linux for tasks (sched(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskPolicy {
-    /// `SCHED_FIFO`: by priority; among equals until it waits.
+    /// `SCHED_FIFO`: by priority; among equals until the task waits.
     Fifo,
-    /// `SCHED_RR`: the same, but equals take turns.
+    /// `SCHED_RR`: by priority; equals take turns.
     Rr,
     /// `SCHED_OTHER`: a fair share.
     Other,
-    /// `SCHED_DEADLINE`: the earliest deadline first.
+    /// `SCHED_DEADLINE`: earliest deadline first.
     Deadline,
 }
 
 impl TaskPolicy {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 4] = [Self::Fifo, Self::Rr, Self::Other, Self::Deadline];
 
-    /// Its name in files and flags.
+    /// Name in files and flags.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ impl TaskPolicy {
         }
     }
 
-    /// Whether tasks of it have a priority.
+    /// Returns true if its tasks have a priority.
     #[must_use]
     pub const fn has_priority(self) -> bool {
         matches!(self, Self::Fifo | Self::Rr)
@@ -82,7 +82,7 @@ impl TaskPolicy {
     ///
     /// # Errors
     ///
-    /// What to write instead.
+    /// Lists the accepted names.
     pub fn parse(text: &str) -> Result<Self, String> {
         let named = Self::ALL.into_iter().find(|policy| policy.name() == text);
         named.ok_or_else(|| "write fifo, rr, other or deadline".to_owned())
@@ -92,275 +92,272 @@ impl TaskPolicy {
 /// One run of all tasks on all nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleRun {
-    /// The policy that all tasks had, where policies are compared.
+    /// Policy of all tasks, if policies are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<TaskPolicy>,
-    /// The packets that released the periods, if these did.
+    /// Packets that released the periods, if the signal was a packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sent: Option<CycleSent>,
-    /// How long it took from the first release to the last end, in seconds.
+    pub sent: Option<CycleSignalStats>,
+    /// Time from the first release to the last end, in seconds.
     pub elapsed_s: f64,
-    /// The nodes, in their order.
+    /// Nodes, in order.
     pub nodes: Vec<CycleNode>,
-    /// Tasks that several nodes have in common, and how evenly they bear them.
-    pub shared: Vec<CycleShared>,
+    /// Tasks shared by several nodes, and the evenness of their load.
+    pub shared: Vec<CycleSharedTask>,
 }
 
-/// The time signal as packets.
+/// Time signal sent as packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleSent {
-    /// How many went out.
+pub struct CycleSignalStats {
+    /// Packets sent.
     pub packets: u64,
-    /// How many did not.
+    /// Packets not sent.
     pub failed: u64,
-    /// From when one was to be sent to when it was.
+    /// From the intended to the actual send time of a packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness_ns: Option<Distribution>,
 }
 
-/// What one node did.
+/// Results of one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleNode {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its machine, where it is another one than the run was led from.
+    /// Host of the node, if it differs from the leader's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
-    /// What was held still there.
+    /// Host conditions held constant on the node.
     pub conditions: HostConditions,
-    /// By how much its clock was set wrong on purpose.
+    /// Deliberate offset of its clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clock_injected_ns: Option<i64>,
-    /// How far its clock was ahead of the leader's, measured before the run, during it and after,
-    /// in this order; none where the leader is on the same machine.
+    pub injected_offset_ns: Option<i64>,
+    /// Offset of its clock from the leader's, measured before, during and after the run, in this
+    /// order; empty if the leader is on the same host.
     pub clocks: Vec<CycleClock>,
-    /// Its tasks, in their order.
+    /// Tasks of the node, in order.
     pub tasks: Vec<CycleTask>,
 }
 
-/// How far a node's clock is ahead of the leader's.
+/// Offset of a node's clock from the leader's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CycleClock {
-    /// Ahead where it is positive, in ns.
+    /// Offset in ns, positive if ahead.
     pub ahead_ns: i64,
-    /// By how much that may be wrong, either way, in ns.
+    /// Error bound of the offset, in either direction, in ns.
     pub error_ns: u64,
 }
 
-/// What became of one task on one node.
+/// Results of one task on one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTask {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// From one release to the next.
+    /// Time between releases.
     pub period_ns: u64,
-    /// From a release to when its work is to be done.
+    /// Time from a release to its deadline.
     pub deadline_ns: u64,
-    /// How it was scheduled.
+    /// Scheduling of the task.
     pub scheduling: TaskScheduling,
-    /// What the measuring itself costs.
+    /// Cost of the measurement itself.
     pub cost: CycleCost,
-    /// How long a unit of the built-in load takes where nothing disturbs it; absent where there is
-    /// none.
+    /// Undisturbed time of a unit of the built-in load; absent without built-in load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit_ns: Option<f64>,
-    /// Units of the built-in load in a period.
+    /// Units of the built-in load per period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub units: Option<u64>,
-    /// Periods that were planned.
+    /// Planned periods.
     pub planned: u64,
-    /// Periods that are counted here.
+    /// Periods counted here.
     pub periods: u64,
-    /// Of those, how many were not done by their deadline: lateness of release and execution
-    /// together are longer.
+    /// Periods of these that missed their deadline: start latency and execution together exceed it.
     pub missed: u64,
-    /// Periods whose release was past when the task came to wait for it. They are run and counted
-    /// all the same, from their own release.
+    /// Periods whose release had passed when the task came to wait for it. They are run and counted
+    /// like all others, from their own release.
     pub overrun: u64,
-    /// Entries, of periods, steps and events, that are not counted here: the collector came too
-    /// late for them.
+    /// Entries of periods, steps and events that are not counted here: the collector came too late
+    /// for them.
     pub uncounted: u64,
-    /// Periods that were not run, since the packet which was to release them did not come.
+    /// Periods not run because the packet that releases them did not arrive.
     #[serde(default)]
     pub unreleased: u64,
-    /// Periods whose work failed.
+    /// Periods with failed work.
     pub failed: u64,
-    /// Messages of other nodes that did not come in time.
+    /// Messages of other nodes that did not arrive in time.
     pub messages_missing: u64,
-    /// Barriers that were given up.
+    /// Abandoned barriers.
     pub barriers_broken: u64,
-    /// From release to the task's first own instant.
+    /// From release to the task's first instruction (start latency).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lateness_ns: Option<Distribution>,
-    /// From there to the end of the work.
+    pub start_latency_ns: Option<Distribution>,
+    /// From the first instruction to the end of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_ns: Option<Distribution>,
     /// From release to the end of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ns: Option<Distribution>,
-    /// What of the execution was computing.
+    /// Part of the execution spent computing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub computation_ns: Option<Distribution>,
-    /// What of it messages took on their way.
+    /// Part of the execution during which messages were in transit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub communication_ns: Option<Distribution>,
-    /// What of it was waiting for nodes that were not as far.
+    /// Part of the execution spent waiting for nodes that lagged behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_ns: Option<Distribution>,
-    /// What of it barriers took once all had arrived.
+    /// Part of the execution spent in barriers after all nodes had arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub barrier_ns: Option<Distribution>,
-    /// What the period cost beside computing.
+    /// Cost of a period in addition to computing.
     pub overhead: CycleOverhead,
     /// Aperiodic work that was served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served: Option<CycleServed>,
-    /// Why its command failed when it last did, or its program was given up.
+    /// Reason for its command's last failure, or for which its program was abandoned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fault: Option<String>,
-    /// Its periods by the state that its program said to be in.
+    pub failure: Option<String>,
+    /// Periods by the state that the program reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<CycleState>,
-    /// The run, stretch by stretch.
-    pub series: Vec<CycleStretch>,
+    /// Run over time, by interval.
+    pub series: Vec<CycleBucket>,
 }
 
-/// How a task was scheduled.
+/// Scheduling of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskScheduling {
-    /// The policy that was asked for.
-    pub asked: TaskPolicy,
-    /// The policy in force.
+    /// Requested policy.
+    pub requested: TaskPolicy,
+    /// Policy in force.
     pub policy: TaskPolicy,
-    /// The real-time priority; 0 where the policy has none.
+    /// Real-time priority; 0 if the policy has none.
     pub priority: u8,
-    /// The core that it was tied to.
+    /// Core to which it was pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<usize>,
-    /// Why what was asked for was not to be had.
+    /// Reason for which the request could not be granted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What of a period is the measurement's own, each the median of many.
+/// Measurement overhead of a period, each the median of many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CycleCost {
     /// One reading of the clock.
     pub clock_ns: u64,
-    /// All readings of a period, and handing over what was read.
+    /// All clock readings of a period, and delivery of the values.
     pub period_ns: u64,
 }
 
-/// The extra cost of parallel work, as means of a period (`W_o` of Hao, Xue and Qin, "Performance
-/// and test method for real-time parallel system", 2010, Table 1).
+/// Extra cost of parallel work, as means per period (`W_o` of Hao, Xue and Qin, "Performance and
+/// test method for real-time parallel system", 2010, Table 1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CycleOverhead {
-    /// What the shortest messages would have taken as well.
+    /// Part of the communication time that even the shortest messages take.
     pub communication_latency_ns: f64,
-    /// What messages took because of their length.
+    /// Part of the communication time due to the messages' length.
     pub communication_volume_ns: f64,
-    /// Waiting for nodes that were not as far.
+    /// Waiting for nodes that lagged behind.
     pub idle_ns: f64,
-    /// The operating system: lateness of release, and what computing took longer than where nothing
-    /// disturbs it.
+    /// Operating system: start latency, and the excess of computing time over the undisturbed time.
     pub system_ns: f64,
 }
 
-/// Events that a polling server served.
+/// Events served by a polling server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleServed {
-    /// How many.
+    /// Events served.
     pub events: u64,
-    /// Left waiting at the end.
-    pub left: u64,
-    /// The most that waited for the next period.
-    pub left_max: u64,
-    /// From when an event came to when it was served.
+    /// Events still waiting at the end.
+    pub backlog: u64,
+    /// Most events that waited for the next period.
+    pub backlog_max: u64,
+    /// From the arrival of an event to its service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ns: Option<Distribution>,
 }
 
-/// The periods in which a program said to be in one state.
+/// Periods in which a program reported one state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleState {
-    /// The state.
+    /// Name of the state.
     pub name: String,
-    /// How many.
+    /// Number of periods.
     pub periods: u64,
-    /// Of those, how many were not done by their deadline.
+    /// Periods of these that missed their deadline.
     pub missed: u64,
-    /// From beginning to end.
+    /// From the beginning to the end of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_ns: Option<Distribution>,
-    /// From release to end.
+    /// From release to the end of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ns: Option<Distribution>,
 }
 
-/// Several periods together.
+/// Several consecutive periods.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleStretch {
-    /// When the first of them was released, in seconds of the run.
+pub struct CycleBucket {
+    /// Release of the first of them, in seconds of the run.
     pub at_s: f64,
-    /// Execution to period, in the mean.
+    /// Mean ratio of execution to period.
     pub ratio_mean: f64,
-    /// The largest of them.
+    /// Largest of these ratios.
     pub ratio_max: f64,
-    /// The largest lateness of release.
-    pub lateness_max_ns: u64,
+    /// Largest start latency.
+    pub start_latency_max_ns: u64,
     /// Deadlines missed.
     pub missed: u64,
 }
 
-/// A task that several nodes have in common.
+/// Task shared by several nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleShared {
-    /// Its name.
+pub struct CycleSharedTask {
+    /// Name.
     pub task: String,
     /// Periods in which all nodes are counted.
     pub periods: u64,
-    /// The longest mean of computing to the mean of all, less one: 0 where all bear the same.
+    /// Ratio of the longest mean computing time to the mean of all, minus one: 0 if all carry the
+    /// same load.
     pub imbalance: f64,
-    /// For each node, in their order, in how many periods the others waited for it: it waited least
-    /// itself.
-    pub awaited: Vec<u64>,
-    /// How much longer than it the one that waited longest did, the mean of all periods.
+    /// For each node, in order, the number of periods in which the others waited for it
+    /// (straggler): it waited least itself.
+    pub straggler_periods: Vec<u64>,
+    /// Longest wait of a node minus the straggler's own wait, mean over all periods.
     pub waited_ns: f64,
-    /// From the first node's beginning to the last one's end, the mean.
+    /// From the first node's beginning to the last node's end, mean.
     pub span_ns: f64,
-    /// Equation (2) of Hao, Xue and Qin, from the same periods.
+    /// Supersteps by equation (2) of Hao, Xue and Qin, from the same periods.
     pub steps: Vec<CycleStep>,
-    /// The sum of that over all steps.
+    /// Sum of that equation over all steps.
     pub predicted_ns: f64,
 }
 
-/// What a superstep took, as equation (2) has it: the mean over the periods of the largest of all
-/// nodes.
+/// Duration of a superstep by equation (2): the mean over the periods of the largest of all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CycleStep {
     /// Computing.
     pub computation_max_ns: f64,
-    /// Messages on their way.
+    /// Messages in transit.
     pub communication_max_ns: f64,
-    /// The barrier, once all had arrived.
+    /// Barrier, after all nodes had arrived.
     pub barrier_ns: f64,
 }
 
-/// What so many nodes gained.
+/// Gain from one number of nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleSpeedup {
-    /// The policy that all tasks had, where policies are compared.
+    /// Policy of all tasks, if policies are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<TaskPolicy>,
-    /// The task whose work is meant.
+    /// Task of the work.
     #[serde(default)]
     pub task: String,
-    /// How many.
+    /// Number of nodes.
     pub nodes: usize,
-    /// What a period's work took, from the first beginning to the last end, in the mean.
+    /// Mean time of a period's work, from the first beginning to the last end.
     pub span_ns: f64,
-    /// That of the fewest nodes to this.
+    /// Ratio of the time with the fewest nodes to this time.
     pub speedup: f64,
-    /// The speed-up to how many times more nodes there are.
+    /// Ratio of the speed-up to the increase in nodes.
     pub efficiency: f64,
 }

@@ -1,43 +1,42 @@
-//! The result of `horolog cycle predict`: how long periodic tasks take at worst, by equations over
-//! what they do and over what the machine was measured to cost.
+//! Result of `horolog cycle predict`: worst-case response times of periodic tasks, by equations
+//! over their work and the measured costs of the host.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Distribution, Finding, Host, LimitResult, TaskPolicy};
 
 /// The schema's name and version.
-pub const CYCLE_PREDICT_SCHEMA: &str = "horolog.cycle-predict/1";
+pub const CYCLE_PREDICT_SCHEMA: &str = "horolog.cycle-predict/2";
 
-/// A prediction for a set of tasks.
+/// Prediction for a set of tasks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CyclePredictResult {
     /// [`CYCLE_PREDICT_SCHEMA`].
     pub schema: String,
-    /// When the run began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine that the prediction was made on, and is for.
+    /// Host on which the prediction was made and for which it holds.
     pub host: Host,
-    /// Nodes that run the set beside each other and send to one another; 1 where there are no
-    /// others.
+    /// Nodes that run the set in parallel and send to one another; 1 if there are no others.
     pub nodes: u32,
-    /// The figure of a distribution that is taken for its worst.
-    pub worst: CyclePredictWorst,
-    /// What was counted for the machine, and where each figure is from.
+    /// Percentile of a distribution taken as its worst case.
+    pub percentile: CyclePredictPercentile,
+    /// Costs of the host, each with its source.
     pub costs: Vec<CyclePredictCost>,
-    /// The tasks, in the order of the file.
+    /// Tasks, in the order of the file.
     pub tasks: Vec<CyclePredictTask>,
-    /// The limits of `--fail-if`.
+    /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
-    /// Doubts about the figures.
+    /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// Which figure of a distribution is taken for its worst.
+/// Percentiles of a distribution that can be taken as its worst case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CyclePredictWorst {
+pub enum CyclePredictPercentile {
     /// The median.
     P50,
     /// The 90th percentile.
@@ -48,16 +47,16 @@ pub enum CyclePredictWorst {
     P99_9,
     /// The 99.99th percentile.
     P99_99,
-    /// The largest.
+    /// Largest value.
     Max,
 }
 
-impl CyclePredictWorst {
-    /// All of them, the least first.
+impl CyclePredictPercentile {
+    /// All variants, in ascending order.
     pub const ALL: [Self; 6] =
         [Self::P50, Self::P90, Self::P99, Self::P99_9, Self::P99_99, Self::Max];
 
-    /// Its name on the command line and in tables.
+    /// Name on the command line and in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -70,7 +69,7 @@ impl CyclePredictWorst {
         }
     }
 
-    /// The figure of a distribution, in ns.
+    /// Returns this percentile of a distribution, in ns.
     #[must_use]
     pub const fn of(self, times: &Distribution) -> u64 {
         match self {
@@ -84,33 +83,33 @@ impl CyclePredictWorst {
     }
 }
 
-/// Something that the machine was measured to cost.
+/// Measured cost of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CyclePredictCost {
-    /// What costs it.
+    /// Kind of cost.
     pub kind: CyclePredictCostKind,
-    /// The core that it was measured on; absent where it is for all.
+    /// Core on which it was measured; absent if it applies to all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<usize>,
-    /// How long it is each time, in ns.
+    /// Duration of each occurrence, in ns.
     pub ns: u64,
-    /// How often it comes: from one to the next, in ns; absent where a task causes it itself.
+    /// Time between occurrences, in ns; absent if a task causes them itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_ns: Option<u64>,
-    /// Of interrupts and other threads: those up to this figure of the distribution of gaps, and
-    /// above the one before it.
+    /// For interrupts and other threads: gaps up to this percentile of their distribution and above
+    /// the previous one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part: Option<CyclePredictWorst>,
+    pub part: Option<CyclePredictPercentile>,
     /// Bytes of a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Of a message: half of the round trip, in ns, which the printed equations take; `ns` is all
-    /// of it, since nothing says that both ways take as long.
+    /// For a message: half of the round trip, in ns, as used by the equations as published; `ns` is
+    /// all of it, since the two directions may differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_ns: Option<u64>,
-    /// Where it is from: the file, or that it was measured for this prediction.
+    /// Source: the file, or a measurement for this prediction.
     pub source: String,
-    /// Which figure it is.
+    /// Name of the value used.
     pub figure: String,
 }
 
@@ -118,150 +117,150 @@ pub struct CyclePredictCost {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CyclePredictCostKind {
-    /// A switch from one task to another.
+    /// Switch from one task to another.
     Switch,
-    /// From when a task is to begin to when it begins.
+    /// Start latency of a task.
     Release,
-    /// The scheduler's tick.
+    /// Tick of the scheduler.
     Scheduler,
-    /// What takes the core from every thread: interrupts, system management, a hypervisor.
+    /// Anything that takes the core from every thread: interrupts, system management, a hypervisor.
     Interrupt,
-    /// What other threads took from an ordinary one.
+    /// Time that other threads took from a sched-other thread.
     Threads,
-    /// A message from one node to another.
+    /// Message from one node to another.
     Message,
 }
 
-/// A task, and how long it takes.
+/// Task and its predicted time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CyclePredictTask {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// From one release to the next, in ns.
+    /// Time between releases, in ns.
     pub period_ns: u64,
-    /// From a release to when it is to be done, in ns.
+    /// Time from a release to the deadline, in ns.
     pub deadline_ns: u64,
-    /// How it is scheduled.
+    /// Scheduling policy.
     pub policy: TaskPolicy,
-    /// The real-time priority; 0 where the policy has none.
+    /// Real-time priority; 0 if the policy has none.
     pub priority: u8,
-    /// The core that it is tied to.
+    /// Core to which it is pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<usize>,
-    /// What it takes of a core by itself, from 0 on; absent where that is not known.
+    /// Core utilisation of the task alone, from 0; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
-    /// Whether it is in time.
+    /// Verdict on its deadline.
     pub verdict: CyclePredictVerdict,
-    /// Why there is no bound, where there is none.
+    /// Reason for a missing bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-    /// How the bound was found.
+    pub reason: Option<String>,
+    /// Method by which the bound was found.
     pub method: CyclePredictMethod,
-    /// The safe bound.
+    /// Safe bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safe: Option<CyclePredictBound>,
-    /// Equation (3) as it is printed.
+    /// Equation (3) as published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub printed: Option<CyclePredictBound>,
-    /// The deadline less the safe bound, in ns; negative where it is missed.
+    pub as_published: Option<CyclePredictBound>,
+    /// Deadline minus the safe bound, in ns; negative if it is missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub margin_ns: Option<i64>,
-    /// The tasks that run before it or in turn with it.
+    /// Tasks that run before it or take turns with it.
     pub before: Vec<String>,
-    /// What a run of it measured, where one is given.
+    /// Measurement by a run of the task, if one is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<CyclePredictMeasured>,
 }
 
-/// What runs measured of a task, on all their nodes.
+/// Measurements of a task by runs, on all their nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CyclePredictMeasured {
-    /// Periods that were counted.
+    /// Periods counted.
     pub periods: u64,
-    /// Of those, how many were not done by their deadline.
+    /// Periods of these that missed their deadline.
     pub missed: u64,
-    /// How long its execution was at worst, by the figure that is taken for it, in ns.
+    /// Worst execution time by the chosen percentile, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_ns: Option<u64>,
-    /// The longest from a release to the end, in ns.
+    /// Longest time from a release to the end, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ns: Option<u64>,
     /// The file.
     pub source: String,
 }
 
-/// Whether a task is in time.
+/// Verdict on a task's deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CyclePredictVerdict {
     /// The bound is within the deadline.
     Schedulable,
-    /// It is not, or there is none within the period.
+    /// The bound exceeds the deadline, or there is none within the period.
     Unschedulable,
-    /// A cost that the bound needs is not known.
+    /// A cost required by the bound is unknown.
     Unknown,
 }
 
-/// How a bound was found.
+/// Methods of finding a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CyclePredictMethod {
-    /// The response time by fixed-point iteration.
+    /// Response time by fixed-point iteration.
     Response,
-    /// The density of all tasks by deadline: each is through by its deadline.
+    /// Density of all tasks with deadline scheduling: each is complete by its deadline.
     Density,
 }
 
-/// A bound and what it is made of.
+/// Bound and its terms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CyclePredictBound {
-    /// From the release to the end, in ns.
+    /// From release to the end, in ns.
     pub response_ns: u64,
-    /// Rounds of the iteration.
+    /// Number of iterations.
     pub rounds: u64,
-    /// What it is the sum of, those that are not 0; empty where the bound is by density.
+    /// Non-zero terms of the sum; empty if the bound is by density.
     pub terms: Vec<CyclePredictTerm>,
-    /// The largest of them.
+    /// Largest term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dominant: Option<CyclePredictTermKind>,
 }
 
-/// A part of a bound.
+/// Term of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CyclePredictTerm {
-    /// Which.
+    /// Kind of term.
     pub kind: CyclePredictTermKind,
-    /// How long, in ns.
+    /// Duration, in ns.
     pub ns: u64,
 }
 
-/// The parts of a bound.
+/// Terms of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CyclePredictTermKind {
-    /// The task's own computation.
+    /// Computation of the task itself.
     Computation,
-    /// Its messages.
+    /// Messages of the task.
     Communication,
-    /// Its barriers.
+    /// Barriers of the task.
     Barrier,
     /// Tasks that run before it.
     Interference,
-    /// A task that does not let it go before.
+    /// Task that blocks it.
     Blocking,
     /// From its release to its beginning.
     Release,
-    /// Switches to it and away from it.
+    /// Switches to the task and away from it.
     Switches,
-    /// The scheduler's tick.
+    /// Tick of the scheduler.
     Scheduler,
-    /// Interrupts and what else takes the core.
+    /// Interrupts and other events that take the core.
     Interrupts,
 }
 
 impl CyclePredictTermKind {
-    /// All of them, in the order in which they are shown.
+    /// All variants, in display order.
     pub const ALL: [Self; 9] = [
         Self::Computation,
         Self::Communication,
@@ -274,7 +273,7 @@ impl CyclePredictTermKind {
         Self::Interrupts,
     ];
 
-    /// Its name in tables.
+    /// Name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -292,7 +291,7 @@ impl CyclePredictTermKind {
 }
 
 impl CyclePredictBound {
-    /// How long a part of it is, in ns; 0 where it is none of it.
+    /// Returns the duration of one of its terms, in ns; 0 if the bound does not contain it.
     #[must_use]
     pub fn term_ns(&self, kind: CyclePredictTermKind) -> u64 {
         self.terms.iter().find(|term| term.kind == kind).map_or(0, |term| term.ns)
@@ -300,7 +299,7 @@ impl CyclePredictBound {
 }
 
 impl CyclePredictTask {
-    /// The share of its deadline that the safe bound takes, from 0 on.
+    /// Returns the safe bound as a share of the deadline, from 0.
     #[must_use]
     pub fn used(&self) -> Option<f64> {
         let safe = self.safe.as_ref()?;

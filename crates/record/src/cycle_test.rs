@@ -1,6 +1,6 @@
-//! The result of `horolog cycle test`: an application of several stages and sources under load,
-//! what was injected into it, what its nodes noticed, and how soon all was well again. Times are in
-//! ns, counted from the first release where they are instants.
+//! Result of `horolog cycle test`: an application of several stages and sources under load, the
+//! injected faults, the nodes' detections, and the recovery times. Times are in ns; instants count
+//! from the first release.
 
 mod kind;
 
@@ -8,312 +8,313 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Distribution, Finding, Host, HostConditions, LimitResult, SearchEnd, TaskScheduling};
 
-pub use kind::{CycleTestFaultKind, CycleTestGrade, CycleTestNotice, CycleTestScale};
+pub use kind::{CycleTestDetectionKind, CycleTestFaultKind, CycleTestGrade, CycleTestScale};
 
 /// The schema's name and version.
-pub const CYCLE_TEST_SCHEMA: &str = "horolog.cycle-test/1";
+pub const CYCLE_TEST_SCHEMA: &str = "horolog.cycle-test/2";
 
-/// A test of an application.
+/// Test of an application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestResult {
     /// [`CYCLE_TEST_SCHEMA`].
     pub schema: String,
-    /// When it began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine, on which all nodes run.
+    /// Host of all nodes.
     pub host: Host,
-    /// What was tested.
+    /// Application under test.
     pub application: CycleTestApplication,
-    /// The run; of a search, the last one at the load that was found.
+    /// Run; for a search, the last one at the load found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<CycleTestRun>,
-    /// The search for the largest load without a miss, where it was asked for.
+    /// Search for the largest load without a miss, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<CycleTestSearch>,
-    /// The scorecard (Hao, Xue and Qin, "Performance and test method for real-time parallel
-    /// system", 2010, Table 2).
+    /// Scorecard (Hao, Xue and Qin, "Performance and test method for real-time parallel system",
+    /// 2010, Table 2).
     pub scorecard: Vec<CycleTestScore>,
-    /// The limits of `--fail-if`.
+    /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
-    /// Doubts about the figures.
+    /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// What was tested.
+/// Application under test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CycleTestApplication {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// From one release to the next.
+    /// Time between releases.
     pub period_ns: u64,
-    /// From a release to when a period's work is to be done.
+    /// Time from a release to the deadline of its work.
     pub deadline_ns: u64,
-    /// Nodes that run it.
+    /// Number of nodes.
     pub nodes: u16,
-    /// Periods in a row in which no node misses or notices anything, for all to be well again.
+    /// Consecutive periods without a miss or a detection on any node that count as recovered.
     pub steady: u32,
-    /// Waiting for another node that is noticed.
-    pub slow_after_ns: u64,
-    /// Periods without a word of a node after which it is not waited for.
-    pub silent_after: u32,
+    /// Wait for another node from which on it is detected as slow.
+    pub response_limit_ns: u64,
+    /// Periods without a message from a node after which others stop waiting for it.
+    pub node_timeout: u32,
 }
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestRun {
-    /// By what rates and fixed computation were multiplied.
+    /// Factor applied to rates and fixed computation.
     pub load: f64,
-    /// From the first release to the end, in seconds.
+    /// Time from the first release to the end, in seconds.
     pub elapsed_s: f64,
-    /// What was held still.
+    /// Host conditions held constant during the run.
     pub conditions: HostConditions,
-    /// The nodes, in their order.
+    /// Nodes, in order.
     pub nodes: Vec<CycleTestNode>,
-    /// The stages of a period, in their order.
+    /// Stages of a period, in order.
     pub stages: Vec<CycleTestStage>,
-    /// The most computing of a node to the mean of all, less one: 0 where all bear the same.
+    /// Ratio of the longest computing time of a node to the mean of all, minus one: 0 if all carry
+    /// the same load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imbalance: Option<f64>,
-    /// What outer sources sent.
+    /// Reports sent by external sources.
     pub sources: Vec<CycleTestSource>,
-    /// Periods by the state that they were in.
+    /// Periods by state.
     pub states: Vec<CycleTestState>,
-    /// What was injected, and what became of it.
+    /// Injected faults and their consequences.
     pub faults: Vec<CycleTestFault>,
-    /// All that nodes noticed, whatever it came from.
-    pub noticed: Vec<CycleTestNoticed>,
+    /// All detections of the nodes, regardless of their cause.
+    pub detections: Vec<CycleTestDetection>,
 }
 
-/// What one node did.
+/// Results of one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestNode {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// How it was scheduled.
+    /// Scheduling of the node's task.
     pub scheduling: TaskScheduling,
-    /// How long a unit of the built-in load takes where nothing disturbs it.
+    /// Undisturbed time of a unit of the built-in load.
     pub unit_ns: f64,
-    /// Half of what the shortest message took to the next node and back before the run, the median.
+    /// Median of half the round trip of the shortest message to the next node before the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<u64>,
-    /// Periods that were planned.
+    /// Planned periods.
     pub planned: u64,
-    /// Periods that are counted.
+    /// Counted periods.
     pub periods: u64,
-    /// Of those, how many were not done by their deadline.
+    /// Periods of these that missed their deadline.
     pub missed: u64,
-    /// Periods whose release was past when the node came to wait for it.
+    /// Periods whose release had passed when the node came to wait for it.
     pub overrun: u64,
-    /// Periods that are not counted here: the collector came too late for them.
+    /// Periods not counted here: the collector came too late for them.
     pub uncounted: u64,
     /// From release to the end of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ns: Option<Distribution>,
-    /// What of it was computing.
+    /// Part of the response time spent computing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub computation_ns: Option<Distribution>,
-    /// What messages took on their way.
+    /// Time during which messages were in transit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub communication_ns: Option<Distribution>,
-    /// Waiting for nodes that were not as far.
+    /// Waiting for nodes that lagged behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_ns: Option<Distribution>,
-    /// How its process ended before its time.
+    /// Cause of its process's premature end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
 }
 
-/// A stage of a period: means over all periods of all nodes.
+/// Stage of a period: means over all periods of all nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestStage {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Computing, with what is done for reports.
+    /// Computing, including work for reports.
     pub computation_ns: f64,
-    /// Messages on their way.
+    /// Messages in transit.
     pub communication_ns: f64,
     /// Waiting for others.
     pub idle_ns: f64,
-    /// Barriers, once all had arrived.
+    /// Barriers, after all nodes had arrived.
     pub barrier_ns: f64,
 }
 
-/// A source of reports from outside.
+/// External source of reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestSource {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Reports that were due, a copy to each of several nodes counted each.
+    /// Reports due; a copy to each of several nodes counts separately.
     pub due: u64,
-    /// Reports that were sent.
+    /// Reports sent.
     pub sent: u64,
-    /// Reports that were not sent though nothing had them lost: the generator was too late for
-    /// them, or the system refused them.
-    pub unsent: u64,
-    /// What was sent, in bytes.
+    /// Reports not sent although no fault dropped them: the generator was too late for them, or the
+    /// system refused them.
+    pub send_failed: u64,
+    /// Bytes sent.
     pub bytes: u64,
-    /// Reports a second that were really sent.
+    /// Achieved rate, in reports per second.
     pub rate: f64,
-    /// From when a report was due to when it was sent, of those that nothing delayed.
+    /// Send lateness of a report, of those without an injected delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness_ns: Option<Distribution>,
 }
 
-/// Periods that were in one state.
+/// Periods in one state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestState {
-    /// Its label.
+    /// Label of the state.
     pub name: String,
     /// Periods of all nodes.
     pub periods: u64,
-    /// Of those, how many were not done by their deadline.
+    /// Periods of these that missed their deadline.
     pub missed: u64,
     /// From release to the end of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ns: Option<Distribution>,
-    /// From the task's first own instant to the end of its work.
+    /// From the task's first instruction to the end of its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_ns: Option<Distribution>,
 }
 
-/// A fault that was injected.
+/// Injected fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestFault {
-    /// What.
+    /// Kind of fault.
     pub kind: CycleTestFaultKind,
-    /// Of which source or node; absent where of all.
+    /// Source or node affected; absent if all are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// From when on it was to be injected, in seconds of the run.
+    /// Planned start of the injection, in seconds of the run.
     pub at_s: f64,
-    /// For how long; absent where it is for good.
+    /// Duration in seconds; absent if permanent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub for_s: Option<f64>,
-    /// The state of the periods in it, where it has one of its own.
+    pub duration_s: Option<f64>,
+    /// State of the periods during the fault, if it has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// How often it was really injected: reports, messages, periods of a slow node, stops.
+    /// Number of injections: reports, messages, periods of a slow node, stops.
     pub injected: u64,
-    /// When it was first, in seconds of the run.
+    /// First injection, in seconds of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_s: Option<f64>,
-    /// What nodes noticed meanwhile that it can be the cause of.
-    pub noticed: Vec<CycleTestCount>,
-    /// Who noticed it first, and as what.
+    /// Detections during the fault that it can have caused.
+    pub detections: Vec<CycleTestCount>,
+    /// First detection: node and kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detected: Option<CycleTestDetected>,
-    /// From its end to when all was well again; absent where it never was, or nothing was injected.
+    pub detected: Option<CycleTestFirstDetection>,
+    /// Time from its end to recovery; absent if it never recovered, or nothing was injected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered_after_ns: Option<u64>,
 }
 
-/// How a fault was noticed first.
+/// First detection of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CycleTestDetected {
-    /// From when it was first injected.
+pub struct CycleTestFirstDetection {
+    /// Time from the first injection.
     pub after_ns: u64,
-    /// The node that noticed it.
+    /// Node that detected it.
     pub by: String,
-    /// What it noticed.
-    pub kind: CycleTestNotice,
+    /// Kind of detection.
+    pub kind: CycleTestDetectionKind,
 }
 
-/// How often something was noticed.
+/// Number of detections of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CycleTestCount {
-    /// What.
-    pub kind: CycleTestNotice,
-    /// How often.
+    /// Kind of detection.
+    pub kind: CycleTestDetectionKind,
+    /// Number of detections.
     pub count: u64,
 }
 
-/// What one node noticed of one source or node.
+/// Detections by one node about one source or node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CycleTestNoticed {
-    /// What.
-    pub kind: CycleTestNotice,
-    /// The node that noticed it.
+pub struct CycleTestDetection {
+    /// Kind of detection.
+    pub kind: CycleTestDetectionKind,
+    /// Node that detected it.
     pub by: String,
-    /// The source or the node that it is of; absent where it is of none.
+    /// Source or node concerned; absent if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// How often.
+    /// Number of detections.
     pub count: u64,
 }
 
-/// A search for the largest load at which no deadline is missed.
+/// Search for the largest load at which no deadline is missed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestSearch {
-    /// The least load that was allowed.
+    /// Least load allowed.
     pub from: f64,
-    /// The largest.
+    /// Largest load allowed.
     pub to: f64,
-    /// How close the bounds were to be, as a share.
+    /// Target distance of the bounds, as a share.
     pub width: f64,
-    /// The largest load without a miss, as far as it is known.
+    /// Largest load without a miss, as far as known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower: Option<f64>,
-    /// The least load with misses above it.
+    /// Least load above it with misses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper: Option<f64>,
-    /// How it ended.
+    /// Reason for the end of the search.
     pub end: SearchEnd,
-    /// The runs that it made, in their order.
+    /// Trials of the search, in order.
     pub trials: Vec<CycleTestTrial>,
 }
 
-/// One run of a search.
+/// One trial of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestTrial {
-    /// The load.
+    /// Load of the trial.
     pub load: f64,
-    /// How long it was to run, in seconds.
+    /// Planned duration, in seconds.
     pub duration_s: f64,
-    /// Periods that were to be run by all nodes.
+    /// Periods planned for all nodes.
     pub planned: u64,
-    /// Of those, how many were not done by their deadlines, or not at all; each report that was
-    /// lost or too old when it was taken counts as one.
+    /// Periods of these that missed their deadlines or were not run; each report that was lost, or
+    /// too old when taken, counts as one.
     pub missed: u64,
-    /// Reports that were sent of those that were due, as a share.
+    /// Share of the due reports that were sent.
     pub offered: f64,
 }
 
-/// A row of the scorecard.
+/// Row of the scorecard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestScore {
-    /// What is judged.
+    /// Scale of the row.
     pub scale: CycleTestScale,
-    /// The figure of a row that is a quantity, in ns; absent where it was not measured.
+    /// Value of a quantitative row, in ns; absent if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_ns: Option<f64>,
-    /// The figure of a row that is a quality, as a ratio.
+    /// Value of a qualitative row, as a ratio.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// Which figure it is, and where it is from; or why there is none.
+    /// Name and source of the value; or the reason for its absence.
     pub basis: String,
-    /// The share that is graded: of the figure in the deadline, of communication in computing, of
-    /// what one node computes above the mean.
+    /// Graded share: of the value in the deadline, of communication in computing, or of one node's
+    /// computing above the mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
-    /// Up to which share a grade is excellent, good and fair; what is above is poor.
+    /// Upper limits of the share for the grades excellent, good and fair; anything above is poor.
     pub bounds: [f64; 3],
-    /// The grade.
+    /// Grade.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grade: Option<CycleTestGrade>,
 }
 
 impl CycleTestFault {
-    /// Whether all was well again, or there was nothing to recover from.
+    /// Returns true if it recovered, or there was nothing to recover from.
     #[must_use]
     pub const fn has_recovered(&self) -> bool {
         self.injected == 0 || self.recovered_after_ns.is_some()
     }
 
-    /// How often it was noticed as this.
+    /// Returns the number of detections of this kind.
     #[must_use]
-    pub fn noticed_as(&self, kind: CycleTestNotice) -> u64 {
-        self.noticed.iter().find(|one| one.kind == kind).map_or(0, |one| one.count)
+    pub fn noticed_as(&self, kind: CycleTestDetectionKind) -> u64 {
+        self.detections.iter().find(|one| one.kind == kind).map_or(0, |one| one.count)
     }
 }

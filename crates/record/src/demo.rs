@@ -1,36 +1,36 @@
-//! The result of `horolog demo`: several servers, each under the same search.
+//! Result of `horolog demo`: several servers, each under the same search.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Finding, Host, LoadResult};
 
 /// The schema's name and version.
-pub const DEMO_SCHEMA: &str = "horolog.demo/1";
+pub const DEMO_SCHEMA: &str = "horolog.demo/2";
 
-/// All servers that the demonstration tried.
+/// Result of the demonstration over all servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DemoResult {
     /// [`DEMO_SCHEMA`].
     pub schema: String,
-    /// When the run began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine.
+    /// Host of the run.
     pub host: Host,
-    /// The servers, in the order in which they were tried.
-    pub candidates: Vec<Candidate>,
-    /// Doubts about the comparison as a whole.
+    /// Candidates, in the order in which they were tested.
+    pub candidates: Vec<DemoCandidate>,
+    /// Findings about the comparison as a whole.
     pub findings: Vec<Finding>,
 }
 
-/// One server configuration and how it fared.
+/// One server configuration and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Candidate {
-    /// What a person calls it, such as `socket, 2 threads`.
+pub struct DemoCandidate {
+    /// Human-readable label, such as `socket, 2 threads`.
     pub label: String,
-    /// The command that started it.
+    /// Command that started the server.
     pub server_command: Vec<String>,
-    /// What the load run against it gave.
+    /// Result of the load run against it.
     pub load: LoadResult,
 }

@@ -1,15 +1,15 @@
-//! A measured distribution: the figures that a person reads and the histogram that another run can
-//! be merged or compared with.
+//! Measured distribution: percentiles for the reader, and the histogram with which another run can
+//! be merged or compared.
 
 use horolog_stats::histogram::{DecodeError, TooManyValues};
 use horolog_stats::{Histogram, Recorder};
 use serde::{Deserialize, Serialize};
 
-/// A distribution of non-negative times in nanoseconds. Percentiles come from a histogram of under
-/// 1% relative error; count, minimum, maximum and mean are exact.
+/// Distribution of non-negative times in nanoseconds. Percentiles come from a histogram with a
+/// relative error below 1%; count, minimum, maximum and mean are exact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// How many values were recorded; never 0, an empty distribution is absent.
+    /// Number of recorded values; never 0, an empty distribution is absent.
     pub count: u64,
     /// Smallest value.
     pub min: u64,
@@ -29,27 +29,27 @@ pub struct Distribution {
     pub p99_99: u64,
     /// Largest value.
     pub max: u64,
-    /// All of it: `HdrHistogram`'s V2 encoding, deflated, in base 64; two of them can be merged.
-    /// Empty where it was left out to save room.
+    /// Complete histogram: `HdrHistogram`'s V2 encoding, deflated, in base 64; two of them can be
+    /// merged. Empty if omitted to save space.
     pub histogram: String,
 }
 
-/// Why distributions cannot be put together.
+/// Reasons for which distributions cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
-    /// One has no histogram: it was left out to save room.
+    /// A distribution has no histogram: it was omitted to save space.
     #[error("a distribution has no histogram")]
     NoHistogram,
-    /// A histogram cannot be read.
+    /// A histogram cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// A histogram holds more or fewer values than its distribution says.
-    #[error("a histogram holds {held} values where its distribution says {said}")]
+    /// A histogram contains more or fewer values than its distribution states.
+    #[error("a histogram contains {held} values, its distribution states {stated}")]
     Count {
-        /// In the histogram.
+        /// Number of values in the histogram.
         held: u64,
-        /// Beside it.
-        said: u64,
+        /// Number of values stated beside it.
+        stated: u64,
     },
     /// There are too many values.
     #[error(transparent)]
@@ -57,13 +57,14 @@ pub enum MergeError {
 }
 
 impl Distribution {
-    /// The distribution of all values of several; `None` where there are none. Count, minimum and
-    /// maximum are exact, mean and deviation as exact as those of each, and percentiles those of
-    /// the histograms added bucket by bucket, as if one program had recorded everything.
+    /// Merges distributions into that of all values; `None` if there are none. Count, minimum and
+    /// maximum are exact, mean and deviation are as exact as those of the parts, and percentiles
+    /// are those of the histograms added bucket by bucket, as if one program had recorded
+    /// everything.
     ///
     /// # Errors
     ///
-    /// One of them has no histogram, or one that is damaged.
+    /// Fails if a part has no histogram or a damaged one.
     pub fn merge<'a>(
         all: impl IntoIterator<Item = &'a Self> + Clone,
     ) -> Result<Option<Self>, MergeError> {
@@ -75,7 +76,7 @@ impl Distribution {
         let total = merged.count as f64;
         let weight = |one: &Self| one.count as f64 / total;
         let mean: f64 = all.clone().into_iter().map(|one| weight(one) * one.mean).sum();
-        // The deviations within, and those of the means from the mean of all.
+        // Deviations within the parts, and those of their means from the overall mean.
         let spread = |one: &Self| one.stddev.powi(2) + (one.mean - mean).powi(2);
         let variance: f64 = all.clone().into_iter().map(|one| weight(one) * spread(one)).sum();
         let min = all.clone().into_iter().map(|one| one.min).min().unwrap_or(merged.min);
@@ -103,11 +104,11 @@ impl Distribution {
         let histogram = Histogram::decode(&self.histogram)?;
         match histogram.count() {
             held if held == self.count => Ok(histogram),
-            held => Err(MergeError::Count { held, said: self.count }),
+            held => Err(MergeError::Count { held, stated: self.count }),
         }
     }
 
-    /// What a histogram holds; `None` where it holds nothing.
+    /// Returns the distribution of a histogram; `None` if it is empty.
     #[must_use]
     pub fn of(histogram: &Histogram) -> Option<Self> {
         let summary = histogram.summary()?;
@@ -126,13 +127,13 @@ impl Distribution {
         })
     }
 
-    /// What a recorder holds; `None` where it holds nothing.
+    /// Returns the distribution of a recorder; `None` if it is empty.
     #[must_use]
     pub fn of_recorder(recorder: &Recorder) -> Option<Self> {
         Self::of(&recorder.to_histogram())
     }
 
-    /// Half of each time, such as of a round trip; without a histogram.
+    /// Returns half of each time, such as of a round trip; without a histogram.
     #[must_use]
     pub fn half(&self) -> Self {
         Self {
@@ -174,7 +175,7 @@ mod tests {
         assert!(matches!(Distribution::merge([&whole, &bare]), Err(MergeError::NoHistogram)));
         let wrong = Distribution { count: 2, ..whole.clone() };
         let error = Distribution::merge([&wrong]).unwrap_err();
-        assert_eq!(error.to_string(), "a histogram holds 3 values where its distribution says 2");
+        assert_eq!(error.to_string(), "a histogram contains 3 values, its distribution states 2");
         let damaged = Distribution { histogram: "AAAA".into(), ..whole };
         assert!(matches!(Distribution::merge([&damaged]), Err(MergeError::Decode(_))));
     }

@@ -1,229 +1,238 @@
-//! A doubt about a result, as data. A measurement that has one says so here, so that whoever reads
-//! the file later sees it too; a line in a log would be gone.
+//! Findings: typed statements that qualify a result. They are part of the result, so that later
+//! readers see them too; a log line would be lost.
 
 use serde::{Deserialize, Serialize};
 
-/// One doubt about a result, or a fact without which its numbers would be misread.
+/// Statement that qualifies a result, or a fact without which its numbers would be misread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What kind of doubt.
-    pub code: Code,
-    /// How much it matters.
+    /// Kind of finding.
+    pub code: FindingCode,
+    /// Severity of the finding.
     pub severity: Severity,
-    /// What was seen, with its figures.
+    /// Observation, with its numbers.
     pub message: String,
-    /// What to do about it.
+    /// Recommended action.
     pub advice: String,
-    /// The index of the trial that it is about, where it is about one.
+    /// Index of the trial concerned, if it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<usize>,
 }
 
-/// How much a finding matters.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Worth knowing; the numbers stand.
+    /// Information; the numbers are valid.
     Note,
-    /// The numbers stand only with this beside them.
+    /// Restriction; the numbers are valid only together with it.
     Warning,
-    /// The number does not say what it seems to say.
+    /// Invalidation; the number does not mean what it appears to mean.
     Error,
 }
 
-/// The kinds of doubt.
+/// Kinds of findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Code {
-    /// The generator sent less than was planned.
+pub enum FindingCode {
+    /// The generator sent less than intended.
     GeneratorBehind,
-    /// The generator's limit was met before the server's.
+    /// The generator reached its limit before the server did.
     GeneratorLimit,
-    /// Requests were sent so late that latency, counted from the intended instant, includes it.
+    /// Requests were sent so late that latency, counted from the intended send time, includes the
+    /// lateness.
     RequestsLate,
     /// The generator's own receive ring or socket overflowed: some losses are its own.
     ReceiveRingOverflow,
-    /// Generator and server shared the processors of one machine.
+    /// Generator and server shared the CPUs of one host.
     SharedMachine,
-    /// The clock of this machine is not synchronised.
+    /// The clock of this host is not synchronised.
     ClockUnsynchronised,
-    /// The server says that it is not synchronised (leap 3 or stratum 16), or a PTP master that its
-    /// time can be traced to no primary reference.
+    /// The server reports that it is not synchronised (leap 3 or stratum 16), or a PTP master that
+    /// its time is not traceable to a primary reference.
     ServerUnsynchronised,
-    /// The processor's frequency moved during the run.
-    FrequencyMoved,
-    /// Not one reply came back.
+    /// The CPU frequency changed during the run.
+    CpuFrequencyChanged,
+    /// No reply arrived.
     NoReplies,
     /// Some replies were invalid.
     InvalidReplies,
-    /// Some replies came twice.
+    /// Some replies arrived twice.
     DuplicateReplies,
-    /// Losses could not all be assigned to a place.
-    LossUnexplained,
-    /// Fewer packets than a percentile shown needs.
+    /// Some losses could not be assigned to a loss location.
+    LossUnattributed,
+    /// There are fewer packets than a displayed percentile requires.
     FewSamples,
-    /// Trials at the same rate disagreed more than the search's width.
-    Noisy,
-    /// The search ended before it reached the width asked for.
+    /// Trials at the same rate differed by more than the search's width.
+    TrialsInconsistent,
+    /// The search ended before it reached the requested width.
     SearchUnfinished,
-    /// The run was ended before it was through.
+    /// The run was ended before completion.
     Interrupted,
-    /// The engine failed in the middle of the run.
+    /// The engine failed during the run.
     EngineFailed,
-    /// A better engine exists and was not to be had.
+    /// A better engine exists but was not available.
     EngineFallback,
-    /// Interleaved mode was asked for and many replies were in basic mode.
-    BasicReplies,
-    /// Of what was sent and received not everything is in the capture.
+    /// Interleaved mode was requested, but many replies were in basic mode.
+    InterleavedNotUsed,
+    /// The capture does not contain all packets sent and received.
     CaptureIncomplete,
-    /// Counters of the server's machine could not be read, all or some of them.
-    CountersUnread,
-    /// The server answered nothing for a while.
-    ServerSilent,
-    /// The server was not as before after an overload.
+    /// Some or all counters of the server's host could not be read.
+    CountersUnavailable,
+    /// The server had an outage.
+    ServerOutage,
+    /// The server did not recover after an overload.
     NotRecovered,
-    /// Some clients got nothing while others were answered.
-    UnevenReplies,
-    /// Well-behaved clients were not answered.
-    ClientsHurt,
-    /// Some NTS key establishments gave no keys.
-    EstablishmentsFailed,
-    /// What the generator counted and what a capture saw are not the same.
+    /// Some clients received no replies while others did.
+    UnfairReplies,
+    /// Compliant clients were not answered.
+    CompliantClientLoss,
+    /// Some NTS-KE exchanges yielded no keys.
+    NtsKeFailed,
+    /// A server rejected the NTS cookies it had issued, or stopped answering, and new keys were
+    /// obtained by NTS-KE.
+    KeysRenewed,
+    /// NTS keys for one algorithm did not fit the server's, and keys for another were obtained.
+    AlgorithmAbandoned,
+    /// NTS-KE names another NTP server than the one under load.
+    OtherNtpServer,
+    /// The generator's counts differ from those of a capture.
     CountsDisagree,
-    /// Replies authenticated by NTS were not opened, for want of the key.
-    RepliesUnopened,
-    /// Some replies had no receive timestamp to take an offset by.
-    RepliesUnstamped,
-    /// Offsets were larger than can be told.
+    /// Replies authenticated by NTS were not decrypted, for lack of the key.
+    RepliesNotDecrypted,
+    /// Some replies had no receive timestamp from which to compute an offset.
+    RepliesWithoutTimestamp,
+    /// Offsets exceeded the measurable range.
     OffsetsTooLarge,
-    /// A server demanded by a kiss of death to be asked less often, or not at all.
+    /// A server demanded fewer requests or none by a kiss of death.
     KissOfDeath,
-    /// Timestamps were taken by a less exact means than was asked for.
-    StampsMissing,
-    /// Two servers cannot both be right.
+    /// Timestamps came from a less accurate source than requested.
+    TimestampsMissing,
+    /// Two servers cannot both be correct.
     ServersDisagree,
-    /// A round trip took less than no time: timestamps are made up, or a clock was set meanwhile.
+    /// A round trip was negative: timestamps are invented, or a clock was stepped during it.
     NegativeDelay,
     /// A simulated clock was never locked to its pulses.
     NeverLocked,
-    /// The system clock was set while clocks were compared with it, or instants told by it.
+    /// The system clock was stepped while it was compared with others or defined instants.
     ClockStepped,
-    /// A clock could not be read, at times or at all.
-    ClockUnread,
-    /// The kernel does not know how far TAI is ahead of UTC.
+    /// A clock could not be read, sometimes or at all.
+    ClockUnreadable,
+    /// The kernel does not know the offset between TAI and UTC.
     TaiUnknown,
-    /// A PTP master granted none of the unicast messages that it was asked for.
-    Denied,
+    /// A PTP master granted none of the requested unicast messages.
+    UnicastDenied,
     /// The far end of a path stopped answering.
-    FarEndVanished,
-    /// The far end of a path has carried what it carries for anybody.
+    FarEndUnreachable,
+    /// The far end of a path reached the limit of data that it carries for any client.
     FarEndLimit,
     /// Datagrams were lost on a path.
     PathLoss,
-    /// Datagrams did not come in their order on a path.
+    /// Datagrams arrived out of order on a path.
     PathReordered,
-    /// Datagrams are longer than the path's MTU and go in fragments.
+    /// Datagrams exceed the path's MTU and are fragmented.
     Fragmented,
-    /// The clocks of both ends are not close enough to tell one way from the other.
-    OneWayUnknown,
+    /// The clocks of both ends are not close enough to separate the two directions.
+    OneWayUnavailable,
     /// The path changed the DSCP of datagrams.
     DscpChanged,
-    /// The load on the path was not what was asked for.
-    LoadMissed,
-    /// The kernel copied what was to be sent without a copy.
-    ZeroCopyCopied,
-    /// Exchanges waited for a timer, not for the path or the far end.
+    /// The load on the path differed from the intended load.
+    PathLoadNotReached,
+    /// The kernel copied data that was to be sent without a copy.
+    ZeroCopyFallback,
+    /// Exchanges waited for a timer instead of the path or the far end.
     Stalled,
-    /// A clock went back from one core to another.
+    /// A clock went backwards from one core to another.
     ClockBackwards,
-    /// Each reading of a clock is a system call.
+    /// Each reading of a clock costs a system call.
     ClockSlow,
     /// Idle cores take long to wake.
     DeepIdle,
-    /// Timers may be later than usual to join others.
-    SlackWide,
-    /// Timers expire at ticks alone.
+    /// Timers may be delayed by more than usual to be coalesced with others.
+    TimerSlackLarge,
+    /// Timers expire only at ticks.
     CoarseTimers,
-    /// Waits ended before their time.
-    WaitsEarly,
-    /// A function to wait by is not to be had here.
+    /// Waits ended too early.
+    WaitsReturnedEarly,
+    /// A wait function is not available here.
     FunctionUnavailable,
     /// An interface dropped received packets.
     NicDrops,
     /// An interface cannot pass packets.
     NicDown,
-    /// Real-time scheduling was asked for and refused.
+    /// Real-time scheduling was requested and refused.
     RealTimeRefused,
-    /// Memory was not locked, so that a page that is missing may be in a latency.
-    MemoryUnlocked,
-    /// Idle states of the processors were not held off.
-    IdleStatesFree,
-    /// Periods were over before their thread came to wait for them.
+    /// Memory was not locked, so a latency may include a page fault.
+    MemoryNotLocked,
+    /// Idle states of the CPUs were not disabled.
+    IdleStatesNotHeld,
+    /// Periods had passed before their thread came to wait for them.
     PeriodsMissed,
-    /// A latency was larger than it might be, and ended the run.
+    /// A latency exceeded its limit and ended the run.
     LatencyAboveBreak,
-    /// A figure came out negative, so it says nothing.
+    /// A value is negative and therefore meaningless.
     NegativeFigure,
-    /// Fewer switches came than the method makes.
+    /// There were fewer switches than the method requires.
     SwitchesMissing,
-    /// A kind of handler is not to be had here.
+    /// A kind of handler is not available here.
     HandlerUnavailable,
-    /// A core was taken from a thread that wanted all of it.
-    TimeStolen,
-    /// Threads wake up too late for what is to be measured.
-    WakeUpsLate,
-    /// A part of a measurement gave no figures.
+    /// A core was taken from a thread that needed all of it (OS noise).
+    OsNoise,
+    /// Threads wake up too late for the measurement.
+    WakeupLatencyHigh,
+    /// A part of a measurement yielded no values.
     PartUnmeasured,
-    /// Periodic work was not done by its deadlines.
+    /// Periodic work missed its deadlines.
     DeadlinesMissed,
-    /// Periods were run and are not in the figures.
-    PeriodsUncounted,
+    /// Periods were run but are not included in the values.
+    PeriodsNotRecorded,
     /// Periodic work failed.
     TaskFailed,
-    /// A node ended, or had to be ended, before it was through.
+    /// A node ended, or had to be terminated, before completion.
     NodeLost,
-    /// The other nodes wait for one.
-    NodeAwaited,
-    /// Messages of other nodes did not come in time.
+    /// One node is a straggler: the others wait for it.
+    StragglerNode,
+    /// Messages of other nodes did not arrive in time.
     MessagesMissing,
-    /// Barriers were given up because not all nodes came there.
+    /// Barriers were abandoned because not all nodes reached them.
     BarriersBroken,
-    /// Packets that were to release periods did not come.
-    SignalLost,
-    /// Periods that were planned were not run.
+    /// Packets that release periods did not arrive.
+    ReleaseSignalLost,
+    /// Planned periods were not run.
     PeriodsNotRun,
-    /// A task is not through by its deadline at worst.
+    /// A task can miss its deadline in the worst case.
     TaskUnschedulable,
-    /// Tasks want more of a core than there is.
+    /// Tasks require more of a core than there is.
     CoreOverloaded,
-    /// A bound holds only as long as something that was not measured is so.
+    /// A bound holds only under a condition that was not measured.
     BoundConditional,
-    /// Something was measured that is longer than its bound.
+    /// A measured value exceeds its bound.
     BoundExceeded,
-    /// A cost that a prediction needs is not known.
-    CostAbsent,
-    /// What was measured is of other tasks than what is predicted.
-    TasksDiffer,
-    /// A cost was measured on another machine.
-    CostForeign,
-    /// There are doubts about a cost.
-    CostDoubtful,
-    /// The kernel takes the core away from real-time threads that want more of it than it allows.
+    /// A cost required by a prediction is unknown.
+    CostMissing,
+    /// The measured tasks differ from the predicted ones.
+    TaskSetMismatch,
+    /// A cost was measured on another host.
+    CostFromOtherMachine,
+    /// A cost is uncertain.
+    CostUncertain,
+    /// The kernel takes the core away from real-time threads that require more of it than it
+    /// allows.
     RealTimeThrottled,
-    /// Nothing was heard of an agent any more.
+    /// Contact with an agent was lost.
     AgentLost,
-    /// Results could not all be put together.
-    Unmerged,
-    /// Processes that were to start at one instant started far apart.
-    StartsApart,
-    /// Processes were told different instants to start at.
-    InstantsDiffer,
-    /// What agents were to be told by and to tell by was gone for too long.
-    BrokerGone,
-    /// A fault that was to be injected was not.
+    /// Some results could not be merged.
+    MergeIncomplete,
+    /// Processes with one start time started far apart.
+    StartSpreadLarge,
+    /// Processes had different start times.
+    StartTimesDiffer,
+    /// The broker was unavailable for too long.
+    BrokerUnreachable,
+    /// A planned fault was not injected.
     FaultNotInjected,
-    /// A fault was injected and nobody noticed it.
-    FaultUnnoticed,
-    /// After a fault all was never well again.
+    /// An injected fault was not detected.
+    FaultNotDetected,
+    /// There was no recovery after a fault.
     FaultNotRecovered,
 }

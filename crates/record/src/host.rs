@@ -1,34 +1,34 @@
-//! Facts about the machine that a number was measured on, read from the kernel's own files. What
-//! cannot be read is absent, never guessed.
+//! Facts about the host of a measurement, read from the kernel's own files. Unreadable facts are
+//! absent, never guessed.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// The machine that a number was measured on.
+/// Host of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// Kernel release, as `uname -r` prints it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// Processor's model name.
+    /// CPU model name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<String>,
-    /// Processors that this process may run on.
+    /// CPUs available to this process.
     pub cores: usize,
-    /// The clocksource in use.
+    /// Clocksource in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocksource: Option<String>,
-    /// The frequency governor of the first processor.
+    /// Frequency governor of the first CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
-    /// Whether the processor says that it runs under a hypervisor; absent where it cannot say.
+    /// True if the CPU reports a hypervisor; absent if it cannot report one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtualised: Option<bool>,
 }
 
 impl Host {
-    /// Reads the facts of this machine.
+    /// Reads the facts of this host.
     #[must_use]
     pub fn read() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

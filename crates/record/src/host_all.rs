@@ -1,5 +1,5 @@
-//! The result of `horolog host all`: every part that measures this host, one after the other, with
-//! a verdict and the worst findings of all of them. Each part's own record is in it whole.
+//! Result of `horolog host all`: all measurements of this host, one after the other, with a verdict
+//! and the worst findings of all of them. It contains each part's complete record.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,65 +9,65 @@ use crate::{
 };
 
 /// The schema's name and version.
-pub const HOST_ALL_SCHEMA: &str = "horolog.host-all/1";
+pub const HOST_ALL_SCHEMA: &str = "horolog.host-all/2";
 
-/// A whole run.
+/// Result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostAllResult {
     /// [`HOST_ALL_SCHEMA`].
     pub schema: String,
-    /// When the run began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine.
+    /// Host of the run.
     pub host: Host,
-    /// About how long all parts together were to take, in ns.
+    /// Approximate planned duration of all parts together, in ns.
     pub time_ns: u64,
-    /// What the parts' findings come to.
+    /// Verdict from the parts' findings.
     pub verdict: HostVerdict,
-    /// The worst findings of all, three at most, the worst first.
-    pub worst: Vec<WorstFinding>,
-    /// What became of each part, in the order in which they ran; of the cards, one for each.
+    /// Worst findings of all, at most three, worst first.
+    pub worst_findings: Vec<WorstFinding>,
+    /// Outcome of each part, in the order in which they ran; for NICs, one entry each.
     pub parts: Vec<HostPartOutcome>,
-    /// The clocks; absent where that part gave nothing, and so below.
+    /// Clocks; absent if that part gave no result, as for the fields below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<HostClockResult>,
-    /// The functions by which programs wait.
+    /// Functions by which programs wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<HostDelayResult>,
     /// Wake-ups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer: Option<HostTimerResult>,
-    /// Switches.
+    /// Process and thread switches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<HostSwitchResult>,
-    /// Handlers, and stolen time.
+    /// Handlers, and OS noise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt: Option<HostInterruptResult>,
-    /// The cards that were looked at.
+    /// NICs examined.
     pub nics: Vec<HostNicResult>,
-    /// The limits of `--fail-if`.
+    /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
-    /// Doubts that follow from the parts together; each part's own are in its record.
+    /// Findings that follow from the parts together; each part's own are in its record.
     pub findings: Vec<Finding>,
 }
 
-/// Whether a host is fit for measuring in microseconds.
+/// Verdict on a host's fitness for measurements in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostVerdict {
-    /// It is.
+    /// The host is fit.
     Fit,
-    /// It is, as long as what the warnings say is borne in mind.
-    Doubtful,
-    /// It is not.
+    /// The host is fit, subject to the warnings.
+    Marginal,
+    /// The host is unfit.
     Unfit,
-    /// What decides it was not measured, and nothing that was says that it is not.
+    /// The decisive values were not measured, and no measured value says unfit.
     Unjudged,
 }
 
-/// A part: what one of the other commands of `horolog host` measures.
+/// Parts: the measurements of the other commands of `horolog host`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostPart {
@@ -81,16 +81,16 @@ pub enum HostPart {
     Switch,
     /// `horolog host interrupt`.
     Interrupt,
-    /// `horolog host nic`, of each interface.
+    /// `horolog host nic`, for each interface.
     Nic,
 }
 
 impl HostPart {
-    /// All of them, in the order in which they run.
+    /// All variants, in execution order.
     pub const ALL: [Self; 6] =
         [Self::Clock, Self::Delay, Self::Timer, Self::Switch, Self::Interrupt, Self::Nic];
 
-    /// Its name in a file and on the command line.
+    /// Name in files and on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -104,50 +104,50 @@ impl HostPart {
     }
 }
 
-/// What became of a part.
+/// Outcome of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostPartOutcome {
-    /// Which.
+    /// Part concerned.
     pub part: HostPart,
-    /// The interface, of a card.
+    /// Interface, for a NIC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// What became of it.
+    /// State of the part.
     pub state: HostPartState,
-    /// What it lacked, or why there is none.
-    pub why: Vec<String>,
-    /// How long it took, in ns.
-    pub took_ns: u64,
+    /// Missing prerequisites, or the reason for a missing result.
+    pub reason: Vec<String>,
+    /// Duration, in ns.
+    pub duration_ns: u64,
 }
 
-/// How far a part came.
+/// States of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostPartState {
-    /// It measured all that it is to measure, as it is to be measured.
+    /// Complete measurement under the intended conditions.
     Measured,
-    /// It measured, without what it was refused: a privilege, or something that this machine lacks.
+    /// Measurement under restrictions: a privilege was refused, or this host lacks something.
     Reduced,
-    /// It could not begin.
+    /// Failure to begin.
     Failed,
-    /// It was ended before it was through.
+    /// End before completion.
     Interrupted,
-    /// The run was ended before it began.
+    /// End of the run before the part began.
     NotBegun,
-    /// It was left out, as asked for.
+    /// Omission on request.
     Skipped,
-    /// There is nothing here to look at.
+    /// Nothing to examine on this host.
     Absent,
 }
 
 /// One of the worst findings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorstFinding {
-    /// The part that it comes from; absent where it is about several.
+    /// Part that reported it; absent if it is about several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<HostPart>,
-    /// The finding.
+    /// Finding.
     pub finding: Finding,
-    /// Findings of the same kind, severity and advice beside it, of this and other parts.
+    /// Number of further findings of the same kind, severity and advice, of this and other parts.
     pub others: usize,
 }

@@ -1,70 +1,69 @@
-//! What the functions deliver by which programs on this host wait: how much later than asked for
-//! they return, under each scheduling and timer slack, and which of the things that are commonly
-//! said of them hold here.
+//! Accuracy of the functions by which programs on this host wait: overshoot beyond the requested
+//! delay under each scheduling and timer slack, and the validity of common claims on this host.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Distribution, Finding, Host, LimitResult, SchedulingPolicy, TickFacts};
 
 /// The schema's name and version.
-pub const HOST_DELAY_SCHEMA: &str = "horolog.host-delay/1";
+pub const HOST_DELAY_SCHEMA: &str = "horolog.host-delay/2";
 
-/// The delays of one host.
+/// Result for the delays of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostDelayResult {
     /// [`HOST_DELAY_SCHEMA`].
     pub schema: String,
-    /// When the run began, as RFC 3339 in UTC.
+    /// Start of the run, RFC 3339 in UTC.
     pub started: String,
-    /// The command line.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine.
+    /// Host of the run.
     pub host: Host,
-    /// The periodic timer interrupt.
+    /// Periodic timer interrupt.
     pub tick: TickFacts,
-    /// What two readings of the clock around nothing show, the median: the measurement's own cost,
-    /// which is in every overshoot.
+    /// Median of the time between two consecutive clock readings: the measurement's own cost, which
+    /// every overshoot contains.
     pub own_cost_ns: u64,
-    /// The settings under which delays were measured.
+    /// Settings under which delays were measured.
     pub settings: Vec<DelaySetting>,
-    /// Every function at every delay under every setting.
+    /// Measurements of every function at every delay under every setting.
     pub cells: Vec<DelayCell>,
     /// `nanosleep` under signals.
     pub interrupted: Vec<InterruptedDelay>,
-    /// What is commonly said, and what holds.
-    pub claims: Vec<Claim>,
-    /// The limits that the run was held against.
+    /// Common claims and their verdicts.
+    pub claims: Vec<DelayClaim>,
+    /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
-    /// Doubts.
+    /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// By how much the kernel may delay timers.
+/// Settings of the timer slack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DelaySlack {
-    /// As this process inherited it.
+    /// Slack inherited by this process.
     Default,
-    /// The least there is, 1 ns.
+    /// Least possible slack, 1 ns.
     Minimal,
 }
 
-/// A scheduling and a timer slack.
+/// Scheduling and timer slack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelaySetting {
-    /// The scheduling.
+    /// Scheduling policy.
     pub policy: SchedulingPolicy,
-    /// Which slack.
+    /// Kind of slack.
     pub slack: DelaySlack,
-    /// The same in ns, where the kernel tells it.
+    /// Slack in ns, if the kernel reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slack_ns: Option<u64>,
-    /// Why nothing was measured under it.
+    /// Reason for which nothing was measured under it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A function to wait by.
+/// Functions to wait by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DelayKind {
@@ -76,7 +75,7 @@ pub enum DelayKind {
     Usleep,
     /// nanosleep(2).
     Nanosleep,
-    /// `clock_nanosleep(2)` for a time.
+    /// `clock_nanosleep(2)` for a duration.
     ClockNanosleep,
     /// `clock_nanosleep(2)` until an instant.
     ClockNanosleepAbsolute,
@@ -88,14 +87,14 @@ pub enum DelayKind {
     EpollWait,
     /// `epoll_pwait2`.
     EpollPwait2,
-    /// A timer's descriptor.
+    /// Timer file descriptor (`timerfd`).
     Timerfd,
-    /// A timeout of an `io_uring`.
+    /// Timeout of an `io_uring`.
     IoUring,
 }
 
 impl DelayKind {
-    /// All of them, the coarsest first.
+    /// All variants, coarsest first.
     pub const ALL: [Self; 12] = [
         Self::Sleep,
         Self::AlarmPause,
@@ -111,7 +110,7 @@ impl DelayKind {
         Self::IoUring,
     ];
 
-    /// Its name in a file and on the command line.
+    /// Name in files and on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -130,7 +129,7 @@ impl DelayKind {
         }
     }
 
-    /// The step in which a delay can be asked for, in ns.
+    /// Granularity of a requested delay, in ns.
     #[must_use]
     pub const fn unit_ns(self) -> u64 {
         match self {
@@ -142,86 +141,86 @@ impl DelayKind {
     }
 }
 
-/// One function at one delay under one setting.
+/// Measurement of one function at one delay under one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DelayCell {
-    /// The function.
+    /// Function.
     pub function: DelayKind,
-    /// The index of the setting.
+    /// Index of the setting.
     pub setting: usize,
-    /// The delay that was asked for.
+    /// Requested delay.
     pub requested_ns: u64,
-    /// Waits that ended before their time.
+    /// Waits that ended too early.
     pub early: u64,
-    /// By how much at most.
+    /// Largest amount by which a wait ended too early.
     pub early_max_ns: u64,
-    /// By how much later they ended, the early ones by 0; absent where nothing was measured.
+    /// Overshoot, counting early waits as 0; absent if nothing was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overshoot_ns: Option<Distribution>,
-    /// Processor time of one wait, in ns; absent where a process of its own waited.
+    /// CPU time of one wait, in ns; absent if a separate process waited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor_ns: Option<f64>,
-    /// Why nothing, or less, was measured.
+    /// Reason for a missing or incomplete measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// How a program goes on when a signal ends its `nanosleep`.
+/// Ways in which a program resumes when a signal ends its `nanosleep`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resumption {
-    /// Not at all: it takes the wait for done.
+    /// No resumption: the wait counts as complete.
     None,
-    /// It waits for what the kernel says is left.
+    /// Wait for the remaining time reported by the kernel.
     Remaining,
-    /// It waits for the same instant again, by `clock_nanosleep`.
+    /// Wait until the same instant again, by `clock_nanosleep`.
     Absolute,
-    /// It asks for the whole delay again.
+    /// Wait for the whole delay again.
     Again,
 }
 
-/// A delay that signals interrupt.
+/// Delay interrupted by signals.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InterruptedDelay {
-    /// How the program goes on.
+    /// Way in which the program resumes.
     pub resumption: Resumption,
-    /// The delay that was asked for.
+    /// Requested delay.
     pub requested_ns: u64,
-    /// How long it took; of one that never came to an end, until it was given up.
-    pub took_ns: u64,
-    /// Whether it came to an end by itself.
+    /// Duration; for a wait that never ended, until it was abandoned.
+    pub duration_ns: u64,
+    /// True if it ended by itself.
     pub ended: bool,
     /// Signals that ended a call.
     pub interruptions: u64,
-    /// Calls that were made.
+    /// Calls made.
     pub calls: u64,
-    /// Processor time of all of it.
+    /// CPU time of all calls.
     pub processor_ns: u64,
 }
 
-/// Something that is commonly said of clocks and delays on Linux.
+/// Common claim about clocks and delays on Linux.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Claim {
-    /// A short name that stays.
+pub struct DelayClaim {
+    /// Stable short name.
     pub id: String,
-    /// What is said.
-    pub says: String,
-    /// Whether it holds here.
+    /// Text of the claim.
+    pub statement: String,
+    /// Verdict on this host.
     pub verdict: ClaimVerdict,
-    /// The figure that shows it, or why there is none.
+    /// Value that decides it, or the reason for its absence.
     pub figure: String,
 }
 
-/// Whether a claim holds on this host.
+/// Verdicts on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimVerdict {
-    /// It does.
+    /// The claim holds.
     Holds,
-    /// It does not.
+    /// The claim does not hold.
     Fails,
-    /// What it takes to see was not measured in this run.
+    /// The required values were not measured in this run.
     NotMeasured,
-    /// Another command shows it.
+    /// Another command measures it.
     Elsewhere,
 }

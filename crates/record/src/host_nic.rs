@@ -1,83 +1,83 @@
-//! What a network card is set to and able to do, as its driver and the kernel tell, and what to
-//! change of it for serving or loading time. What an interface does not have is absent, with the
-//! reason in [`HostNicResult::untold`].
+//! Settings and features of a NIC, as reported by its driver and the kernel, and recommended
+//! changes for serving or loading time. Facts that an interface lacks are absent, with the reason
+//! in [`HostNicResult::untold`].
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Finding, Host};
 
 /// The schema's name and version.
-pub const HOST_NIC_SCHEMA: &str = "horolog.host-nic/1";
+pub const HOST_NIC_SCHEMA: &str = "horolog.host-nic/2";
 
-/// An interface of one host.
+/// Result for one interface of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostNicResult {
     /// [`HOST_NIC_SCHEMA`].
     pub schema: String,
-    /// When it was looked at, as RFC 3339 in UTC.
+    /// Time of the examination, RFC 3339 in UTC.
     pub started: String,
-    /// The command line.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine.
+    /// Host of the run.
     pub host: Host,
-    /// The interface.
+    /// Interface.
     pub interface: String,
-    /// The kind of a virtual interface, such as `veth`; absent for others.
+    /// Kind of a virtual interface, such as `veth`; absent for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Its driver.
+    /// Driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// The card's firmware.
+    /// Firmware of the NIC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
-    /// Where the card is, such as `0000:03:00.0`.
+    /// Bus address of the NIC, such as `0000:03:00.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus: Option<String>,
-    /// The memory node that the card is nearest to.
+    /// NUMA node nearest to the NIC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<u32>,
-    /// Whether it can pass packets now.
+    /// True if it can pass packets now.
     pub operational: bool,
-    /// The largest packet, in bytes.
+    /// Largest packet, in bytes.
     pub mtu: u32,
     /// Speed in Mbit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed_mbit_s: Option<u32>,
-    /// Whether both directions work at once.
+    /// True if both directions work at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_duplex: Option<bool>,
-    /// Its queues.
+    /// Queues.
     pub queues: NicQueues,
-    /// How received packets are spread over queues.
+    /// Distribution of received packets over queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spreading: Option<NicSpreading>,
-    /// Its interrupts.
+    pub rss: Option<NicRss>,
+    /// Interrupts.
     pub interrupts: Vec<NicInterrupt>,
     /// Ring sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rings: Option<NicRings>,
-    /// How long interrupts wait.
+    /// Interrupt coalescing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coalescing: Option<NicCoalescing>,
-    /// Offloads that matter to packets of time.
+    /// Offloads relevant to time packets.
     pub offloads: Vec<NicOffload>,
     /// XDP.
     pub xdp: NicXdp,
     /// Timestamps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamps: Option<NicTimestamps>,
-    /// Packets that were thrown away since the interface was made.
+    /// Packets dropped since the interface was created.
     pub drops: NicDrops,
-    /// What it does not tell, and why.
-    pub untold: Vec<NicUntold>,
-    /// What to change.
+    /// Unavailable facts and the reasons.
+    pub unavailable: Vec<NicUnavailable>,
+    /// Recommended changes.
     pub advice: Vec<NicAdvice>,
-    /// Doubts.
+    /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// Queues of an interface, in use and at most. A combined one has both directions.
+/// Queues of an interface, in use and at most. A combined queue has both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicQueues {
     /// Receive queues in use, combined ones included.
@@ -88,44 +88,44 @@ pub struct NicQueues {
     pub rx_max: u32,
     /// Transmit queues at most.
     pub tx_max: u32,
-    /// Whether queues are combined.
+    /// True if queues are combined.
     pub combined: bool,
 }
 
-/// The table by which a packet's hash chooses its queue.
+/// Table by which a packet's hash selects its queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NicSpreading {
-    /// Entries of the table.
+pub struct NicRss {
+    /// Number of entries.
     pub entries: usize,
-    /// How many of them lead to each queue, from the first on.
+    /// Number of entries for each queue, starting with the first.
     pub entries_of_queues: Vec<u64>,
-    /// Bytes of the hash's key.
+    /// Length of the hash key, in bytes.
     pub key_bytes: u32,
 }
 
-/// An interrupt of a card.
+/// Interrupt of a NIC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicInterrupt {
-    /// Its number.
+    /// Number of the interrupt.
     pub number: u32,
-    /// What it is for, as the driver names it.
+    /// Purpose, as named by the driver.
     pub name: String,
-    /// How often it came, on all cores.
+    /// Number of occurrences on all cores.
     pub count: u64,
-    /// Cores that it may go to, as a list.
+    /// Cores to which it may be delivered, as a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_cores: Option<String>,
-    /// Cores that it does go to.
+    /// Cores to which it is delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective_cores: Option<String>,
 }
 
-/// Packets that wait in a card's rings.
+/// Number of packets that the NIC's rings hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicRings {
-    /// Received ones.
+    /// Received packets.
     pub rx: u32,
-    /// Ones to send.
+    /// Packets to send.
     pub tx: u32,
     /// The largest `rx`.
     pub rx_max: u32,
@@ -133,64 +133,64 @@ pub struct NicRings {
     pub tx_max: u32,
 }
 
-/// How long an interrupt waits for more packets.
+/// Delay of interrupts to wait for more packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicCoalescing {
-    /// After a packet was received, in ns.
+    /// Delay after a received packet, in ns.
     pub rx_ns: u64,
-    /// For so many received packets.
+    /// Number of received packets.
     pub rx_frames: u32,
-    /// After a packet was sent, in ns.
+    /// Delay after a sent packet, in ns.
     pub tx_ns: u64,
-    /// For so many sent packets.
+    /// Number of sent packets.
     pub tx_frames: u32,
-    /// Whether the driver changes `rx_ns` by the load.
+    /// True if the driver adapts `rx_ns` to the load.
     pub adaptive_rx: bool,
-    /// Whether it changes `tx_ns`.
+    /// True if the driver adapts `tx_ns` to the load.
     pub adaptive_tx: bool,
 }
 
-/// An offload.
+/// Offload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicOffload {
-    /// The kernel's name of it.
+    /// Name used by the kernel.
     pub name: String,
-    /// Whether it is on.
+    /// True if it is on.
     pub on: bool,
-    /// Whether it can be changed.
+    /// True if it can be changed.
     pub changeable: bool,
 }
 
-/// XDP at an interface.
+/// XDP on an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicXdp {
-    /// How a program is attached; absent where there is none.
+    /// Attachment mode of a program; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached: Option<NicXdpMode>,
-    /// What the driver can do; absent where the kernel does not tell.
+    /// XDP features of the driver; absent if the kernel does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub can: Option<Vec<NicXdpAbility>>,
+    pub supported: Option<Vec<NicXdpFeature>>,
 }
 
-/// How an XDP program is attached.
+/// Attachment modes of an XDP program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NicXdpMode {
     /// In the driver.
     Native,
-    /// Behind the driver.
+    /// After the driver.
     Generic,
-    /// In the card.
+    /// In the NIC.
     Offloaded,
-    /// At several of these places.
+    /// In several of these modes.
     Several,
 }
 
-/// What a driver can do for XDP.
+/// XDP features of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum NicXdpAbility {
-    /// Run a program that drops, passes and answers.
+pub enum NicXdpFeature {
+    /// Run a program that drops, passes and replies.
     Native,
     /// Redirect packets to other interfaces.
     Redirect,
@@ -198,79 +198,79 @@ pub enum NicXdpAbility {
     RedirectTarget,
     /// `AF_XDP` without copies.
     ZeroCopy,
-    /// Run a program in the card.
+    /// Run a program in the NIC.
     Offload,
-    /// Take packets in several buffers.
+    /// Accept packets in several buffers.
     Fragments,
-    /// Tell a program the hardware timestamp of a packet.
+    /// Provide a program with the hardware timestamp of a packet.
     TimestampMetadata,
 }
 
-/// Which timestamps an interface takes.
+/// Timestamps supported by an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(clippy::struct_excessive_bools, reason = "two takers, two directions, all independent")]
 pub struct NicTimestamps {
-    /// The kernel, of what is received.
+    /// Kernel timestamps of received packets.
     pub software_rx: bool,
-    /// The driver, of what is sent.
+    /// Driver timestamps of sent packets.
     pub software_tx: bool,
-    /// The card, of what is received.
+    /// NIC timestamps of received packets.
     pub hardware_rx: bool,
-    /// The card, of what is sent.
+    /// NIC timestamps of sent packets.
     pub hardware_tx: bool,
-    /// The card's clock, such as `/dev/ptp0`.
+    /// PHC of the NIC, such as `/dev/ptp0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
-    /// What the card stamps of what is sent: `off`, `on`, `onestep-sync`, ...
+    /// Modes of NIC timestamps of sent packets: `off`, `on`, `onestep-sync`, ...
     pub transmit_types: Vec<String>,
-    /// Of what is received: `none`, `all`, `ptpv2-event`, ...
+    /// Filters of NIC timestamps of received packets: `none`, `all`, `ptpv2-event`, ...
     pub receive_filters: Vec<String>,
 }
 
-/// Packets that were thrown away.
+/// Dropped packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicDrops {
-    /// Received ones, for want of room.
+    /// Received packets dropped for lack of room.
     pub rx_dropped: u64,
-    /// Received ones, because the ring was full.
+    /// Received packets dropped because the ring was full.
     pub rx_missed: u64,
-    /// Received ones that were bad.
+    /// Received packets with errors.
     pub rx_errors: u64,
-    /// Ones to send.
+    /// Packets to send that were dropped.
     pub tx_dropped: u64,
-    /// Ones that could not be sent.
+    /// Packets that could not be sent.
     pub tx_errors: u64,
 }
 
-/// Something that is not told.
+/// Unavailable fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NicUntold {
-    /// What.
-    pub what: String,
-    /// Why.
-    pub why: String,
+pub struct NicUnavailable {
+    /// Name of the fact.
+    pub item: String,
+    /// Reason.
+    pub reason: String,
 }
 
-/// Something to change.
+/// Recommended change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicAdvice {
-    /// For what it is good.
+    /// Purpose of the change.
     pub purpose: NicPurpose,
-    /// What to do, and why.
+    /// Recommended action and its reason.
     pub text: String,
-    /// The command that does it; absent where there is none.
+    /// Command that performs it; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
 
-/// What an interface is used for.
+/// Uses of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NicPurpose {
-    /// Serving time to many.
+    /// Serving time to many clients.
     Serving,
     /// Loading a server.
     Loading,
-    /// Timestamps that are right.
+    /// Accurate timestamps.
     Accuracy,
 }

@@ -1,58 +1,58 @@
-//! The result of `horolog host switch`: what it costs to switch from one process or thread to
-//! another, and to hand over to one and be handed back to.
+//! Result of `horolog host switch`: cost of a switch from one process or thread to another, and of
+//! a handover to a peer and back.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Distribution, Finding, Host, HostConditions, LimitResult, ThreadScheduling};
 
 /// The schema's name and version.
-pub const HOST_SWITCH_SCHEMA: &str = "horolog.host-switch/1";
+pub const HOST_SWITCH_SCHEMA: &str = "horolog.host-switch/2";
 
-/// A whole run.
+/// Result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostSwitchResult {
     /// [`HOST_SWITCH_SCHEMA`].
     pub schema: String,
-    /// When the run began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine.
+    /// Host of the run.
     pub host: Host,
-    /// What was held still meanwhile.
+    /// Host conditions held constant during the run.
     pub conditions: HostConditions,
-    /// How both sides were scheduled.
+    /// Scheduling of both sides.
     pub scheduling: ThreadScheduling,
-    /// The core of the one side, and that of the other where they are on two.
+    /// Core of the measuring side, and that of its peer if it runs on another.
     pub cores: Vec<usize>,
-    /// Turns of each repetition.
+    /// Turns per repetition.
     pub turns: u64,
-    /// What one reading of the clock costs, in ns; it is taken off each turn of an exchange.
+    /// Cost of one clock reading, in ns; it is subtracted from each turn of an exchange.
     pub clock_ns: u64,
     /// Switches by `sched_yield`, by the eight steps of Hao, Xue and Qin 2010, section 4.1.1.
     pub steps: Vec<SwitchSteps>,
-    /// Turns that wait for the other side.
+    /// Turns that wait for the peer.
     pub exchanges: Vec<SwitchExchange>,
-    /// The limits of `--fail-if`.
+    /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
-    /// Doubts about the figures.
+    /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// The eight steps with one kind of partner, on one core.
+/// The eight steps with one kind of peer, on one core.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SwitchSteps {
-    /// What the partner is.
-    pub partner: SwitchPartner,
-    /// Each repetition.
+    /// Kind of peer.
+    pub peer: SwitchPeer,
+    /// The repetitions.
     pub repetitions: Vec<StepsRepetition>,
-    /// The median of the repetitions' figures for each switch, in ns; absent where there is none.
+    /// Median of the repetitions' costs per switch, in ns; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_switch_ns: Option<f64>,
-    /// The same of the document's own figure.
+    /// Median of the cost as published, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub document_ns: Option<f64>,
-    /// Why it could not be measured.
+    pub paper_ns: Option<f64>,
+    /// Reason for which it could not be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -60,37 +60,37 @@ pub struct SwitchSteps {
 /// One repetition of the eight steps.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepsRepetition {
-    /// T2 − T1: the calls of one side alone, in ns.
+    /// T2 − T1: calls of one side alone, in ns.
     pub loop_ns: u64,
-    /// T4 − T3: the same number of turns with the partner, in ns.
+    /// T4 − T3: the same number of turns with the peer, in ns.
     pub turns_ns: u64,
-    /// How often the measuring side was switched away from meanwhile, as the kernel counts it; each
+    /// Number of switches away from the measuring side meanwhile, as counted by the kernel; each
     /// turn has one such switch and one back.
     pub switches: u64,
-    /// (T4 − T3 − 2 (T2 − T1)) / 2n, in ns: both sides' calls are taken off, and a turn has two
-    /// switches. Absent where it is negative or where switches are missing.
+    /// (T4 − T3 − 2 (T2 − T1)) / 2n, in ns: both sides' calls are subtracted, and a turn has two
+    /// switches. Absent if negative or if switches are missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_switch_ns: Option<f64>,
-    /// (T4 − T3 − (T2 − T1)) / n, in ns: the document's T0, which has two switches in it and the
-    /// calls of one side.
+    /// (T4 − T3 − (T2 − T1)) / n, in ns: T0 as published, which includes two switches and the calls
+    /// of one side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub document_ns: Option<f64>,
+    pub paper_ns: Option<f64>,
 }
 
-/// What the partner is.
+/// Kinds of peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SwitchPartner {
-    /// A process of its own.
+pub enum SwitchPeer {
+    /// Separate process.
     Process,
-    /// A thread of the same process.
+    /// Thread of the same process.
     Thread,
 }
 
-/// How a turn is handed over.
+/// Mechanisms to hand over a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SwitchWay {
+pub enum SwitchMechanism {
     /// A byte through a pipe.
     Pipe,
     /// A word and futex(2).
@@ -99,37 +99,37 @@ pub enum SwitchWay {
     Eventfd,
 }
 
-/// Where the two sides are.
+/// Placement of the two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SwitchPlacement {
-    /// On one core: each turn has two switches.
+    /// One core: each turn has two switches.
     SameCore,
-    /// On two: each turn wakes the one and the other core.
+    /// Two cores: each turn wakes both of them.
     AcrossCores,
 }
 
 /// Turns that hand over and wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SwitchExchange {
-    /// How.
-    pub way: SwitchWay,
-    /// With whom.
-    pub partner: SwitchPartner,
-    /// Where.
+    /// Handover mechanism.
+    pub mechanism: SwitchMechanism,
+    /// Kind of peer.
+    pub peer: SwitchPeer,
+    /// Placement of the two sides.
     pub placement: SwitchPlacement,
-    /// Each repetition.
+    /// The repetitions.
     pub repetitions: Vec<ExchangeRepetition>,
-    /// The median of the repetitions' means of a turn, in ns.
+    /// Median of the repetitions' mean turns, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_mean_ns: Option<f64>,
-    /// The median of their figures for each switch, in ns.
+    /// Median of the repetitions' costs per switch, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_switch_ns: Option<f64>,
-    /// All turns of all repetitions: from handing over to being handed back, in ns.
+    /// All turns of all repetitions: from handing over until the turn returns, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_ns: Option<Distribution>,
-    /// Why it could not be measured.
+    /// Reason for which it could not be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -137,13 +137,13 @@ pub struct SwitchExchange {
 /// One repetition of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExchangeRepetition {
-    /// The calls of one side with nobody to take the turn, in ns.
-    pub alone_ns: f64,
-    /// The mean of a turn, less the reading of the clock, in ns.
+    /// Calls of one side without a peer to take the turn, in ns.
+    pub baseline_ns: f64,
+    /// Mean of a turn minus the clock reading, in ns.
     pub turn_ns: f64,
-    /// Switches away from the measuring side for each turn, as the kernel counts them.
+    /// Switches away from the measuring side per turn, as counted by the kernel.
     pub switches_per_turn: f64,
-    /// Half of a turn less both sides' calls, in ns; absent where it is negative.
+    /// Half of a turn minus both sides' calls, in ns; absent if negative.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_switch_ns: Option<f64>,
 }

@@ -1,93 +1,93 @@
-//! The result of `horolog host timer`: how late threads wake up that are to run in each period.
+//! Result of `horolog host timer`: wake-up latency of threads that run periodically.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Distribution, Finding, Host, HostConditions, LimitResult, ThreadScheduling};
 
 /// The schema's name and version.
-pub const HOST_TIMER_SCHEMA: &str = "horolog.host-timer/1";
+pub const HOST_TIMER_SCHEMA: &str = "horolog.host-timer/2";
 
-/// A whole run.
+/// Result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostTimerResult {
     /// [`HOST_TIMER_SCHEMA`].
     pub schema: String,
-    /// When the run began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine.
+    /// Host of the run.
     pub host: Host,
-    /// What was held still meanwhile.
+    /// Host conditions held constant during the run.
     pub conditions: HostConditions,
-    /// The period of each thread, in ns.
+    /// Period of each thread, in ns.
     pub interval_ns: u64,
-    /// Periods that were planned for each core.
+    /// Planned periods per core.
     pub planned: u64,
-    /// One for each core.
+    /// One entry per core.
     pub cores: Vec<TimerCore>,
-    /// The latency above which the run was to end, in ns.
+    /// Latency above which the run ends, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub break_above_ns: Option<u64>,
-    /// The latency that ended it.
+    /// Latency that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub broken_by: Option<TimerBreak>,
-    /// The limits of `--fail-if`.
+    pub limit_exceeded: Option<TimerBreak>,
+    /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
-    /// Doubts about the figures.
+    /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// The thread of one core.
+/// Thread of one core.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimerCore {
-    /// The core that it was tied to.
+    /// Core to which it was pinned.
     pub core: usize,
-    /// How it was scheduled.
+    /// Scheduling of the thread.
     pub scheduling: ThreadScheduling,
-    /// What the measurement itself costs.
+    /// Cost of the measurement itself.
     pub cost: TimerCost,
-    /// Periods whose instant was already past when the thread came to wait for it. They are
+    /// Periods whose intended wake-up had passed when the thread came to wait for it. They are
     /// measured like all others: their latency counts from their own instant.
     pub missed: u64,
-    /// From the instant at which the thread was to wake up to its first reading of the clock, in
-    /// ns; absent where there was no period.
+    /// From the intended wake-up to the thread's first clock reading, in ns; absent if there was no
+    /// period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<Distribution>,
-    /// The largest of each stretch of the run.
+    /// Largest latency of each interval of the run.
     pub series: Vec<TimerStretch>,
 }
 
-/// What of a latency is the measurement's own, in ns, each the median of many.
+/// Measurement overhead of a latency, in ns, each the median of many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimerCost {
     /// One reading of the clock.
     pub clock_ns: u64,
-    /// One turn of the loop that has nothing to wait for: reading the clock, counting the latency.
+    /// One loop iteration without a wait: reading the clock, counting the latency.
     pub cycle_ns: u64,
-    /// Waiting for an instant that is past, and reading the clock: the kernel sets its timer all
-    /// the same and is interrupted by it, so that no latency can be much below.
+    /// Waiting for an instant in the past, and reading the clock: the kernel sets its timer
+    /// nevertheless and is interrupted by it, so no latency can be much lower.
     pub past_ns: u64,
 }
 
-/// The largest latency of a stretch of periods.
+/// Largest latency in an interval of several periods.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimerStretch {
-    /// When it began, in seconds of the run.
+    /// Start of the interval, in seconds of the run.
     pub at_s: f64,
-    /// The largest latency in it, in ns.
+    /// Largest latency in it, in ns.
     pub max_ns: u64,
 }
 
-/// A latency that was larger than it might be.
+/// Latency that exceeded its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimerBreak {
     /// The core.
     pub core: usize,
-    /// The period, counted from 0.
+    /// Period, counted from 0.
     pub cycle: u64,
-    /// When it was to begin, in seconds of the run.
+    /// Intended start of the period, in seconds of the run.
     pub at_s: f64,
-    /// The latency, in ns.
+    /// Latency, in ns.
     pub latency_ns: u64,
 }

@@ -1,35 +1,35 @@
-//! What a run was held against and what became of it: the limits of `--fail-if`.
+//! Limits of `--fail-if` and their outcomes for a run.
 
 use serde::{Deserialize, Serialize};
 
-/// One limit and the figure that came closest to it, or broke it.
+/// One limit and the value that came closest to it or exceeded it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LimitResult {
-    /// The limit as it was given: it is broken where it holds.
+    /// Expression as given: the limit fails if it is true.
     pub expression: String,
-    /// What `bound` and `value` are.
+    /// Unit of `bound` and `value`.
     pub unit: LimitUnit,
-    /// The figure that the limit names.
+    /// Bound stated by the limit.
     pub bound: f64,
-    /// The worst figure that was measured; absent where one was missing, which breaks the limit.
+    /// Worst measured value; absent if one is missing, in which case the limit fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// The index of the trial that it is from, where it is from one.
+    /// Index of the trial that it is from, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<usize>,
-    /// What it is a figure of, in words, where it is from no trial: a core, a function with its
-    /// delay and setting, a row with its length.
+    /// Description of the value's origin if it is from no trial: a core, a function with its delay
+    /// and setting, a row with its length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of: Option<String>,
-    /// Whether the limit was broken.
+    pub scope: Option<String>,
+    /// True if the limit failed.
     pub failed: bool,
 }
 
-/// What the figures of a limit are.
+/// Units of a limit's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitUnit {
-    /// A share from 0 to 1.
+    /// Ratio from 0 to 1.
     Ratio,
     /// Nanoseconds.
     Ns,
@@ -37,6 +37,6 @@ pub enum LimitUnit {
     PerSecond,
     /// Bytes per second.
     BytesPerSecond,
-    /// A number by which something is multiplied.
+    /// Factor by which something is multiplied.
     Factor,
 }

@@ -1,14 +1,14 @@
-//! How far the timestamps of a server are off: distributions of times of either sign, and how they
-//! were taken.
+//! Error of a server's timestamps: distributions of times of either sign, and their method of
+//! measurement.
 
 use horolog_stats::SignedRecorder;
 use serde::{Deserialize, Serialize};
 
-/// A distribution of times of either sign, in nanoseconds. Count, minimum, maximum, mean and
-/// deviation are exact; percentiles come from histograms of under 1% relative error.
+/// Distribution of times of either sign, in nanoseconds. Count, minimum, maximum, mean and
+/// deviation are exact; percentiles come from histograms with a relative error below 1%.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SignedDistribution {
-    /// How many values were recorded; never 0, an empty distribution is absent.
+    /// Number of recorded values; never 0, an empty distribution is absent.
     pub count: u64,
     /// Smallest value.
     pub min: i64,
@@ -28,14 +28,14 @@ pub struct SignedDistribution {
     pub p99_99: i64,
     /// Largest value.
     pub max: i64,
-    /// The values from 0 on, encoded as in [`crate::Distribution::histogram`].
+    /// Values from 0 on, encoded as in [`crate::Distribution::histogram`].
     pub histogram: String,
-    /// The magnitudes of the values below 0, encoded likewise.
+    /// Magnitudes of the values below 0, encoded likewise.
     pub histogram_negative: String,
 }
 
 impl SignedDistribution {
-    /// What a recorder holds; `None` where it holds nothing.
+    /// Returns the distribution of a recorder; `None` if it is empty.
     #[must_use]
     pub fn of(recorder: &SignedRecorder) -> Option<Self> {
         let summary = recorder.summary()?;
@@ -56,15 +56,16 @@ impl SignedDistribution {
     }
 }
 
-/// How the offsets of a run were taken: the local receive timestamp of a reply, less the server's
-/// timestamp, less a correction. So they are positive where the server's timestamp is too early.
+/// Method for the offsets of a run: the local receive timestamp of a reply, minus the server's
+/// timestamp, minus a correction. They are therefore positive if the server's timestamp is too
+/// early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OffsetMethod {
-    /// What was taken off for the way and for the delays of both ends, in ns.
+    /// Correction subtracted for the path and for the delays of both ends, in ns.
     pub correction_ns: i64,
-    /// The server's timestamp was the mean of its receive and transmit timestamps; otherwise the
-    /// transmit timestamp.
+    /// True if the server's timestamp was the mean of its receive and transmit timestamps;
+    /// otherwise it was the transmit timestamp.
     pub mean_of_server: bool,
-    /// The local timestamps were those of the card; otherwise those of the kernel.
+    /// True if the local timestamps were those of the NIC; otherwise those of the kernel.
     pub hardware: bool,
 }

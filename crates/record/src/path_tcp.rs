@@ -1,5 +1,5 @@
-//! The result of `horolog path tcp`: latency and bandwidth of TCP by message size, with what the
-//! kernel says of the connections, and both ends' facts.
+//! Result of `horolog path tcp`: latency and bandwidth of TCP by message size, with the kernel's
+//! data on the connections and facts about both ends.
 
 use std::net::SocketAddr;
 
@@ -8,84 +8,84 @@ use serde::{Deserialize, Serialize};
 use crate::{Distribution, Finding, Host, LimitResult};
 
 /// The schema's name and version.
-pub const PATH_TCP_SCHEMA: &str = "horolog.path-tcp/1";
+pub const PATH_TCP_SCHEMA: &str = "horolog.path-tcp/2";
 
-/// A whole measurement.
+/// Result of one measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathTcpResult {
     /// [`PATH_TCP_SCHEMA`].
     pub schema: String,
-    /// When the run began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine that measured.
+    /// Host that measured.
     pub host: Host,
-    /// What was measured.
+    /// Far end of the measurement.
     pub target: TcpTarget,
-    /// This end.
+    /// Near end.
     pub near: PathEnd,
-    /// The far end as it describes itself; absent where it does not.
+    /// Description of the far end by itself; absent if it gives none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far: Option<PathEnd>,
-    /// How connections were used.
+    /// Settings of the connections.
     pub settings: TcpSettings,
-    /// Round trips, a row for each size.
+    /// Round trips, one row per size.
     pub latency: Vec<TcpLatency>,
-    /// Transfers, a row for each size and direction.
+    /// Transfers, one row per size and direction.
     pub bandwidth: Vec<TcpBandwidth>,
-    /// The limits of `--fail-if`.
+    /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
-    /// Doubts about the figures.
+    /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// Where the far end is.
+/// Address of the far end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpTarget {
-    /// Its address and port.
+    /// Address and port.
     pub address: SocketAddr,
-    /// The name that it was asked for by; absent where that was the address.
+    /// Name as requested; absent if the address was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// One end of a path. What it cannot or does not tell is absent.
+/// One end of a path. Unavailable and undisclosed facts are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathEnd {
-    /// Its name.
+    /// Name of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    /// Processor's model name.
+    pub hostname: Option<String>,
+    /// CPU model name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<String>,
-    /// Processors that the process may run on.
+    /// CPUs available to the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u64>,
     /// Kernel release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// Distribution.
+    /// Name of the Linux distribution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distribution: Option<String>,
-    /// The interface that the connection goes by.
+    /// Interface of the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// Its kind: the driver of a card, or the kind of a virtual interface.
+    /// Kind of interface: the driver of a NIC, or the kind of a virtual interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nic: Option<String>,
     /// Largest IP packet of the interface, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u64>,
-    /// The algorithm for congestion control.
+    /// Congestion control algorithm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
-    /// The program and its version.
+    /// Program and version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
 }
 
-/// How connections were used, at both ends.
+/// Settings of the connections at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches of a socket")]
 pub struct TcpSettings {
@@ -97,25 +97,25 @@ pub struct TcpSettings {
     pub cork: bool,
     /// `MSG_ZEROCOPY` for transfers.
     pub zero_copy: bool,
-    /// Connections side by side.
+    /// Parallel connections.
     pub connections: u32,
-    /// Time for each row, in ns.
+    /// Measured time per row, in ns.
     pub time_ns: u64,
-    /// Time before it that is not counted, in ns.
+    /// Uncounted time before it, in ns.
     pub warm_up_ns: u64,
 }
 
-/// Messages of one size there and back.
+/// Round trips of messages of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TcpLatency {
     /// Payload of each message, in bytes.
     pub size_bytes: u64,
     /// Round trips of all connections.
     pub round_trips: u64,
-    /// The time of a round trip, in ns; the latency is half of it.
+    /// Duration of a round trip, in ns; the latency is half of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,
-    /// What the kernel said of the connections at the end; absent where they were lost.
+    /// `TCP_INFO` of the connections at the end; absent if they were lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpFigures>,
 }
@@ -125,20 +125,20 @@ pub struct TcpLatency {
 pub struct TcpBandwidth {
     /// Payload of each message, in bytes.
     pub size_bytes: u64,
-    /// Which way.
+    /// Direction of the transfer.
     pub direction: TcpDirection,
-    /// Bytes that came, over all connections.
+    /// Bytes received over all connections.
     pub received_bytes: u64,
-    /// The time in which they came, as the receiver saw it, in ns.
+    /// Time of their reception by the receiver's clock, in ns.
     pub duration_ns: u64,
     /// Bytes received per second.
     pub rate: f64,
     /// Messages received per second.
     pub message_rate: f64,
-    /// Sends without a copy, and how many of them the kernel copied after all.
+    /// Sends without a copy, and the number that the kernel copied nevertheless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zero_copy: Option<ZeroCopyCounts>,
-    /// What the kernel said of the sending ends; absent where they were lost.
+    /// `TCP_INFO` of the sending ends; absent if they were lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpFigures>,
 }
@@ -146,24 +146,23 @@ pub struct TcpBandwidth {
 /// Sends by `MSG_ZEROCOPY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZeroCopyCounts {
-    /// All that the kernel told of.
+    /// Sends reported by the kernel.
     pub sends: u64,
-    /// Those that it copied.
+    /// Sends that it copied.
     pub copied: u64,
 }
 
-/// Which way messages went.
+/// Direction of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TcpDirection {
     /// To the far end.
-    Out,
+    Forward,
     /// From the far end.
-    Back,
+    Backward,
 }
 
-/// What `TCP_INFO` says of one connection, or of several: sums of what is counted, the largest of
-/// what is not.
+/// `TCP_INFO` of one connection, or of several: sums of counts, the largest of other values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpFigures {
     /// Congestion window, in segments.
@@ -172,8 +171,8 @@ pub struct TcpFigures {
     pub mss_bytes: u64,
     /// Smoothed round trip, in ns.
     pub rtt_ns: u64,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmitted: u64,
-    /// Time after which an acknowledgement without data is sent, in ns.
+    /// Delay of an acknowledgement without data, in ns.
     pub ato_ns: u64,
 }

@@ -1,154 +1,154 @@
-//! The result of `horolog path udp`: what becomes of datagrams on the way to a far end and back, a
-//! row for each length and load.
+//! Result of `horolog path udp`: outcomes of datagrams to a far end and back, one row per length
+//! and load.
 //!
 //! L, R, M, S and T are those of Hao, Xue and Qin, "Performance and test method for real-time
 //! parallel system", section 4.2 and Table 4: L is the length of a valid datagram, R the number of
-//! invalid ones (load) for each valid one, M the share of valid ones that were lost, S the share
-//! that came in their order, and T half the round trip.
+//! invalid ones (load) per valid one, M the share of valid ones lost, S the share received in
+//! order, and T half the round trip.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Distribution, Finding, Host, LimitResult, SignedDistribution, StampKind};
+use crate::{Distribution, Finding, Host, LimitResult, SignedDistribution, TimestampSource};
 
 /// The schema's name and version.
-pub const PATH_UDP_SCHEMA: &str = "horolog.path-udp/1";
+pub const PATH_UDP_SCHEMA: &str = "horolog.path-udp/2";
 
-/// A whole run.
+/// Result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathUdpResult {
     /// [`PATH_UDP_SCHEMA`].
     pub schema: String,
-    /// When the run began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The near end.
+    /// Near end.
     pub host: Host,
-    /// The far end.
+    /// Far end.
     pub target: PathTarget,
-    /// By which protocol it was asked.
+    /// Protocol of the requests.
     pub protocol: PathProtocol,
-    /// When requests were sent.
+    /// Sending mode.
     pub mode: PathMode,
-    /// Conversations side by side, each of a port of its own.
+    /// Parallel flows, each with its own port.
     pub flows: u64,
-    /// Whether replies were looked for all the time, instead of slept for.
+    /// True if replies were busy-polled instead of waiting in sleep.
     pub busy_polling: bool,
-    /// By whom the timestamps of requests that left and replies that came were taken, beside the
-    /// program's own that round trips are counted by.
-    pub timestamps: StampKind,
-    /// The DSCP of requests.
+    /// Source of the timestamps of sent requests and received replies, in addition to the program's
+    /// own, on which round trips are based.
+    pub timestamps: TimestampSource,
+    /// DSCP of requests.
     pub dscp: u8,
-    /// Requests of each row and flow that were sent first and not counted.
+    /// Uncounted requests sent first in each row and flow.
     pub warm_up: u64,
-    /// A reply that takes longer than this counts as late, in ns.
+    /// Timeout of a reply, in ns; a later one counts as late.
     pub reply_timeout_ns: u64,
     /// Length of a datagram of load, in bytes.
     pub load_length: u64,
-    /// Whether load is broadcast to the link.
+    /// True if load is broadcast to the link.
     pub load_broadcast: bool,
-    /// What the measurement itself costs.
+    /// Cost of the measurement itself.
     pub cost: PathCost,
-    /// The rows, in the order in which they were measured.
+    /// Rows, in the order in which they were measured.
     pub rows: Vec<PathRow>,
-    /// The limits of `--fail-if`; what they call a trial is a row.
+    /// Limits of `--fail-if`; their trial is a row.
     pub limits: Vec<LimitResult>,
-    /// Doubts about the figures; what they call a trial is a row.
+    /// Findings about the result; their trial is a row.
     pub findings: Vec<Finding>,
 }
 
-/// A far end.
+/// Far end of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathTarget {
-    /// As it was named.
+    /// Name as given.
     pub name: String,
-    /// Its address.
+    /// Address.
     pub address: IpAddr,
-    /// Its UDP port.
+    /// UDP port.
     pub port: u16,
-    /// The MTU of the path, as far as this host knows it; what is longer goes in fragments.
+    /// MTU of the path, as far as this host knows it; longer datagrams are fragmented.
     pub mtu: u64,
-    /// Whether it runs on this very kernel, by the same clock.
+    /// True if it runs on the same kernel, with the same clock.
     pub same_clock: bool,
-    /// The most that the clocks of both ends may be apart, in ns; absent where that is not known.
+    /// Largest difference between the clocks of both ends, in ns; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_error_ns: Option<u64>,
 }
 
-/// A protocol by which a far end is asked.
+/// Protocols to query a far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathProtocol {
-    /// This project's, of `horolog path serve`.
+    /// Horolog's own protocol, of `horolog path serve`.
     Horolog,
     /// STAMP (RFC 8762).
     Stamp,
 }
 
-/// When requests are sent.
+/// Sending modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathMode {
-    /// Each when the one before it was answered or given up.
+    /// Each request after the previous one was answered or abandoned.
     PingPong,
-    /// At a fixed rate, whatever becomes of the others; latency counts from the intended instant.
+    /// Constant rate, regardless of other requests; latency counts from the intended send time.
     OpenLoop,
 }
 
-/// What the measurement itself costs, measured before the first row.
+/// Cost of the measurement itself, measured before the first row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathCost {
-    /// A reading of the clock, in ns; a round trip has one in it.
+    /// Clock reading, in ns; a round trip includes one.
     pub clock_reading_ns: f64,
-    /// All that the near end does for an exchange beside its two system calls, in ns: writing the
-    /// request, readings of the clock, checking and counting the reply.
+    /// Work of the near end for an exchange other than its two system calls, in ns: writing the
+    /// request, clock readings, checking and counting the reply.
     pub bookkeeping_ns: f64,
 }
 
-/// A row: one length under one load.
+/// Row: one length under one load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathRow {
     /// L: bytes of UDP payload of a valid datagram.
     pub length: u64,
-    /// IP packets that such a datagram goes in.
+    /// IP packets per such datagram.
     pub fragments: u64,
-    /// How long the row took, its warm-up left out, in seconds.
+    /// Duration of the row without its warm-up, in seconds.
     pub duration_s: f64,
-    /// Requests in a second that were planned, where they were sent at a fixed rate.
+    /// Intended requests per second, if sent at a constant rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub planned_rate: Option<f64>,
-    /// Requests in a second that were sent.
+    pub intended_rate: Option<f64>,
+    /// Requests sent per second.
     pub achieved_rate: f64,
-    /// The load on the path.
+    /// Load on the path.
     pub load: PathLoad,
-    /// What became of the requests.
+    /// Outcomes of the requests.
     pub counts: PathCounts,
-    /// The same on the way there, where the far end counts.
+    /// Outcomes in the forward direction, if the far end counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward: Option<PathDirection>,
-    /// On the way back.
+    /// Outcomes in the backward direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backward: Option<PathDirection>,
-    /// What came to one of the hosts and got no further: no losses of the path.
+    /// Packets that reached one of the hosts but were lost in it: these are no losses of the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_losses: Option<PathHostLosses>,
-    /// The round trip, in ns: from the reading of the clock before the request was handed over, or
-    /// from the intended instant at a fixed rate, to that after the reply was taken.
+    /// Round trip, in ns: from the clock reading before the request was passed to the kernel, or
+    /// from the intended send time at a constant rate, to the reading after the reply was received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,
-    /// T: half of it, in ns. Its histogram is the other's.
+    /// T: half of the round trip, in ns. Its histogram is that of the round trip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ns: Option<Distribution>,
-    /// How late requests were sent, in ns, at a fixed rate.
+    /// Send lateness of requests, in ns, at a constant rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_late_ns: Option<Distribution>,
-    /// From the timestamp of the request that left to that of its coming, in ns, where the clocks
-    /// of both ends allow it.
+    /// From the transmit timestamp of the request to its receive timestamp, in ns, if the clocks of
+    /// both ends permit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward_ns: Option<SignedDistribution>,
-    /// The same of the reply.
+    /// From the transmit timestamp of the reply to its receive timestamp, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backward_ns: Option<SignedDistribution>,
     /// From the far end's timestamp of the request to that of the reply, in ns.
@@ -160,116 +160,116 @@ pub struct PathRow {
     /// From the driver to the program, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_receive_ns: Option<Distribution>,
-    /// What is left of the round trip when both of these and the far end's own time are taken off,
-    /// in ns: the wire, and the far end's way from its program to its driver.
+    /// Rest of the round trip after subtraction of these two and of the far end's own time, in ns:
+    /// the wire, and the far end's path from its program to its driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_ns: Option<Distribution>,
-    /// The DSCP with which requests came.
+    /// DSCP with which requests arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dscp_there: Option<u8>,
-    /// The DSCP with which replies came back.
+    pub dscp_forward: Option<u8>,
+    /// DSCP with which replies returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dscp_back: Option<u8>,
-    /// Why the row ended before it was through, where it did.
+    pub dscp_backward: Option<u8>,
+    /// Reason for the row's premature end, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<RowEnd>,
 }
 
-/// The load on a path.
+/// Load on a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathLoad {
-    /// R as it was asked for.
+    /// R: intended load ratio.
     pub planned_ratio: f64,
-    /// R as it was: datagrams of load for each request.
+    /// R: achieved load ratio, datagrams of load per request.
     pub ratio: f64,
-    /// n: datagrams of load that were sent, those of the warm-up left out.
+    /// n: datagrams of load sent, without those of the warm-up.
     pub sent: u64,
-    /// Datagrams of load that were sent, warm-up and all.
+    /// Datagrams of load sent, including the warm-up.
     pub sent_in_all: u64,
-    /// How many of these came to the far end.
+    /// Number of these that reached the far end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrived: Option<u64>,
 }
 
-/// What became of requests.
+/// Outcomes of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathCounts {
-    /// N: requests that left.
+    /// N: requests sent.
     pub sent: u64,
-    /// First replies within the time allowed.
+    /// First replies within the timeout.
     pub received: u64,
-    /// `sent` less `received`.
+    /// `sent` minus `received`.
     pub lost: u64,
-    /// Replies that came after the time allowed; they are among the lost.
+    /// Replies after the timeout; they are included in the lost ones.
     pub late: u64,
-    /// Further replies to a request that was answered.
+    /// Further replies to an answered request.
     pub duplicate: u64,
-    /// Replies, of those received, that came behind one to a later request (RFC 4737).
+    /// Received replies that arrived after one to a later request (RFC 4737).
     pub reordered: u64,
-    /// Datagrams that were no reply.
+    /// Datagrams that were not a reply.
     pub invalid: u64,
-    /// Requests that the own sending path refused; they are not among `sent`.
+    /// Requests refused by the own sending path; they are not included in `sent`.
     pub refused: u64,
 }
 
-/// What became of datagrams in one direction.
+/// Outcomes of datagrams in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathDirection {
-    /// How many were lost.
+    /// Lost datagrams.
     pub lost: u64,
-    /// How many came once more.
+    /// Duplicate datagrams.
     pub duplicate: u64,
-    /// How many came behind a later one.
+    /// Datagrams that arrived after a later one.
     pub reordered: u64,
 }
 
-/// What the hosts at both ends lost of what came to them while a row was measured. Each number is
-/// absent where that end does not tell.
+/// Losses of received packets in the hosts at both ends during a row. Each number is absent if that
+/// end does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathHostLosses {
-    /// Requests that the far end's limit left without a reply.
+    /// Requests without a reply because of the far end's limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far_limited: Option<u64>,
-    /// Datagrams that the far end's socket dropped because its buffer was full: requests, load and
-    /// what others sent there.
+    /// Datagrams dropped by the far end's socket because its buffer was full: requests, load and
+    /// packets from others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far_dropped: Option<u64>,
-    /// Datagrams that this host's sockets dropped, likewise.
+    /// Datagrams dropped by this host's sockets, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near_dropped: Option<u64>,
 }
 
-/// Where requests were lost that have no reply in time, late ones left out.
+/// Loss locations of requests without a reply in time; late replies are excluded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathLosses {
-    /// By the far end's limit.
+    /// Limit of the far end.
     pub far_limit: u64,
-    /// At the far end's socket, at most.
+    /// Socket of the far end, at most.
     pub far_socket: u64,
-    /// On the path to the far end, at least.
-    pub path_there: u64,
-    /// At the near end's sockets, at most.
+    /// Path to the far end, at least.
+    pub path_forward: u64,
+    /// Sockets of the near end, at most.
     pub near_socket: u64,
-    /// On the path back, at least.
-    pub path_back: u64,
+    /// Path back, at least.
+    pub path_backward: u64,
 }
 
-/// Why a row ended before it was through.
+/// Reasons for the premature end of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowEnd {
-    /// The run was ended.
+    /// End of the run.
     Interrupted,
-    /// The far end did not answer any more.
+    /// No further replies from the far end.
     Vanished,
-    /// The far end's host says that nobody listens there any more.
+    /// Report of the far end's host that the port is closed.
     Closed,
-    /// The own socket failed.
+    /// Failure of the own socket.
     Failed,
 }
 
 impl PathRow {
-    /// Where requests were lost; `None` where the far end does not tell.
+    /// Returns the loss locations of requests; `None` if the far end does not report them.
     #[must_use]
     pub fn losses(&self) -> Option<PathLosses> {
         let (there, back) = self.forward.zip(self.backward)?;
@@ -280,19 +280,20 @@ impl PathRow {
         Some(PathLosses {
             far_limit,
             far_socket,
-            path_there: there.lost - far_limit - far_socket,
+            path_forward: there.lost - far_limit - far_socket,
             near_socket,
-            path_back: back.lost - near_socket,
+            path_backward: back.lost - near_socket,
         })
     }
 
-    /// M: the share of valid datagrams that were lost, from 0 to 1.
+    /// Returns M: the share of valid datagrams that were lost, from 0 to 1.
     #[must_use]
     pub fn loss_ratio(&self) -> f64 {
         share(self.counts.lost, self.counts.sent)
     }
 
-    /// S: the share of those received that came in their order, from 0 to 1; `None` where none was.
+    /// Returns S: the share of received ones that arrived in order, from 0 to 1; `None` if none was
+    /// received.
     #[must_use]
     pub fn order_ratio(&self) -> Option<f64> {
         let PathCounts { received, reordered, .. } = self.counts;

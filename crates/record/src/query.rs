@@ -1,155 +1,169 @@
-//! The result of `horolog query`: how far servers' clocks are from this machine's, as often as they
-//! were asked, and what that says of them.
+//! Result of `horolog query`: offsets of servers' clocks from this host's, one per exchange, and
+//! their evaluation.
 //!
-//! Of the four timestamps of an exchange, T1 and T4 are this machine's and T2 and T3 the server's.
-//! Offset and delay are worked out from them as RFC 5905, section 8, has it; these are equations
-//! (6) and (7) of Liu, Wu and Wang, "Design of NTP server based on multi-core processor" (Journal
-//! of Time and Frequency, 2020, doi:10.13875/j.issn.1674-0637.2020-01-0018-11).
+//! Of the four timestamps of an exchange, T1 and T4 are this host's and T2 and T3 the server's.
+//! Offset and delay are computed from them as in RFC 5905, section 8; these are equations (6) and
+//! (7) of Liu, Wu and Wang, "Design of NTP server based on multi-core processor" (Journal of Time
+//! and Frequency, 2020, doi:10.13875/j.issn.1674-0637.2020-01-0018-11).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use horolog_stats::Spread;
+use horolog_stats::ExactSummary;
 use serde::{Deserialize, Serialize};
 
 use crate::{Finding, Host, InvalidReason, LimitResult};
 
 /// The schema's name and version.
-pub const QUERY_SCHEMA: &str = "horolog.query/1";
+pub const QUERY_SCHEMA: &str = "horolog.query/2";
 
-/// A whole run against one server or several at the same time.
+/// Result of one run against one server or several at the same time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueryResult {
     /// [`QUERY_SCHEMA`].
     pub schema: String,
-    /// When the run began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine that asked, whose clock the servers' are compared with.
+    /// Host that sent the requests, with whose clock the servers' are compared.
     pub host: Host,
     /// NTP version of the requests.
     pub ntp_version: u8,
-    /// Whether requests were in interleaved mode (RFC 9769).
+    /// True if requests were in interleaved mode (RFC 9769).
     pub interleaved: bool,
-    /// Exchanges with each server that were asked for.
+    /// Requested exchanges with each server.
     pub count: u64,
-    /// The time from one exchange to the next, in ns.
+    /// Time between exchanges, in ns.
     pub interval_ns: u64,
-    /// A reply that takes longer than this counts as late, in ns.
+    /// Timeout of a reply, in ns; a later one counts as late.
     pub reply_timeout_ns: u64,
-    /// The servers, in the order in which they were named.
+    /// Servers, in the order named.
     pub servers: Vec<ServerResult>,
-    /// How far apart the servers are, each pair once.
+    /// Offsets between servers, each pair once.
     pub differences: Vec<Difference>,
-    /// The limits of `--fail-if`; earlier results have none.
+    /// Limits of `--fail-if`; absent from earlier results.
     #[serde(default)]
     pub limits: Vec<LimitResult>,
-    /// Doubts about the numbers.
+    /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// One server.
+/// Result for one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerResult {
-    /// The server as it was named, with the port where that is not 123.
+    /// Name of the server as given, with the port if that is not 123.
     pub name: String,
-    /// Its address, where the name has one.
+    /// Address, if the name has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// The UDP port; after key establishment it may be another than was named.
+    /// UDP port; after NTS-KE it may differ from the one named.
     pub port: u16,
-    /// How exchanges were authenticated, where they were.
+    /// Authentication of the exchanges, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nts: Option<NtsUse>,
-    /// The interface whose own clock was asked for timestamps, and the number of that clock, where
-    /// there was one.
+    /// Interface from whose PHC timestamps were requested, and the number of that PHC, if there was
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware_clock: Option<HardwareClock>,
-    /// What the server said of itself in its last valid reply.
+    /// State of the server in its last valid reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub says: Option<ServerState>,
-    /// What became of the requests.
+    pub server_state: Option<ServerState>,
+    /// Outcomes of the requests.
     pub counts: QueryCounts,
-    /// Why the server was asked less often than was planned, where it was.
+    /// Reason for fewer requests than planned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<QueryEnd>,
-    /// By whom the timestamps of requests that left (T1) were taken.
-    pub transmit_stamps: StampCounts,
-    /// By whom the timestamps of replies that came (T4) were taken.
-    pub receive_stamps: StampCounts,
-    /// The offset by equation (6), in ns: how far the server's clock is ahead of this machine's.
+    /// Sources of the timestamps of sent requests (T1).
+    pub transmit_timestamps: TimestampCounts,
+    /// Sources of the timestamps of received replies (T4).
+    pub receive_timestamps: TimestampCounts,
+    /// Offset by equation (6), in ns: positive if the server's clock is ahead of this host's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offset_ns: Option<Figures>,
-    /// The round-trip delay by equation (7), in ns.
+    pub offset_ns: Option<ExactSummary>,
+    /// Round-trip delay by equation (7), in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay_ns: Option<Figures>,
-    /// The dispersion of a sample (RFC 5905, section 8), in ns.
+    pub delay_ns: Option<ExactSummary>,
+    /// Dispersion of a sample (RFC 5905, section 8), in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dispersion_ns: Option<Figures>,
-    /// The sample of the least delay, which tells the offset best (RFC 5905, section 10).
+    pub dispersion_ns: Option<ExactSummary>,
+    /// Sample with the least delay, which gives the best offset (RFC 5905, section 10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub best: Option<Best>,
-    /// Root mean square of the other samples' distance from the best one's offset (RFC 5905,
-    /// section 10), in ns; absent with fewer than two samples.
+    pub best: Option<BestSample>,
+    /// Root mean square of the distances of the other samples' offsets from that of the best one
+    /// (RFC 5905, section 10), in ns; absent with fewer than two samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter_ns: Option<f64>,
-    /// The straight line through the offsets, where there are three samples.
+    /// Straight line through the offsets, if there are three samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
-    /// The overlapping Allan deviation of the offsets, by rising averaging time.
+    /// Overlapping Allan deviation of the offsets, by rising averaging time.
     pub allan: Vec<AllanDeviation>,
-    /// The samples in the order in which they were taken. Left out of a page where they are many.
-    pub samples: Vec<Sample>,
+    /// Samples in the order in which they were taken. Omitted from an HTML report if there are
+    /// many.
+    pub samples: Vec<ExchangeSample>,
 }
 
-/// How exchanges were authenticated by NTS (RFC 8915).
+/// Authentication of exchanges by NTS (RFC 8915).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NtsUse {
-    /// The server that established the keys, with its port.
-    pub establishment: String,
-    /// The AEAD algorithm.
+    /// NTS-KE server that supplied the keys, with its port.
+    pub ke_server: String,
+    /// AEAD algorithm.
     pub algorithm: String,
-    /// Key establishments, the first one included.
-    pub establishments: u64,
+    /// NTS-KE exchanges, including the first.
+    pub ke_exchanges: u64,
+    /// NTP server that NTS-KE named instead of the target, with its port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// NTS-KE exchanges after requests under the old keys were rejected or not answered.
+    #[serde(default)]
+    pub renewals: u64,
+    /// Attempts at such an exchange that yielded no keys.
+    #[serde(default)]
+    pub renewals_failed: u64,
+    /// AEAD algorithm that is no longer offered because keys obtained for it did not fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abandoned_algorithm: Option<String>,
 }
 
-/// An interface's own clock.
+/// PHC of an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HardwareClock {
-    /// The interface.
+    /// Interface.
     pub interface: String,
     /// N of `/dev/ptpN`.
     pub clock: u32,
-    /// How far its last comparison with the system clock may have been off, in ns. The dispersion
-    /// of each sample includes it.
+    /// Error bound of its last comparison with the system clock, in ns. The dispersion of each
+    /// sample includes it.
     pub conversion_uncertainty_ns: u64,
 }
 
-/// What a server says of itself.
+/// State that a server reports about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerState {
     /// Leap indicator.
     pub leap: LeapState,
     /// NTP version of the reply.
     pub version: u8,
-    /// Stratum; 16 is unsynchronised.
+    /// Stratum; 0 and 16 are unsynchronised.
     pub stratum: u8,
-    /// Reference identifier as text: four characters of stratum 1, an IPv4 address or a hash above.
+    /// Reference identifier as text: four characters for stratum 1, an IPv4 address or a hash
+    /// above; for stratum 0 a code such as `INIT`.
     pub reference_id: String,
-    /// The time from the reference clock and back, in ns.
+    /// Round-trip delay to the reference clock, in ns.
     pub root_delay_ns: u64,
-    /// How far the server may be off from the reference clock beside that, in ns.
+    /// Dispersion relative to the reference clock in addition to that, in ns.
     pub root_dispersion_ns: u64,
     /// Precision of the server's clock, log2 of seconds.
     pub precision: i8,
 }
 
-/// The leap indicator (RFC 5905, figure 9).
+/// Leap indicator (RFC 5905, figure 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LeapState {
-    /// No leap second is near.
+    /// No pending leap second.
     None,
     /// The last minute of the day has 61 seconds.
     Insert,
@@ -159,200 +173,173 @@ pub enum LeapState {
     Unsynchronised,
 }
 
-/// What became of the requests to a server.
+/// Outcomes of the requests to a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueryCounts {
-    /// Requests that left.
+    /// Requests sent.
     pub sent: u64,
-    /// Valid replies within the time allowed, each request's first one only.
+    /// Valid replies within the timeout, only the first to each request.
     pub received: u64,
-    /// `sent` less `received`: neither late nor invalid replies are taken off.
+    /// `sent` minus `received`; late and invalid replies are not subtracted.
     pub lost: u64,
     /// Valid replies in interleaved mode, of `received`.
     pub interleaved: u64,
-    /// Further replies to a request that was answered already.
+    /// Replies of `received` whose server reports that it is not synchronised; absent from earlier
+    /// results.
+    #[serde(default)]
+    pub unsynchronised: u64,
+    /// Further replies to an already answered request.
     pub duplicate: u64,
-    /// Replies that came after the time allowed.
+    /// Replies after the timeout.
     pub late: u64,
-    /// Replies that were not valid, by reason.
+    /// Invalid replies by reason.
     pub invalid: BTreeMap<InvalidReason, u64>,
-    /// Kisses of death (RFC 5905, section 7.4), by their code.
+    /// Kisses of death (RFC 5905, section 7.4), by code.
     pub kisses: BTreeMap<String, u64>,
-    /// Messages of the network that the server or its port cannot be reached (ICMP).
+    /// Network messages that the server or its port is unreachable (ICMP).
     pub unreachable: u64,
-    /// Requests that the own sending path refused; they are not among `sent`.
+    /// Requests refused by the own sending path; they are not included in `sent`.
     pub refused: u64,
 }
 
-/// Why a server was asked less often than was planned.
+/// Reason for which a server received fewer requests than planned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueryEnd {
-    /// The kind of reason.
+    /// Kind of reason.
     pub reason: QueryEndReason,
-    /// What happened.
+    /// Description of the event.
     pub message: String,
 }
 
-/// The kinds of reason why a server was not asked any more.
+/// Kinds of reasons for which requests to a server stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QueryEndReason {
-    /// The run was ended before it was through.
+    /// The run was ended before completion.
     Interrupted,
     /// The server demanded it by a kiss of death.
     Kiss,
     /// The name has no address.
     Unresolved,
-    /// There is no way to the server, or no socket for it.
+    /// There is no route to the server, or no socket for it.
     Unreachable,
-    /// Key establishment gave no keys.
+    /// NTS-KE yielded no keys.
     NoKeys,
 }
 
-/// How many timestamps were taken by whom.
+/// Counts of timestamps by source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StampCounts {
-    /// By the network card.
+pub struct TimestampCounts {
+    /// Timestamps by the NIC.
     pub hardware: u64,
-    /// By the kernel.
+    /// Timestamps by the kernel.
     pub kernel: u64,
-    /// By this program.
+    /// Timestamps by this program.
     pub user: u64,
 }
 
-/// Who took a timestamp.
+/// Source of a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum StampKind {
-    /// The network card.
+pub enum TimestampSource {
+    /// NIC.
     Hardware,
-    /// The kernel.
+    /// Kernel.
     Kernel,
     /// This program.
     User,
 }
 
-/// Figures of signed values in nanoseconds, exact.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
-    /// How many values there were; never 0.
-    pub count: u64,
-    /// Arithmetic mean.
-    pub mean: f64,
-    /// Standard deviation of the population.
-    pub stddev: f64,
-    /// Root mean square.
-    pub rms: f64,
-    /// Smallest value.
-    pub min: i64,
-    /// 1st percentile.
-    pub p1: i64,
-    /// 5th percentile.
-    pub p5: i64,
-    /// Median.
-    pub p50: i64,
-    /// 95th percentile.
-    pub p95: i64,
-    /// 99th percentile.
-    pub p99: i64,
-    /// Largest value.
-    pub max: i64,
-}
-
-impl From<Spread> for Figures {
-    fn from(spread: Spread) -> Self {
-        let Spread { count, mean, stddev, rms, min, p1, p5, p50, p95, p99, max } = spread;
-        Self { count: count as u64, mean, stddev, rms, min, p1, p5, p50, p95, p99, max }
-    }
-}
-
-/// The best sample.
+/// Sample with the least delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Best {
-    /// Its offset.
+pub struct BestSample {
+    /// Offset of the sample.
     pub offset_ns: i64,
-    /// Its delay.
+    /// Delay of the sample.
     pub delay_ns: i64,
-    /// Its dispersion.
+    /// Dispersion of the sample.
     pub dispersion_ns: u64,
-    /// Half the delay and the dispersion: the offset is off by no more, whichever way the packets
-    /// took longer.
+    /// Half the delay plus the dispersion: the error bound of the offset, whichever direction took
+    /// longer.
     pub bound_ns: u64,
 }
 
-/// The straight line through the offsets, by least squares.
+/// Straight line through the offsets, by least squares.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Drift {
-    /// How much the server's clock gains on this machine's, in parts per million.
+    /// Gain of the server's clock over this host's, in parts per million.
     pub ppm: f64,
-    /// Standard error of that, if what the line leaves over is white noise.
+    /// Standard error of that gain, if the residuals are white noise.
     pub error_ppm: f64,
-    /// Standard deviation of what the line leaves over, in ns.
+    /// Standard deviation of the residuals, in ns.
     pub residual_ns: f64,
 }
 
-/// The Allan deviation at one averaging time.
+/// Allan deviation at one averaging time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AllanDeviation {
-    /// The averaging time, in seconds.
+    /// Averaging time, in seconds.
     pub tau_s: f64,
-    /// The deviation of the fractional frequency, without a unit.
+    /// Deviation of the fractional frequency, dimensionless.
     pub deviation: f64,
-    /// Second differences that it was worked out from.
+    /// Second differences used.
     pub terms: u64,
 }
 
 /// One exchange. Instants are in ns since 1970 (UTC, leap seconds not counted).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sample {
+pub struct ExchangeSample {
     /// Intervals from the start of the run to this exchange; lost ones are missing.
     pub sequence: u64,
-    /// When the request left, by this machine's clock.
+    /// Departure of the request, by this host's clock.
     pub t1_ns: i64,
-    /// When it came, by the server's clock.
+    /// Arrival of the request, by the server's clock.
     pub t2_ns: i64,
-    /// When the reply left, by the server's clock.
+    /// Departure of the reply, by the server's clock.
     pub t3_ns: i64,
-    /// When it came, by this machine's clock.
+    /// Arrival of the reply, by this host's clock.
     pub t4_ns: i64,
     /// Equation (6): ((T2 − T1) + (T3 − T4)) / 2.
     pub offset_ns: i64,
     /// Equation (7): (T4 − T1) − (T3 − T2).
     pub delay_ns: i64,
-    /// The server's precision, this machine's, and what a clock gains in T4 − T1 (RFC 5905, section
-    /// 8).
+    /// Sum of the server's precision, this host's, and the possible gain of a clock in T4 − T1 (RFC
+    /// 5905, section 8).
     pub dispersion_ns: u64,
-    /// Who took T1.
-    pub transmit: StampKind,
-    /// Who took T4.
-    pub receive: StampKind,
-    /// Whether T3 is that of an interleaved reply: when the reply really left.
+    /// Source of T1.
+    pub transmit: TimestampSource,
+    /// Source of T4.
+    pub receive: TimestampSource,
+    /// True if T3 is that of an interleaved reply: the actual departure of the reply.
     pub interleaved: bool,
 }
 
-impl Sample {
-    /// How far the offset may be off, in ns: half the delay and the dispersion.
+impl ExchangeSample {
+    /// Returns the error bound of the offset, in ns: half the delay plus the dispersion.
     #[must_use]
     pub const fn bound_ns(&self) -> u64 {
         (self.delay_ns.unsigned_abs() / 2).saturating_add(self.dispersion_ns)
     }
 }
 
-/// How far two servers are apart.
+/// Offset between two servers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The index of one server.
+    /// Index of the first server.
     pub first: usize,
-    /// The index of the other.
+    /// Index of the second server.
     pub second: usize,
-    /// Exchanges with both that belong together.
+    /// Matching exchanges with both.
     pub pairs: u64,
-    /// The first one's offset less the second one's, of the pair with the tightest bound, in ns.
+    /// Offset of the first server minus that of the second, of the pair with the tightest bound, in
+    /// ns.
     pub offset_ns: i64,
-    /// How far that may be off, in ns.
+    /// Error bound of that difference, in ns.
     pub bound_ns: u64,
-    /// The same, the mean of all pairs, in ns.
+    /// Mean difference of all pairs, in ns.
     pub mean_ns: f64,
-    /// Whether the two cannot both be right within their bounds.
+    /// True if the two cannot both be correct within this bound and the errors that they state for
+    /// their own time (root dispersion and half the root delay). An unsynchronised server states no
+    /// time, so there is no contradiction.
     pub contradiction: bool,
 }

@@ -1,132 +1,132 @@
-//! The result of `horolog relay tree`: what the delay model says of a tree of relays, and what was
-//! measured on real ones.
+//! Result of `horolog relay tree`: predictions of the delay model for a tree of relays, and
+//! measurements on real ones.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Distribution, Finding, Host, LimitResult};
 
 /// The schema's name and version.
-pub const RELAY_TREE_SCHEMA: &str = "horolog.relay-tree/1";
+pub const RELAY_TREE_SCHEMA: &str = "horolog.relay-tree/2";
 
-/// A tree and its delays. Lists "by node" have an entry for each of [`RelayTreeResult::nodes`], in
+/// Tree and its delays. Lists "by node" have an entry for each of [`RelayTreeResult::nodes`], in
 /// that order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayTreeResult {
     /// [`RELAY_TREE_SCHEMA`].
     pub schema: String,
-    /// When the run began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// The machine.
+    /// Host of the run.
     pub host: Host,
-    /// The nodes, level by level, the root first.
+    /// Nodes, level by level, the root first.
     pub nodes: Vec<RelayTreeNode>,
-    /// The engines: the one that is there, and one that would take its place.
+    /// Engines: the existing one, and one that would replace it.
     pub engines: Vec<RelayTreeEngine>,
-    /// What the second engine gains.
+    /// Gain by the second engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gain: Option<RelayTreeGain>,
-    /// Other trees over the same nodes, where the tree was made here.
+    /// Other trees over the same nodes, if the tree was generated here.
     pub shapes: Vec<RelayTreeShape>,
-    /// How delays were measured, where they were.
+    /// Method of measurement, if delays were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<RelayTreeMethod>,
-    /// The limits of `--fail-if`.
+    /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
-    /// Doubts about the figures.
+    /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// A node.
+/// Node of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayTreeNode {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The place of its parent among the nodes; the root has none.
+    /// Index of its parent among the nodes; absent for the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<usize>,
-    /// Its place among its parent's children, in the order in which they are served, from 0 on.
-    pub place: usize,
-    /// Edges between the root and it.
+    /// Position among its parent's children, in the order in which they are served, from 0.
+    pub child_index: usize,
+    /// Number of edges between the root and it.
     pub depth: usize,
-    /// c: the transmission delay from its parent, in ns.
+    /// c: transmission delay from its parent, in ns.
     pub delay_ns: f64,
 }
 
-/// The delays with one engine at all nodes.
+/// Delays with one engine at all nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayTreeEngine {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// By node: how long it takes.
+    /// By node: processing time.
     pub processing: Vec<RelayTreeProcessing>,
     /// By node: d from the root by the model, in ns.
     pub delays_ns: Vec<f64>,
-    /// D by equation (1) or (2): the largest delay of a leaf, in ns.
+    /// D by equation (1) or (2): largest delay of a leaf, in ns.
     pub tree_ns: f64,
-    /// The leaf that has it.
+    /// Leaf with that delay.
     pub slowest: usize,
-    /// The mean of all nodes but the root by equation (5) or (6), in ns.
+    /// Mean of all nodes but the root by equation (5) or (6), in ns.
     pub mean_ns: f64,
-    /// The same measured.
+    /// Measured delays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<RelayTreeMeasured>,
 }
 
-/// How long a node takes until the copy for a child leaves: `first_ns` and, for each child before
-/// it, `next_ns`.
+/// Time of a node until the copy for a child leaves: `first_ns` plus `next_ns` for each child
+/// before it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayTreeProcessing {
-    /// Until the first copy leaves, in ns.
+    /// Time until the first copy leaves, in ns.
     pub first_ns: f64,
-    /// From one copy to the next, in ns.
+    /// Time between copies, in ns.
     pub next_ns: f64,
 }
 
-/// What was measured on relays in private hosts.
+/// Measurement on relays in lab hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayTreeMeasured {
-    /// What one node took alone, by which the delays were predicted.
+    /// Calibration of a single node, from which the delays were predicted.
     pub calibration: RelayTreeCalibration,
-    /// By node: from when the root had a packet to when the node had it, in ns; absent where
-    /// nothing came.
+    /// By node: from the packet's arrival at the root to its arrival at the node, in ns; absent if
+    /// nothing arrived.
     pub nodes: Vec<Option<Distribution>>,
-    /// For each packet: to when the last leaf had it, in ns. Packets that are lost on the way to a
-    /// leaf are left out.
+    /// By packet: until its arrival at the last leaf, in ns. Packets lost on the way to a leaf are
+    /// excluded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_leaf_ns: Option<Distribution>,
-    /// D: the largest median of a leaf, in ns.
+    /// D: largest median of a leaf, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree_ns: Option<f64>,
-    /// The mean of the medians of all nodes but the root, in ns.
+    /// Mean of the medians of all nodes but the root, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_ns: Option<f64>,
-    /// Copies that did not come, of all nodes together.
+    /// Copies not received, of all nodes together.
     pub lost: u64,
 }
 
-/// One relay with as many children as a node of the tree has at most.
+/// Calibration of one relay with the largest number of children of a node in the tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayTreeCalibration {
-    /// From sending to when the kernel of the next host had the packet, in ns, the median. It is
-    /// taken off, since delays begin when the root has a packet.
+    /// Median time from sending until the packet reached the kernel of the next host, in ns. It is
+    /// subtracted, since delays begin with the packet's arrival at the root.
     pub source_ns: f64,
-    /// p by place: from when the relay had the packet to when that child had it, in ns, the median;
-    /// the straight line through them is `first_ns` and `next_ns`. Links of private hosts take no
-    /// time of their own: to hand a packet over is work of whoever sends it.
+    /// p by position: median time from the packet's arrival at the relay to its arrival at that
+    /// child, in ns; `first_ns` and `next_ns` are the straight line through them. Links of lab
+    /// hosts take no time of their own: passing a packet on is work of the sender.
     pub copies_ns: Vec<f64>,
-    /// Whether the engine serves the last child of its table first. Then it was given tables the
-    /// other way round, so that children are served in the tree's order.
+    /// True if the engine serves the last child of its table first. It then received its tables in
+    /// reverse, so that children are served in the tree's order.
     pub reversed: bool,
-    /// Until the first copy leaves, in ns.
+    /// Time until the first copy leaves, in ns.
     pub first_ns: f64,
-    /// From one copy to the next, in ns.
+    /// Time between copies, in ns.
     pub next_ns: f64,
 }
 
 impl RelayTreeResult {
-    /// The mean of the leaves alone by the model, in ns: of all who receive, where the nodes above
+    /// Returns the model's mean of the leaves only, in ns: of all receivers, if the nodes above
     /// them only relay (the proxy architecture).
     #[must_use]
     pub fn leaves_mean_ns(&self, engine: &RelayTreeEngine) -> Option<f64> {
@@ -140,44 +140,44 @@ impl RelayTreeResult {
     }
 }
 
-/// How delays were measured.
+/// Method of measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayTreeMethod {
-    /// Packets that counted, at each level of the tree and with each engine.
+    /// Counted packets, at each level of the tree and with each engine.
     pub packets: u64,
-    /// Rounds over all levels in which they were sent.
-    pub rounds: u64,
-    /// Packets before them that did not count, at each level of a round.
+    /// Repetitions over all levels in which they were sent.
+    pub repetitions: u64,
+    /// Uncounted packets before them, at each level of a repetition.
     pub warm_up: u64,
-    /// From one packet to the next, in ns.
+    /// Time between packets, in ns.
     pub interval_ns: u64,
-    /// The payload of each, in bytes.
+    /// Payload of each packet, in bytes.
     pub payload: usize,
-    /// Whether the processors were kept out of idle states that take time to leave.
-    pub awake: bool,
+    /// True if the CPUs were kept out of idle states that take time to leave.
+    pub idle_states_held: bool,
 }
 
-/// What replacing engines gains.
+/// Gain by replacing engines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayTreeGain {
-    /// ΔD: all engines replaced, equation (1) less (2), in ns.
+    /// ΔD: all engines replaced, equation (1) minus (2), in ns.
     pub tree_ns: f64,
-    /// The same of the mean delay, equation (5) less (6), in ns.
+    /// Gain of the mean delay, equation (5) minus (6), in ns.
     pub mean_ns: f64,
-    /// Equation (3): what the nodes on the way to the slowest leaf gain together, in ns.
+    /// Equation (3): combined gain of the nodes on the path to the slowest leaf, in ns.
     pub along_path_ns: f64,
-    /// Whether that leaf is the slowest with either engine, as equation (3) assumes.
+    /// True if that leaf is the slowest with either engine, as equation (3) assumes.
     pub same_path: bool,
     /// Equation (4).
     pub regular: RelayTreeEquation4,
-    /// Equation (7) as it is printed, in ns: without the root, and each node once.
-    pub printed_mean_ns: f64,
-    /// By node: what it gains if its engine alone is replaced.
+    /// Equation (7) as published, in ns: without the root, and each node once.
+    pub published_mean_ns: f64,
+    /// By node: gain if only its engine is replaced.
     pub nodes: Vec<RelayTreeNodeGain>,
     /// ΔD as measured, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_tree_ns: Option<f64>,
-    /// The gain of the mean delay as measured, in ns.
+    /// Gain of the mean delay as measured, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_mean_ns: Option<f64>,
 }
@@ -185,59 +185,59 @@ pub struct RelayTreeGain {
 /// Equation (4): `ΔD = (log_m n) · ΔTP`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayTreeEquation4 {
-    /// What does not hold of what it assumes; it applies where this is empty.
+    /// Unsatisfied assumptions; the equation applies if this is empty.
     pub broken: Vec<RelayTreeAssumption>,
-    /// m: the children of an inner node.
+    /// m: children of an inner node.
     pub degree: usize,
-    /// ΔTP: what one node on the way to the slowest leaf gains, in ns.
+    /// ΔTP: gain of one node on the path to the slowest leaf, in ns.
     pub processing_ns: f64,
-    /// With n all nodes, as it is printed, in ns.
+    /// Equation with n as the number of all nodes, as published, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub all_nodes_ns: Option<f64>,
-    /// With n the leaves, which makes it exact, in ns.
+    /// Equation with n as the number of leaves, which makes it exact, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves_ns: Option<f64>,
 }
 
-/// What equation (4) assumes.
+/// Assumptions of equation (4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RelayTreeAssumption {
     /// Inner nodes have the same number of children, two or more.
     SameDegree,
-    /// Leaves are as far from the root.
+    /// Leaves have the same distance from the root.
     SameDepth,
-    /// Nodes take as long.
+    /// Nodes have the same processing time.
     SameNodes,
     /// The slowest leaf is the same with either engine.
     SamePath,
-    /// Each node on the way to it serves the next at the same place.
-    SamePlace,
+    /// Each node on the path to it serves the next at the same position.
+    SameIndex,
 }
 
-/// What one node gains.
+/// Gain by one node.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayTreeNodeGain {
-    /// ΔTP: the mean over its copies, in ns.
+    /// ΔTP: mean over its copies, in ns.
     pub processing_ns: f64,
-    /// ΔD if it alone is replaced, in ns.
+    /// ΔD if only this node is replaced, in ns.
     pub tree_ns: f64,
-    /// The same of the mean delay, in ns.
+    /// Gain of the mean delay, likewise, in ns.
     pub mean_ns: f64,
 }
 
 /// Another tree over the same nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayTreeShape {
-    /// What kind of tree.
+    /// Kind of tree.
     pub kind: RelayTreeShapeKind,
-    /// The most children of a node.
+    /// Largest number of children of a node.
     pub degree_max: usize,
     /// Edges from the root to the farthest leaf.
     pub depth: usize,
     /// D, in ns.
     pub tree_ns: f64,
-    /// The mean delay, in ns.
+    /// Mean delay, in ns.
     pub mean_ns: f64,
 }
 
@@ -245,10 +245,10 @@ pub struct RelayTreeShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RelayTreeShapeKind {
-    /// By the compact tree algorithm, the one that the result is about.
+    /// Tree of the compact tree algorithm, to which the result applies.
     Compact,
-    /// The root serves all others.
+    /// Star: the root serves all others.
     Star,
-    /// Each node serves one other.
+    /// Chain: each node serves one other.
     Chain,
 }

@@ -1,14 +1,16 @@
-//! The one way in which a result states when it began.
+//! Format of the start time in results.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The present time by this machine's clock, in UTC, in the form of RFC 3339 with milliseconds.
+/// Returns the present time by this host's clock, in UTC, in the form of RFC 3339 with
+/// milliseconds.
 #[must_use]
 pub fn rfc3339_now() -> String {
     humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
-/// Microseconds since 1970 of an instant in that form; `None` of another form, or before 1970.
+/// Returns the microseconds since 1970 of an instant in that form; `None` for another form, or
+/// before 1970.
 #[must_use]
 pub fn rfc3339_micros(text: &str) -> Option<i64> {
     let instant = humantime::parse_rfc3339(text).ok()?;

@@ -1,44 +1,44 @@
-//! The runs that a store has, as `horolog runs list` tells them.
+//! Runs of a store, as listed by `horolog runs list`.
 
 use serde::{Deserialize, Serialize};
 
-/// The name and version of this record.
+/// Name and version of the schema.
 pub const RUN_LIST_SCHEMA: &str = "horolog.runs/1";
 
-/// Runs that are kept.
+/// Stored runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunList {
     /// [`RUN_LIST_SCHEMA`].
     pub schema: String,
-    /// The store's file.
+    /// File of the store.
     pub store: String,
-    /// The runs, in the order in which they began.
-    pub runs: Vec<KeptRun>,
+    /// Runs, in the order of their starts.
+    pub runs: Vec<StoredRun>,
 }
 
-/// One of them, without its result.
+/// One stored run, without its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptRun {
-    /// Its number.
+pub struct StoredRun {
+    /// Number of the run.
     pub id: i64,
-    /// The beginning of the SHA-256 of its result's text on one line, in hexadecimal digits.
+    /// First hexadecimal digits of the SHA-256 of its result's text on one line.
     pub key: String,
-    /// The name that it was given.
+    /// Name assigned to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its result's schema.
+    /// Schema of its result.
     pub kind: String,
-    /// When it began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given, words with spaces in them quoted.
+    /// Command line of the run; words that contain spaces are quoted.
     pub command: String,
-    /// Findings that are errors.
+    /// Findings of severity error.
     pub errors: u64,
-    /// Findings that are warnings.
+    /// Findings of severity warning.
     pub warnings: u64,
-    /// Limits that it was held against and that were broken.
+    /// Failed limits.
     #[serde(default)]
     pub broken_limits: u64,
-    /// Bytes of its result.
+    /// Size of its result, in bytes.
     pub bytes: u64,
 }

@@ -1,5 +1,5 @@
-//! What a run was like over time: equal intervals, the times in which the server was silent, and
-//! how long it took to be itself again after an overload.
+//! Run over time: equal intervals, the outages of the server, and its recovery time after an
+//! overload.
 
 use horolog_stats::Recorder;
 use horolog_stats::loss::loss_ratio;
@@ -7,48 +7,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::Distribution;
 
-/// Equal intervals without a gap between them, in their order.
+/// Equal, contiguous intervals, in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// The length of each, in seconds.
+    /// Length of each interval, in seconds.
     pub interval_s: f64,
-    /// The intervals.
+    /// Intervals.
     pub points: Vec<Point>,
 }
 
-/// One interval. A request and all that became of it count in the interval in which it was due.
+/// One interval. A request and all its outcomes count in the interval of its intended send time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// When it began, in seconds since the first interval's beginning.
+    /// Start, in seconds since the first interval's start.
     pub at_s: f64,
-    /// The index of the trial that it is a part of.
+    /// Index of the trial to which it belongs.
     pub trial: usize,
-    /// Requests that were planned for it, per second.
+    /// Intended rate, in requests per second.
     pub offered_rate: f64,
-    /// Requests that left.
+    /// Requests sent.
     pub sent: u64,
-    /// Valid replies within the time allowed, each request's first one only.
+    /// Valid replies within the timeout, only the first to each request.
     pub received: u64,
-    /// `sent` less `received`.
+    /// `sent` minus `received`.
     pub lost: u64,
-    /// Valid replies that came after the time allowed.
+    /// Valid replies after the timeout.
     pub late: u64,
-    /// Replies that were not valid.
+    /// NTP replies of `received` whose server reports that it is not synchronised; absent from
+    /// earlier results. Omitted if 0, so that pages hold an hour of intervals.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unsynchronised: u64,
+    /// Invalid replies.
     pub invalid: u64,
-    /// Round trip, from the intended send instant to the receipt of the reply.
+    /// Round trip, from the intended send time to the receipt of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Percentiles>,
 }
 
 impl Point {
-    /// The share of sent requests that stayed without a valid reply in time, from 0 to 1.
+    /// Returns the share of sent requests without a valid reply in time, from 0 to 1.
     #[must_use]
     pub fn loss_ratio(&self) -> f64 {
         loss_ratio(self.sent, self.lost).unwrap_or(0.0)
     }
 }
 
-/// The figures of a distribution without its histogram.
+/// Percentiles of a distribution without its histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// Median.
@@ -64,7 +68,7 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    /// Those of what was recorded; `None` where nothing was.
+    /// Returns the percentiles of the recorded values; `None` if there are none.
     #[must_use]
     pub fn of_recorder(recorder: &Recorder) -> Option<Self> {
         let summary = recorder.to_histogram().summary()?;
@@ -72,45 +76,51 @@ impl Percentiles {
         Some(Self { p50, p90, p99, p99_9, max: summary.max })
     }
 
-    /// Those of a distribution.
+    /// Returns the percentiles of a distribution.
     #[must_use]
     pub const fn of(of: &Distribution) -> Self {
         Self { p50: of.p50, p90: of.p90, p99: of.p99, p99_9: of.p99_9, max: of.max }
     }
 }
 
-/// A time in which requests were sent and none was answered.
+/// Outage: a time in which requests were sent and none was answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Silence {
-    /// The index of the trial in which it began.
+pub struct Outage {
+    /// Index of the trial in which it began.
     pub trial: usize,
-    /// When the last request before it was due that was answered, in seconds since the beginning of
-    /// that trial; 0 where none was.
+    /// Intended send time of the last answered request before it, in seconds since the start of
+    /// that trial; 0 if there was none.
     pub from_s: f64,
-    /// When the first request after it was due that was answered, or the last request of all.
+    /// Intended send time of the first answered request after it, or of the last request of all.
     pub to_s: f64,
-    /// Whether the server answered again.
+    /// True if the server answered again.
     pub ended: bool,
-    /// How much later, in ms, loss and round trip were as before, to one interval; absent where
-    /// that was not measured or did not happen.
+    /// Time in ms until loss and round trip had returned to their previous values, to one interval;
+    /// absent if not measured or if they never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_ms: Option<f64>,
 }
 
-/// How a server took more than it can, and how it came out of that.
+/// Load beyond the server's capacity, and the recovery from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overload {
-    /// The rate before and after, in requests per second.
+    /// Rate before and after, in requests per second.
     pub base_rate: f64,
-    /// The rate in between.
+    /// Rate during the overload.
     pub overload_rate: f64,
-    /// How long that was held, in seconds.
+    /// Duration of the overload, in seconds.
     pub overload_s: f64,
-    /// The replies to it per second.
+    /// Replies per second during the overload.
     pub answered_rate: f64,
-    /// How long after its end loss and round trip were as before; absent where they never were.
+    /// Time from its end until loss and round trip had returned to their previous values; absent if
+    /// they never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_ms: Option<f64>,
-    /// What that was measured to: one interval.
+    /// Resolution of that time: one interval.
     pub resolution_ms: f64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -1,90 +1,92 @@
-//! What becomes of a packet: a pure function of the packet, the table and the limits. It reads no
-//! clock and touches no socket, so that every engine can be held against it.
+//! Decision about a packet: a pure function of the packet, the table and the limits. It reads no
+//! clock and uses no socket, so that every engine can be compared with it.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::table::end;
-use crate::{Child, Drop, Group, Limits, Refusal, Table};
+use crate::{CopyDrop, Group, GroupChild, PacketRefusal, RelayLimits, RoutingTable};
 
-/// A packet as it came.
+/// Packet as received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Packet {
-    /// Who sent it.
+pub struct ReceivedPacket {
+    /// Its sender.
     pub source: SocketAddr,
-    /// The address and port that it was sent to.
+    /// Address and port to which it was sent.
     pub destination: SocketAddr,
-    /// Whether that is a multicast group's address: the kernel tells it where it does not tell the
-    /// address.
+    /// True if it was sent to several hosts, by a multicast or broadcast address of IP or of the
+    /// link.
     pub to_group: bool,
-    /// What was left of its TTL or hop limit; `None` where the kernel did not tell.
+    /// Remaining TTL or hop limit; `None` if the kernel did not report it.
     pub hop_limit: Option<u8>,
     /// Bytes of payload.
     pub payload: usize,
 }
 
-/// This host's own addresses.
+/// Addresses of this host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Own(HashSet<IpAddr>);
+pub struct LocalAddresses(HashSet<IpAddr>);
 
-impl Own {
+impl LocalAddresses {
     fn has(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.0.contains(&address)
     }
 }
 
-impl FromIterator<IpAddr> for Own {
+impl FromIterator<IpAddr> for LocalAddresses {
     fn from_iter<T: IntoIterator<Item = IpAddr>>(addresses: T) -> Self {
         Self(addresses.into_iter().collect())
     }
 }
 
-/// The copies of a packet.
+/// Copies of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Copies<'a> {
-    /// Whose children get them.
+    /// Group whose children receive them.
     pub group: &'a Group,
-    /// The TTL or hop limit that they leave with.
+    /// TTL or hop limit with which they leave.
     pub hop_limit: u8,
     /// Bytes of payload.
     pub payload: usize,
 }
 
 impl<'a> Copies<'a> {
-    /// Each child in the order of the table, and whether it gets its copy. A child may be admitted
-    /// on trial, once for each time that it is asked.
-    pub fn children(self) -> impl Iterator<Item = (&'a Child, Result<(), Drop>)> {
-        self.group.children.iter().map(move |child| (&**child, child.admits(self.payload)))
+    /// Returns each child in the order of the table, with the decision about its copy. A child may
+    /// be admitted on trial, once for each call.
+    pub fn children(self) -> impl Iterator<Item = (&'a GroupChild, Result<(), CopyDrop>)> {
+        let fragment = self.group.spec.fragment;
+        let admitted = move |child: &GroupChild| child.admits(self.payload, fragment);
+        self.group.children.iter().map(move |child| (&**child, admitted(child)))
     }
 }
 
-/// Decides about a packet that came at `now_ns`, on a clock that never goes back.
+/// Decides about a packet received at `now_ns`, on a clock that never goes back.
 ///
-/// The hop limit of copies is one less than that of the packet, and no more than the group's: so
-/// a loop over any relays dies. What was sent to a multicast group begins anew with the group's:
-/// its senders limit it to the link as a rule, and no relay sends to a multicast group, so no loop
-/// of relays alone goes that way. One over a program that sends copies to the group again would not
-/// die; rates bound it.
+/// The hop limit of copies is one less than that of the packet, and at most the group's: so a loop
+/// over any relays ends. For a packet sent to a multicast group it starts at the group's: senders
+/// usually limit such packets to the link, and no relay sends to a multicast group, so no loop of
+/// relays alone contains one. A loop over a program that sends copies to the group again would not
+/// end; rates bound it.
 pub fn decide<'a>(
-    table: &'a Table,
-    own: &Own,
-    limits: &mut Limits,
-    packet: &Packet,
+    table: &'a RoutingTable,
+    own: &LocalAddresses,
+    limits: &mut RelayLimits,
+    packet: &ReceivedPacket,
     now_ns: u64,
-) -> Result<Copies<'a>, Refusal> {
-    let group = table.find(packet.destination).ok_or(Refusal::Destination)?;
+) -> Result<Copies<'a>, PacketRefusal> {
+    let group = table.find(packet.destination).ok_or(PacketRefusal::Destination)?;
     if packet.to_group != group.is_multicast() {
-        return Err(Refusal::Destination);
+        return Err(PacketRefusal::Destination);
     }
     if !group.allows(packet.source.ip()) {
-        return Err(Refusal::Source);
+        return Err(PacketRefusal::Source);
     }
     let (address, port) = end(packet.source);
     if table.has_port(port) && own.has(address) {
-        return Err(Refusal::Oneself);
+        return Err(PacketRefusal::Oneself);
     }
     if group.has_child(packet.source) {
-        return Err(Refusal::Child);
+        return Err(PacketRefusal::Child);
     }
     let left = if packet.to_group {
         group.spec.hop_limit
@@ -92,13 +94,13 @@ pub fn decide<'a>(
         packet.hop_limit.unwrap_or(0).saturating_sub(1).min(group.spec.hop_limit)
     };
     if left == 0 {
-        return Err(Refusal::HopLimit);
+        return Err(PacketRefusal::HopLimit);
     }
     if !limits.admits_packet(group, now_ns) {
-        return Err(Refusal::Rate);
+        return Err(PacketRefusal::Rate);
     }
     if !limits.admits_copies(table, group.children.len(), now_ns) {
-        return Err(Refusal::CopyRate);
+        return Err(PacketRefusal::CopyRate);
     }
     Ok(Copies { group, hop_limit: left, payload: packet.payload })
 }

@@ -1,13 +1,14 @@
-//! How numbers and addresses of files and messages are read: what is none is refused in words that
-//! say what to write. For serde's `deserialize_with`.
+//! Parsing of numbers and addresses in files and messages: an invalid one is refused with a text
+//! that names the valid form. For serde's `deserialize_with`.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 
+use horolog_sys::zone::{AddressError, socket_address};
 use serde::de::{Deserializer, Error, SeqAccess, Unexpected, Visitor};
 
-/// A whole number that fits into `T`, of which `u64` is the largest.
+/// Parses a whole number that fits into `T`, of which `u64` is the largest.
 pub(crate) fn whole<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -16,14 +17,14 @@ where
     from.deserialize_u64(Whole(PhantomData))
 }
 
-/// A number that names its largest value.
+/// Number type whose error names its largest value.
 pub(crate) trait Bounded {
-    /// What is to be written.
+    /// Text for the valid form.
     const EXPECTED: &'static str;
 }
 
 impl Bounded for u64 {
-    const EXPECTED: &'static str = "a whole number from 1 up";
+    const EXPECTED: &'static str = "a whole number of at least 1";
 }
 
 impl Bounded for u8 {
@@ -52,33 +53,39 @@ impl<T: TryFrom<u64> + Bounded> Visitor<'_> for Whole<T> {
     }
 }
 
-/// An address with a port, as text.
+/// Parses an address with a port, as text.
 pub(crate) fn address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
-    from.deserialize_str(Address)
+    from.deserialize_str(AddressVisitor)
 }
 
-/// Several of them.
+/// Parses several of them.
 pub(crate) fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SocketAddr>, D::Error> {
-    from.deserialize_seq(Addresses)
+    from.deserialize_seq(AddressListVisitor)
 }
 
-struct Address;
+struct AddressVisitor;
 
-impl Visitor<'_> for Address {
+impl Visitor<'_> for AddressVisitor {
     type Value = SocketAddr;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an address and a port, such as 192.0.2.1:5000 or [2001:db8::1]:5000")
+        f.write_str(
+            "an address and a port, such as 192.0.2.1:5000, [2001:db8::1]:5000 or \
+             [fe80::1%eth0]:5000",
+        )
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<SocketAddr, E> {
-        text.parse().map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
+        socket_address(text).map_err(|error| match error {
+            AddressError::Form => E::invalid_value(Unexpected::Str(text), &self),
+            other => E::custom(format!("'{text}': {other}")),
+        })
     }
 }
 
-struct Addresses;
+struct AddressListVisitor;
 
-impl<'de> Visitor<'de> for Addresses {
+impl<'de> Visitor<'de> for AddressListVisitor {
     type Value = Vec<SocketAddr>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,49 +1,49 @@
-//! Application-layer multicast: a relay takes one packet of a group in and sends each of the
-//! group's children a unicast copy. UDP alone; TCP is out of scope.
+//! Application-layer multicast: a relay receives one packet of a group and sends each of the
+//! group's children a unicast copy. UDP only; TCP is out of scope.
 //!
-//! What becomes of a packet is decided by one pure function ([`decide`]) of the packet, the routing
-//! table and the limits; an [`Engine`] sends the copies, or a [`Kernel`] makes them in the driver's
-//! path by the same decision. A relay is no open amplifier: sources and destinations are those of
-//! lists, rates and fan-out have limits, loops die, and whatever is refused is counted.
+//! The decision about a packet is one pure function ([`decide`]) of the packet, the routing table
+//! and the limits; an [`Engine`] sends the copies, or an [`XdpEngine`] makes them in the driver's
+//! path by the same decision. A relay is not an open amplifier: sources and destinations are
+//! restricted to lists, rates and fan-out have limits, loops end, and every refusal is counted.
 
-mod books;
 pub mod control;
+mod counters;
 mod decide;
 mod engine;
 mod fields;
-mod handover;
-mod joins;
-mod kernel;
+mod group_socket;
 mod limits;
 mod listing;
+mod memberships;
 pub mod metrics;
 mod network;
-mod node;
-mod outlet;
-mod paths;
+mod path_monitor;
 mod reason;
 mod receiver;
+mod relay;
+mod route_cache;
+mod send_interface;
 mod spec;
 mod table;
 #[cfg(test)]
 mod tests;
 mod text;
 pub mod tree;
-mod ways;
 mod worker;
+mod xdp;
 
-pub use books::{ChildBook, ChildTally, GroupBook, GroupTally};
-pub use decide::{Copies, Own, Packet, decide};
-pub use engine::{Engine, EngineKind, Outbound};
-pub use handover::{SendInterface, SendInterfaceError};
-pub use joins::JoinNews;
-pub use kernel::{InterfaceListing, Kernel, KernelError};
-pub use limits::Limits;
-pub use listing::{ChildListing, GroupListing, KernelLimits, LimitsListing, Listing, SCHEMA};
+pub use counters::{ChildCounters, ChildCounts, GroupCounters, GroupCounts};
+pub use decide::{Copies, LocalAddresses, ReceivedPacket, decide};
+pub use engine::{CopySender, EngineKind, Outbound};
+pub use group_socket::GroupSocketError;
+pub use limits::RelayLimits;
+pub use listing::{ChildListing, GroupListing, LimitsListing, Listing, SCHEMA, XdpLimits};
+pub use memberships::MembershipEvent;
 pub use network::Network;
-pub use node::{Relay, RelayError};
-pub use outlet::OutletError;
-pub use reason::{Drop, Refusal};
-pub use spec::{COPY_RATE, GroupSpec, HOP_LIMIT, RATE, Spec, SpecFault};
-pub use table::{CHILDREN_MAX, Child, GROUPS_MAX, Group, Table, TableError};
+pub use reason::{CopyDrop, PacketRefusal};
+pub use relay::{Relay, RelayError};
+pub use send_interface::{SendInterface, SendInterfaceError};
+pub use spec::{COPY_RATE, GroupSpec, HOP_LIMIT, RATE, Spec, TableSpecError};
+pub use table::{CHILDREN_MAX, GROUPS_MAX, Group, GroupChild, RoutingTable, TableError};
 pub use text::{ring_drops, text};
+pub use xdp::{InterfaceListing, XdpEngine, XdpEngineError};

@@ -1,40 +1,40 @@
-//! Rates: how many packets a group may have and how many copies a relay may make in a second. The
-//! generic cell rate algorithm (ITU-T I.371), a word for each limit; it reads no clock. The
-//! kernel's body charges the same words by the same rule, so that the rates are those of both
-//! together.
+//! Rate limits: packets of a group and copies of a relay in a second. The generic cell rate
+//! algorithm (ITU-T I.371), with a word for each limit; it reads no clock. The XDP engine charges
+//! the same words by the same rule, so that the rates apply to both engines together.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-use horolog_xdp::RelayMeters;
+use horolog_xdp::RelayRateState;
 
-use crate::GroupBook;
-use crate::table::{CHILDREN_MAX, GROUPS_MAX, Group, Table};
+use crate::GroupCounters;
+use crate::table::{CHILDREN_MAX, GROUPS_MAX, Group, RoutingTable};
 
 const NS_PER_S: u64 = 1_000_000_000;
-/// A rate may be used up in bursts of so much of a second.
+/// Longest burst of a rate, as a part of a second.
 const BURST_NS: u64 = NS_PER_S / 10;
-/// Who is overtaken by others as often as that is over the limit.
+/// Failed attempts, because of concurrent changes, after which a limit counts as exceeded.
 const ATTEMPTS: usize = 16;
 
-/// What so many units take at `rate` units in a second.
+/// Returns the time of this number of units at `rate` units in a second.
 pub(crate) fn cost_ns(units: u64, rate: u64) -> u64 {
     let ns = u128::from(units) * u128::from(NS_PER_S) / u128::from(rate.max(1));
     u64::try_from(ns).unwrap_or(u64::MAX).max(1)
 }
 
-/// How far a group may be ahead of its rate; one packet always may.
+/// Returns the longest lead of a group over its rate; one packet is always permitted.
 pub(crate) fn packets_ahead_ns(rate: u64) -> u64 {
     BURST_NS.max(cost_ns(1, rate))
 }
 
-/// How far all copies may be ahead of theirs; those of one packet always may.
+/// Returns the longest lead of all copies over their rate; those of one packet are always
+/// permitted.
 pub(crate) fn copies_ahead_ns(rate: u64) -> u64 {
     BURST_NS.max(cost_ns(CHILDREN_MAX as u64, rate))
 }
 
-/// Charges a limit; false where that is too much. The word is when the next unit would come if
-/// units came evenly ("theoretical arrival time").
+/// Charges a limit; returns false if it is exceeded. The word is the time at which the next unit
+/// would come if units came evenly ("theoretical arrival time").
 fn charge(word: &AtomicU64, cost_ns: u64, ahead_ns: u64, now_ns: u64) -> bool {
     for _ in 0..ATTEMPTS {
         let last = word.load(Relaxed);
@@ -49,90 +49,96 @@ fn charge(word: &AtomicU64, cost_ns: u64, ahead_ns: u64, now_ns: u64) -> bool {
     false
 }
 
-/// Forgives what is beyond a limit that has come in the place of another: nobody is further ahead
-/// than the present one lets him be, and who may do more waits for no debt of before.
+/// Cancels the debt beyond a limit that has replaced another: the lead is at most the present
+/// limit's, and a higher limit takes effect without waiting for old debt.
 fn forgive(word: &AtomicU64, ahead_ns: u64, now_ns: u64) {
     word.fetch_min(now_ns.saturating_add(ahead_ns), Relaxed);
 }
 
-/// Forgives what is beyond the limits of a table, in words that a body in the kernel charges too.
-/// To be called once it charges by that table: what it did by the one before counts as well.
-pub(crate) fn forgive_below(meters: &RelayMeters, table: &Table, now_ns: u64) {
+/// Cancels the debt beyond the limits of a table, in words that the XDP engine charges too. To be
+/// called once it charges by that table: its charges by the previous one count as well.
+pub(crate) fn cap_debt(meters: &RelayRateState, table: &RoutingTable, now_ns: u64) {
     for group in table.groups() {
-        if let Some(word) = meters.packets(group.place as u32) {
+        if let Some(word) = meters.packets(group.index as u32) {
             forgive(word, packets_ahead_ns(group.spec.rate), now_ns);
         }
     }
     forgive(meters.copies(), copies_ahead_ns(table.copy_rate()), now_ns);
 }
 
-/// What the limits of a relay remember.
+/// State of the limits of a relay.
 #[derive(Debug)]
-pub struct Limits {
-    words: Words,
-    /// Whose the words of groups are, by place.
-    owners: Box<[Weak<GroupBook>]>,
+pub struct RelayLimits {
+    words: RateState,
+    /// Owners of the words of groups, by index.
+    owners: Box<[Weak<GroupCounters>]>,
 }
 
 #[derive(Debug)]
-enum Words {
-    /// Of groups by their place, and of all copies.
+enum RateState {
+    /// Of groups by their index, and of all copies.
     Own(Box<[AtomicU64]>, AtomicU64),
-    Kernel(RelayMeters),
+    Kernel(RelayRateState),
 }
 
-impl Default for Limits {
+impl Default for RelayLimits {
     fn default() -> Self {
         let groups = std::iter::repeat_with(AtomicU64::default).take(GROUPS_MAX).collect();
-        Self::of(Words::Own(groups, AtomicU64::default()))
+        Self::of(RateState::Own(groups, AtomicU64::default()))
     }
 }
 
-impl From<RelayMeters> for Limits {
-    /// Those of a body in the kernel too: times are then on the monotonic clock.
-    fn from(meters: RelayMeters) -> Self {
-        Self::of(Words::Kernel(meters))
+impl From<RelayRateState> for RelayLimits {
+    /// Makes limits that the XDP engine shares: times are then on the monotonic clock.
+    fn from(meters: RelayRateState) -> Self {
+        Self::of(RateState::Kernel(meters))
     }
 }
 
-impl Limits {
-    fn of(words: Words) -> Self {
+impl RelayLimits {
+    fn of(words: RateState) -> Self {
         Self { words, owners: std::iter::repeat_with(Weak::new).take(GROUPS_MAX).collect() }
     }
 
-    /// Goes by a table from now on: a group that has got the place of another begins without its
-    /// debt, and nobody owes more than the present rates let him.
-    pub(crate) fn take_over(&mut self, table: &Table, now_ns: u64) {
+    /// Uses a table from now on: a group that has taken the index of another begins without its
+    /// debt, and no debt exceeds the present rates.
+    pub(crate) fn take_over(&mut self, table: &RoutingTable, now_ns: u64) {
         for group in table.groups() {
             let (Some(word), Some(owner)) =
-                (self.words.packets(group.place), self.owners.get(group.place))
+                (self.words.packets(group.index), self.owners.get(group.index))
             else {
                 continue;
             };
-            if std::ptr::eq(owner.as_ptr(), Arc::as_ptr(&group.book)) {
+            if std::ptr::eq(owner.as_ptr(), Arc::as_ptr(&group.counters)) {
                 forgive(word, packets_ahead_ns(group.spec.rate), now_ns);
             } else {
                 word.store(0, Relaxed);
-                self.owners[group.place] = Arc::downgrade(&group.book);
+                self.owners[group.index] = Arc::downgrade(&group.counters);
             }
         }
         forgive(self.words.copies(), copies_ahead_ns(table.copy_rate()), now_ns);
     }
 
-    /// Whether the group may have one packet more at `now_ns` on a clock that never goes back.
+    /// Returns true if the group may have one more packet at `now_ns` on a clock that never goes
+    /// back.
     pub(crate) fn admits_packet(&mut self, group: &Group, now_ns: u64) -> bool {
-        let (word, rate) = (self.words.packets(group.place), group.spec.rate);
+        let (word, rate) = (self.words.packets(group.index), group.spec.rate);
         word.is_some_and(|word| charge(word, cost_ns(1, rate), packets_ahead_ns(rate), now_ns))
     }
 
-    /// Whether the relay may make so many copies more.
-    pub(crate) fn admits_copies(&mut self, table: &Table, copies: usize, now_ns: u64) -> bool {
+    /// Returns true if the relay may make this number of further copies.
+    pub(crate) fn admits_copies(
+        &mut self,
+        table: &RoutingTable,
+        copies: usize,
+        now_ns: u64,
+    ) -> bool {
         let rate = table.copy_rate();
         charge(self.words.copies(), cost_ns(copies as u64, rate), copies_ahead_ns(rate), now_ns)
     }
 }
 
-impl Words {
+impl RateState {
     fn packets(&self, place: usize) -> Option<&AtomicU64> {
         match self {
             Self::Own(groups, _) => groups.get(place),
@@ -158,13 +164,13 @@ mod tests {
     fn who_may_do_more_waits_for_no_debt_of_before() {
         let mut wanted = spec(vec![group("a", "192.0.2.1:5000", &["192.0.2.2:5000"])]);
         (wanted.copy_rate, wanted.groups[0].rate) = (1, 1);
-        let slow = Table::new(&wanted, None).unwrap();
-        let (mut limits, now_ns) = (Limits::default(), 7 * NS_PER_S);
+        let slow = RoutingTable::new(&wanted, None).unwrap();
+        let (mut limits, now_ns) = (RelayLimits::default(), 7 * NS_PER_S);
         limits.take_over(&slow, now_ns);
         assert!(limits.admits_packet(&slow.groups()[0], now_ns));
         assert!(limits.admits_copies(&slow, CHILDREN_MAX, now_ns));
         (wanted.copy_rate, wanted.groups[0].rate) = (1_000_000, 100_000);
-        let fast = Table::new(&wanted, Some(&slow)).unwrap();
+        let fast = RoutingTable::new(&wanted, Some(&slow)).unwrap();
         limits.take_over(&fast, now_ns);
         let soon_ns = now_ns + NS_PER_S / 1_000;
         assert!(limits.admits_packet(&fast.groups()[0], soon_ns));
@@ -175,10 +181,10 @@ mod tests {
     #[test]
     fn who_gets_the_place_of_another_owes_nothing() {
         let one = |name: &str| GroupSpec { rate: 1, ..group(name, "192.0.2.1:5000", &[]) };
-        let before = Table::new(&spec(vec![one("a")]), None).unwrap();
-        let after = Table::new(&spec(vec![one("b")]), Some(&before)).unwrap();
-        assert_eq!(before.groups()[0].place, after.groups()[0].place);
-        let mut limits = Limits::default();
+        let before = RoutingTable::new(&spec(vec![one("a")]), None).unwrap();
+        let after = RoutingTable::new(&spec(vec![one("b")]), Some(&before)).unwrap();
+        assert_eq!(before.groups()[0].index, after.groups()[0].index);
+        let mut limits = RelayLimits::default();
         for table in [&before, &after] {
             limits.take_over(table, 1);
             assert!(limits.admits_packet(&table.groups()[0], 1));

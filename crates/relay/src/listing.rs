@@ -1,4 +1,4 @@
-//! The state of a relay as data: its table, and what was counted.
+//! State of a relay as data: its table and its counts.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,42 +8,43 @@ use std::sync::atomic::Ordering;
 use horolog_xdp::{RELAY_INTERFACES_MAX, RELAY_LENGTH_MAX};
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{ADDRESSES_MAX, Look, RING};
-use crate::node::Shared;
-use crate::outlet::Outlet;
+use crate::group_socket::GroupSocket;
+use crate::relay::RelayState;
 use crate::table::{CHILDREN_MAX, GROUPS_MAX};
+use crate::xdp::{ADDRESSES_MAX, CounterGuard, RING};
 use crate::{
-    Child, ChildTally, Drop, EngineKind, Group, GroupTally, InterfaceListing, Kernel, Refusal, Spec,
+    ChildCounts, CopyDrop, EngineKind, Group, GroupChild, GroupCounts, InterfaceListing,
+    PacketRefusal, Spec, XdpEngine,
 };
 
 /// Name and version of this format.
-pub const SCHEMA: &str = "horolog.relay/1";
+pub const SCHEMA: &str = "horolog.relay/2";
 
-/// The name of the kernel's body among the engines.
+/// Name of the XDP engine.
 const XDP: &str = "xdp";
 
-/// The state of a relay.
+/// State of a relay.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Listing {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What sends the copies: `xdp` where the kernel makes them as far as it can.
+    /// Engine that sends the copies: `xdp` if the XDP engine makes them as far as possible.
     pub engine: String,
-    /// What sends those that the kernel does not make.
+    /// Engine for the copies that the XDP engine does not make.
     #[serde(default)]
     pub host_engine: String,
-    /// How large a table may be, and what one engine or the other can do.
+    /// Limits of a table, and of the engines.
     #[serde(default)]
     pub limits: LimitsListing,
-    /// Where packets of groups come in, as far as the kernel's programs are concerned.
+    /// Ingress interfaces of groups' packets, as far as the XDP engine uses them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<InterfaceListing>,
-    /// By which programs on the same host hand packets over.
+    /// Interface by which programs on the same host send packets to the relay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_interface: Option<String>,
     /// The table in force.
     pub table: Spec,
-    /// What was counted for each group.
+    /// Counts of each group.
     pub groups: Vec<GroupListing>,
     /// Receive calls that failed.
     pub receive_errors: u64,
@@ -51,67 +52,67 @@ pub struct Listing {
     pub changes_refused: u64,
 }
 
-/// The limits that are in force.
+/// Limits in force.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LimitsListing {
     /// Groups.
     pub groups: u64,
     /// Children of all groups together.
     pub children: u64,
-    /// Those of the kernel's body.
+    /// Limits of the XDP engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernel: Option<KernelLimits>,
+    pub kernel: Option<XdpLimits>,
 }
 
-/// The limits of the kernel's body; what is beyond is left to the other engine.
+/// Limits of the XDP engine; beyond them the socket engine takes over.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct KernelLimits {
+pub struct XdpLimits {
     /// Bytes of a packet, its IP header included.
     pub packet_bytes: u64,
-    /// Interfaces by which copies leave.
+    /// Egress interfaces of copies.
     pub interfaces: u64,
     /// Children of a group behind one interface: frames of a transmit ring.
-    pub children_behind_an_interface: u64,
-    /// Addresses that groups' packets go to.
+    pub children_per_interface: u64,
+    /// Destination addresses of groups' packets.
     pub addresses: u64,
-    /// Why copies that a transmit ring has no room for count as sent, where the kernel does not
-    /// tell of them.
+    /// Reason for which copies that find no room in a transmit ring count as sent, if the kernel
+    /// does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ring_drops_unseen: Option<String>,
+    pub uncounted_ring_drops: Option<String>,
 }
 
-/// What became of the packets of a group.
+/// Counts of a group's packets.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupListing {
     /// Its name.
     pub name: String,
-    /// What sends its copies.
+    /// Engine that sends its copies.
     #[serde(default)]
     pub engine: String,
-    /// Why the kernel does not make them, where it could for others.
+    /// Reason for which the XDP engine does not make them, if it is in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_in_kernel: Option<String>,
+    pub xdp_unavailable: Option<String>,
     /// Packets received.
     pub packets: u64,
     /// Bytes of payload in them.
     pub bytes: u64,
     /// Packets refused, by reason; reasons without any are left out.
     pub refused: BTreeMap<String, u64>,
-    /// Packets that the kernel dropped before, because the socket's buffer was full; `None` where
-    /// it does not tell.
+    /// Packets that the kernel dropped before, because the socket's buffer was full; `None` if it
+    /// does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_dropped: Option<u32>,
-    /// Whether the interface that a multicast group is joined on is gone.
+    /// True if the interface on which a multicast group is joined is gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub interface_gone: bool,
+    pub interface_missing: bool,
     /// Its children.
     pub children: Vec<ChildListing>,
 }
 
-/// What became of the copies for a child.
+/// Counts of the copies for a child.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ChildListing {
-    /// Where they go.
+    /// Its address.
     pub address: SocketAddr,
     /// Copies sent.
     pub packets: u64,
@@ -119,15 +120,15 @@ pub struct ChildListing {
     pub bytes: u64,
     /// Copies not sent, by reason; reasons without any are left out.
     pub dropped: BTreeMap<String, u64>,
-    /// Whether the next hop on the way to it is known not to answer.
-    pub silent: bool,
+    /// True if the next hop to it is known to be unreachable.
+    pub unreachable: bool,
 }
 
 impl Listing {
-    pub(crate) fn new(shared: &Shared, engine: EngineKind) -> Self {
+    pub(crate) fn new(shared: &RelayState, engine: EngineKind) -> Self {
         let plan = shared.plan.load();
         let groups = plan.table.groups().iter().zip(&plan.outlets);
-        let kernel = shared.kernel.as_ref().map(Kernel::look);
+        let kernel = shared.kernel.as_ref().map(XdpEngine::lock_counters);
         let kernel = kernel.as_ref();
         Self {
             schema: SCHEMA.to_owned(),
@@ -136,15 +137,18 @@ impl Listing {
             limits: LimitsListing {
                 groups: GROUPS_MAX as u64,
                 children: CHILDREN_MAX as u64,
-                kernel: kernel.map(|_| KernelLimits {
+                kernel: kernel.map(|_| XdpLimits {
                     packet_bytes: RELAY_LENGTH_MAX.into(),
                     interfaces: RELAY_INTERFACES_MAX as u64,
-                    children_behind_an_interface: RING as u64,
+                    children_per_interface: RING as u64,
                     addresses: ADDRESSES_MAX.into(),
-                    ring_drops_unseen: shared.kernel.as_ref().and_then(Kernel::ring_drops_unseen),
+                    uncounted_ring_drops: shared
+                        .kernel
+                        .as_ref()
+                        .and_then(XdpEngine::ring_drops_unseen),
                 }),
             },
-            interfaces: kernel.map(Look::interfaces).unwrap_or_default(),
+            interfaces: kernel.map(CounterGuard::interfaces).unwrap_or_default(),
             send_interface: shared
                 .send_interface
                 .as_ref()
@@ -160,41 +164,41 @@ impl Listing {
 
 fn of_group(
     group: &Group,
-    outlet: &Outlet,
-    kernel: Option<&Look<'_>>,
+    outlet: &GroupSocket,
+    kernel: Option<&CounterGuard<'_>>,
     engine: EngineKind,
 ) -> GroupListing {
     let below = kernel.map(|kernel| kernel.tallies(group));
     let not_in_kernel = kernel.and_then(|kernel| kernel.refusal(group));
     let in_kernel = kernel.is_some() && not_in_kernel.is_none();
     let (of_group, of_children) = below.unwrap_or_default();
-    let GroupTally { packets, bytes, refused } = group.book.tally() + of_group;
-    let of_children = of_children.into_iter().chain(std::iter::repeat(ChildTally::default()));
+    let GroupCounts { packets, bytes, refused } = group.counters.counts() + of_group;
+    let of_children = of_children.into_iter().chain(std::iter::repeat(ChildCounts::default()));
     GroupListing {
         name: group.spec.name.clone(),
         engine: if in_kernel { XDP } else { engine.name() }.to_owned(),
-        not_in_kernel,
+        xdp_unavailable: not_in_kernel,
         packets,
         bytes,
-        refused: some(&Refusal::ALL.map(|reason| (reason.name(), refused[reason as usize]))),
+        refused: some(&PacketRefusal::ALL.map(|reason| (reason.name(), refused[reason as usize]))),
         socket_dropped: outlet.dropped().ok(),
-        interface_gone: outlet.is_lost(),
+        interface_missing: outlet.is_lost(),
         children: group.children.iter().zip(of_children).map(of_child).collect(),
     }
 }
 
-fn of_child((child, below): (&Arc<Child>, ChildTally)) -> ChildListing {
-    let ChildTally { packets, bytes, dropped } = child.book.tally() + below;
+fn of_child((child, below): (&Arc<GroupChild>, ChildCounts)) -> ChildListing {
+    let ChildCounts { packets, bytes, dropped } = child.counters.counts() + below;
     ChildListing {
         address: child.address,
         packets,
         bytes,
-        dropped: some(&Drop::ALL.map(|reason| (reason.name(), dropped[reason as usize]))),
-        silent: child.is_silent(),
+        dropped: some(&CopyDrop::ALL.map(|reason| (reason.name(), dropped[reason as usize]))),
+        unreachable: child.is_unreachable(),
     }
 }
 
-/// The counts that are not 0.
+/// Returns the counts that are not 0.
 fn some(counts: &[(&str, u64)]) -> BTreeMap<String, u64> {
     let some = counts.iter().filter(|(_, count)| *count > 0);
     some.map(|(name, count)| ((*name).to_owned(), *count)).collect()

@@ -1,9 +1,9 @@
-//! The state of a relay as metrics, for `GET /metrics`: pure.
+//! State of a relay as metrics, for `GET /metrics`: pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use horolog_http::Answer;
+use horolog_http::HttpResponse;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
@@ -11,21 +11,21 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 
 use crate::Listing;
-use crate::reason::{Drop, Refusal};
+use crate::reason::{CopyDrop, PacketRefusal};
 
-/// What is answered to a request for `path`.
-pub fn answer(path: &str, listing: impl FnOnce() -> Listing) -> Answer {
+/// Returns the response to a request for `path`.
+pub fn answer(path: &str, listing: impl FnOnce() -> Listing) -> HttpResponse {
     match path {
-        "/metrics" => Answer::open_metrics(render(&listing())),
-        _ => Answer::text(404, "there is /metrics\n"),
+        "/metrics" => HttpResponse::open_metrics(render(&listing())),
+        _ => HttpResponse::text(404, "not found: choose /metrics\n"),
     }
 }
 
-/// The state as `OpenMetrics` text.
+/// Renders the state as `OpenMetrics` text.
 #[must_use]
 pub fn render(listing: &Listing) -> String {
     let mut registry = Registry::with_prefix("horolog_relay");
-    registry.register_collector(Box::new(Families::of(listing)));
+    registry.register_collector(Box::new(RelayMetricFamilies::of(listing)));
     let mut written = String::new();
     // Writing to memory does not fail.
     let _ = text::encode(&mut written, &registry);
@@ -34,28 +34,28 @@ pub fn render(listing: &Listing) -> String {
 
 type Labels<'a> = &'a [(&'static str, &'a str)];
 
-/// The samples of each counter, in the order of the counters' names.
+/// Samples of each counter, in the order of the counters' names.
 #[derive(Debug, Default)]
-struct Families(BTreeMap<&'static str, (&'static str, Vec<Sample>)>);
+struct RelayMetricFamilies(BTreeMap<&'static str, (&'static str, Vec<MetricSample>)>);
 
-type Sample = (Vec<(&'static str, String)>, u64);
+type MetricSample = (Vec<(&'static str, String)>, u64);
 
-impl Families {
+impl RelayMetricFamilies {
     fn of(listing: &Listing) -> Self {
         let mut all = Self::default();
-        all.add("receive_errors", "Receive calls that failed", &[], listing.receive_errors);
-        let refused = "Changes of the table that were refused";
+        all.add("receive_errors", "Failed receive calls", &[], listing.receive_errors);
+        let refused = "Refused changes of the table";
         all.add("changes_refused", refused, &[], listing.changes_refused);
         for group in &listing.groups {
             let of_group = ("group", &*group.name);
             all.add("received", "Packets received", &[of_group], group.packets);
-            all.add("received_bytes", "Payload of these", &[of_group], group.bytes);
+            all.add("received_bytes", "Payload bytes received", &[of_group], group.bytes);
             let dropped = group.socket_dropped.unwrap_or(0).into();
-            let full = "Packets that the kernel dropped before, for want of room";
+            let full = "Packets dropped at the full socket buffer";
             all.add("socket_dropped", full, &[of_group], dropped);
-            // Of all reasons, those without any too: nobody can see the rise of a counter that
-            // begins with its first count.
-            for reason in Refusal::ALL.map(Refusal::name) {
+            // All reasons, also those at 0: the rise of a counter that begins with its first count
+            // is invisible.
+            for reason in PacketRefusal::ALL.map(PacketRefusal::name) {
                 let count = group.refused.get(reason).copied().unwrap_or(0);
                 let labels = [of_group, ("reason", reason)];
                 all.add("refused", "Packets not relayed, by reason", &labels, count);
@@ -64,8 +64,8 @@ impl Families {
                 let address = child.address.to_string();
                 let of_child = [of_group, ("child", &*address)];
                 all.add("copies", "Copies sent", &of_child, child.packets);
-                all.add("copied_bytes", "Payload of these", &of_child, child.bytes);
-                for reason in Drop::ALL.map(Drop::name) {
+                all.add("copied_bytes", "Payload bytes of copies sent", &of_child, child.bytes);
+                for reason in CopyDrop::ALL.map(CopyDrop::name) {
                     let count = child.dropped.get(reason).copied().unwrap_or(0);
                     let labels = [of_group, ("child", &*address), ("reason", reason)];
                     all.add("dropped", "Copies not sent, by reason", &labels, count);
@@ -81,7 +81,7 @@ impl Families {
     }
 }
 
-impl Collector for Families {
+impl Collector for RelayMetricFamilies {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for (name, (help, samples)) in &self.0 {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;

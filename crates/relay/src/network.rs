@@ -1,4 +1,4 @@
-//! A network of a list, as text in files and messages.
+//! Network of a list, as text in files and messages.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,13 +7,13 @@ use std::str::FromStr;
 use horolog_sys::netlink::{Prefix, PrefixError};
 use serde::{Deserialize, Serialize};
 
-/// A network such as `192.0.2.0/24`, or one address. The bits behind the prefix are cleared.
+/// Network such as `192.0.2.0/24`, or one address. The bits after the prefix are cleared.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Network(Prefix);
 
 impl Network {
-    /// Whether it holds `address`; never one of the other IP version.
+    /// Returns true if it contains `address`; never one of the other IP version.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(address)

@@ -1,12 +1,13 @@
-//! Why a packet is not relayed, and why a copy is not sent. Each has a name by which it is counted.
+//! Reasons for which a packet is not relayed, and for which a copy is not sent. Each has a name by
+//! which it is counted.
 
 use std::io;
 
-/// Why a whole packet is refused.
+/// Reason for which a whole packet is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
-pub enum Refusal {
-    /// It was not sent to an address that a group listens at.
+pub enum PacketRefusal {
+    /// No group listens on its destination address.
     Destination,
     /// Its source is not on the group's list.
     Source,
@@ -14,16 +15,16 @@ pub enum Refusal {
     Child,
     /// It comes from this relay itself: a loop.
     Oneself,
-    /// Its TTL or hop limit is exhausted, or the kernel did not tell it.
+    /// Its TTL or hop limit is exhausted, or the kernel did not report it.
     HopLimit,
-    /// The group has more packets than its rate.
+    /// The group's packets exceed its rate.
     Rate,
-    /// The relay would make more copies than its rate.
+    /// The relay's copies would exceed its rate.
     CopyRate,
 }
 
-impl Refusal {
-    /// All of them, in the order of their discriminants.
+impl PacketRefusal {
+    /// Every reason, in the order of the discriminants.
     pub const ALL: [Self; 7] = [
         Self::Destination,
         Self::Source,
@@ -34,7 +35,7 @@ impl Refusal {
         Self::CopyRate,
     ];
 
-    /// Its name in counters.
+    /// Returns its name in counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -49,26 +50,26 @@ impl Refusal {
     }
 }
 
-/// Why one child does not get its copy.
+/// Reason for which one child does not get its copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
-pub enum Drop {
+pub enum CopyDrop {
     /// It is longer than the MTU of the path to the child.
     TooLarge,
-    /// The neighbour on the way to the child does not say its link address.
+    /// The link address of the child's neighbour cannot be resolved.
     Unresolved,
-    /// There is no way to the child: no route, or an interface that is down.
+    /// The child is unreachable: no route, or an interface that is down.
     Unreachable,
     /// A buffer of this host is full.
     BufferFull,
     /// This host's rules forbid it.
     Forbidden,
-    /// Anything else that the kernel said.
+    /// Any other error of the kernel.
     Other,
 }
 
-impl Drop {
-    /// All of them, in the order of their discriminants.
+impl CopyDrop {
+    /// Every reason, in the order of the discriminants.
     pub const ALL: [Self; 6] = [
         Self::TooLarge,
         Self::Unresolved,
@@ -78,7 +79,7 @@ impl Drop {
         Self::Other,
     ];
 
-    /// Its name in counters.
+    /// Returns its name in counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -91,7 +92,7 @@ impl Drop {
         }
     }
 
-    /// What the kernel's refusal to send a copy means.
+    /// Returns the meaning of the kernel's refusal to send a copy.
     #[must_use]
     pub fn of(error: &io::Error) -> Self {
         match error.kind() {
@@ -116,26 +117,28 @@ mod tests {
 
     #[test]
     fn discriminants_are_places() {
-        assert!(Refusal::ALL.iter().enumerate().all(|(place, reason)| *reason as usize == place));
-        assert!(Drop::ALL.iter().enumerate().all(|(place, reason)| *reason as usize == place));
+        assert!(
+            PacketRefusal::ALL.iter().enumerate().all(|(place, reason)| *reason as usize == place)
+        );
+        assert!(CopyDrop::ALL.iter().enumerate().all(|(place, reason)| *reason as usize == place));
     }
 
     #[test]
     fn the_kernels_words_are_understood() {
         for (errno, reason) in [
-            (90, Drop::TooLarge),
-            (11, Drop::BufferFull),
-            (105, Drop::BufferFull),
-            (12, Drop::BufferFull),
-            (101, Drop::Unreachable),
-            (113, Drop::Unreachable),
-            (100, Drop::Unreachable),
-            (99, Drop::Unreachable),
-            (1, Drop::Forbidden),
-            (13, Drop::Forbidden),
-            (22, Drop::Other),
+            (90, CopyDrop::TooLarge),
+            (11, CopyDrop::BufferFull),
+            (105, CopyDrop::BufferFull),
+            (12, CopyDrop::BufferFull),
+            (101, CopyDrop::Unreachable),
+            (113, CopyDrop::Unreachable),
+            (100, CopyDrop::Unreachable),
+            (99, CopyDrop::Unreachable),
+            (1, CopyDrop::Forbidden),
+            (13, CopyDrop::Forbidden),
+            (22, CopyDrop::Other),
         ] {
-            assert_eq!(Drop::of(&io::Error::from_raw_os_error(errno)), reason, "errno {errno}");
+            assert_eq!(CopyDrop::of(&io::Error::from_raw_os_error(errno)), reason, "errno {errno}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The routing table as a person writes it, in a TOML file: groups, their children, lists and
-//! limits. What follows from it, and whether it can be, is `table`'s business.
+//! Routing table as written by a person, in a TOML file: groups, their children, lists and limits.
+//! Its meaning and its validity are determined in `table`.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Network, fields};
 
-/// Packets of a group in a second, unless it says otherwise.
+/// Default packets of a group in a second.
 pub const RATE: u64 = 100_000;
-/// Copies of a relay in a second, unless it says otherwise.
+/// Default copies of a relay in a second.
 pub const COPY_RATE: u64 = 1_000_000;
-/// The TTL or hop limit that a copy leaves with at most, unless its group says otherwise.
+/// Default upper limit of the TTL or hop limit of a copy.
 pub const HOP_LIMIT: u8 = 32;
 
 /// A whole table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Spec {
-    /// Where copies may go: every child lies in one of these networks.
+    /// Permitted destinations of copies: every child lies in one of these networks.
     #[serde(default)]
     pub destinations: Vec<Network>,
     /// Copies in a second, of all groups together.
@@ -30,28 +30,32 @@ pub struct Spec {
     pub groups: Vec<GroupSpec>,
 }
 
-/// A group: where its packets come to, whose they may be, and who gets copies.
+/// Group: the destination and permitted sources of its packets, and the receivers of copies.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct GroupSpec {
     /// Its name: letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// The address and port that it listens at: a multicast group's, one of this host's, or a
+    /// Address and port on which it listens: a multicast group's, one of this host's, or a
     /// wildcard. Copies leave from this port.
     #[serde(deserialize_with = "fields::address")]
     pub listen: SocketAddr,
-    /// The interface to join a multicast group on; the kernel's choice where none is given.
+    /// Interface on which to join a multicast group; the kernel's choice if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// Whose packets are relayed.
+    /// Networks whose packets are relayed.
     pub sources: Vec<Network>,
     /// Packets in a second.
     #[serde(default = "rate", deserialize_with = "fields::whole")]
     pub rate: u64,
-    /// The TTL or hop limit that a copy leaves with at most.
+    /// Upper limit of the TTL or hop limit of a copy.
     #[serde(default = "hop_limit", deserialize_with = "fields::whole")]
     pub hop_limit: u8,
-    /// Who gets copies.
+    /// True if the kernel may fragment copies that are longer than the MTU of the route to a child;
+    /// otherwise they are dropped.
+    #[serde(default = "fragment")]
+    pub fragment: bool,
+    /// Receivers of copies.
     #[serde(default, deserialize_with = "fields::addresses")]
     pub children: Vec<SocketAddr>,
 }
@@ -68,29 +72,33 @@ const fn hop_limit() -> u8 {
     HOP_LIMIT
 }
 
-/// Why a file is no table.
+const fn fragment() -> bool {
+    true
+}
+
+/// Reason for which a file is not a table.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {reason}")]
-pub struct SpecFault {
+pub struct TableSpecError {
     /// The line, from 1 on.
     pub line: usize,
-    /// What is wrong with it, in one line.
+    /// Its error, in one line.
     pub reason: String,
 }
 
 impl Spec {
-    /// Reads a table file.
-    pub fn parse(text: &str) -> Result<Self, SpecFault> {
+    /// Parses a table file.
+    pub fn parse(text: &str) -> Result<Self, TableSpecError> {
         toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start).min(text.len());
             let line = 1 + text.get(..at).unwrap_or(text).matches('\n').count();
             let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-            SpecFault { line, reason }
+            TableSpecError { line, reason }
         })
     }
 
-    /// The same as a table file. Names that are no names of groups would need quoting, and no table
-    /// has such.
+    /// Returns the table as a file. Names that are invalid for groups would need quoting, and no
+    /// table has such.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
@@ -106,6 +114,7 @@ impl Spec {
             list(&mut text, "sources", &group.sources);
             line(&mut text, "rate", group.rate);
             line(&mut text, "hop-limit", group.hop_limit);
+            line(&mut text, "fragment", group.fragment);
             list(&mut text, "children", &group.children);
         }
         text

@@ -1,16 +1,16 @@
-//! The routing table: immutable, made of a [`Spec`] that can be. A change makes a new table that
-//! shares the books of all that stay, so whoever reads the old one meanwhile is not disturbed.
+//! Routing table: immutable, made of a valid [`Spec`]. A change makes a new table that shares the
+//! counters of all remaining members, so that concurrent readers of the old one are not disturbed.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::{ChildBook, Drop, GroupBook, GroupSpec, Network, Spec};
+use crate::{ChildCounters, CopyDrop, GroupCounters, GroupSpec, Network, Spec};
 
-/// Groups of a table.
+/// Groups of a table, at most.
 pub const GROUPS_MAX: usize = 256;
-/// Children of all groups of a table together.
+/// Children of all groups of a table together, at most.
 pub const CHILDREN_MAX: usize = 1_024;
 /// Longest name of a group.
 const NAME_MAX: usize = 64;
@@ -20,186 +20,187 @@ const INTERFACE_MAX: usize = 15;
 const V4_HEADERS: u32 = 28;
 const V6_HEADERS: u32 = 48;
 
-/// Why a table cannot be.
+/// Reason for which a table is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TableError {
     /// Too many groups.
-    #[error("{0} groups are too many; a table takes {GROUPS_MAX}")]
+    #[error("{0} groups exceed the limit of {GROUPS_MAX} of a table")]
     Groups(usize),
     /// Too many children.
-    #[error("{0} children are too many; a table takes {CHILDREN_MAX} in all groups together")]
+    #[error("{0} children exceed the limit of {CHILDREN_MAX} for all groups of a table")]
     Children(usize),
-    /// A name that is none.
-    #[error(
-        "'{0}' is no name for a group; write 1 to {NAME_MAX} letters, digits, '-', '_' and '.'"
-    )]
+    /// An invalid name.
+    #[error("invalid group name '{0}'; write 1 to {NAME_MAX} letters, digits, '-', '_' and '.'")]
     Name(String),
     /// Two groups of one name.
-    #[error("there are two groups named '{0}'; give each a name of its own")]
+    #[error("group name '{0}' occurs twice; choose unique names")]
     SameName(String),
-    /// Two groups at one address.
-    #[error("groups '{0}' and '{1}' listen at the same address; give each its own")]
+    /// Two groups on one address.
+    #[error("groups '{0}' and '{1}' listen at the same address; choose different addresses")]
     SameListen(String, String),
-    /// No port, or an address that nobody listens at.
-    #[error("group '{0}' cannot listen at {1}; name an address and a port other than 0")]
+    /// No port, or an address on which a socket cannot listen.
+    #[error("group '{0}' cannot listen at {1}; choose an address and a port other than 0")]
     Listen(String, SocketAddr),
-    /// An interface for what is no multicast group, or none that can be.
-    #[error("group '{0}': an interface is named for multicast groups alone, and '{1}' is none")]
+    /// An interface for a group that is not multicast, or an invalid one.
+    #[error("group '{0}': an interface requires a multicast group, and '{1}' is not one")]
     Interface(String, String),
-    /// Nobody may send.
-    #[error(
-        "group '{0}' names no sources, so nothing would be relayed; give sources = [\"NETWORK\"]"
-    )]
+    /// A group without permitted sources.
+    #[error("group '{0}' has no sources, so nothing would be relayed; add sources = [\"NETWORK\"]")]
     NoSources(String),
     /// A rate or a hop limit of 0.
     #[error("{0} must be at least 1")]
     Zero(String),
-    /// A child that cannot be sent to.
-    #[error("group '{0}': {1} is no child; name one host's address and a port other than 0")]
+    /// A child to which packets cannot be sent.
+    #[error(
+        "group '{0}': {1} is not a valid child; choose the address of one host and a port \
+             other than 0"
+    )]
     Child(String, SocketAddr),
     /// A child of the other IP version.
-    #[error("group '{0}': {1} is of another IP version than where the group listens")]
+    #[error("group '{0}': the IP version of {1} differs from that of the group's address")]
     Family(String, SocketAddr),
-    /// A child outside of the list of destinations.
-    #[error("group '{0}': {1} is in none of the destinations; add its network to the table file")]
+    /// A child outside the list of destinations.
+    #[error("group '{0}': {1} is outside the destinations; add its network to the table file")]
     Destination(String, SocketAddr),
-    /// A child twice.
+    /// A duplicate child.
     #[error("group '{0}' has the child {1} already")]
     SameChild(String, SocketAddr),
     /// A child that is the relay.
-    #[error("group '{0}': at {1} this relay itself listens; that would be a loop")]
+    #[error("group '{0}': {1} is an address of this relay, which would be a loop")]
     Oneself(String, SocketAddr),
-    /// A group that is not there.
-    #[error("there is no group '{0}'; 'horolog relay list' shows those that there are")]
+    /// A group that does not exist.
+    #[error("group '{0}' not found; 'horolog relay list' lists the groups")]
     NoGroup(String),
-    /// A child that is not there.
-    #[error("group '{0}' has no child {1}; 'horolog relay list' shows those that it has")]
+    /// A child that does not exist.
+    #[error("group '{0}' has no child {1}; 'horolog relay list' lists its children")]
     NoChild(String, SocketAddr),
 }
 
-/// What identifies an end: a link-local address comes with its interface, which is not compared.
-type End = (IpAddr, u16);
+/// Identity of an end: a link-local address carries its interface, which is not compared.
+type EndKey = (IpAddr, u16);
 
-pub(crate) fn end(address: SocketAddr) -> End {
+pub(crate) fn end(address: SocketAddr) -> EndKey {
     (address.ip(), address.port())
 }
 
-/// A child of one group.
+/// Child of one group.
 #[derive(Debug)]
-pub struct Child {
-    /// Where its copies go.
+pub struct GroupChild {
+    /// Destination of its copies.
     pub address: SocketAddr,
-    /// What became of those that were sent by sockets.
-    pub book: ChildBook,
-    /// What became of those that the kernel made, as far as it does not count them itself any more.
-    pub(crate) below: ChildBook,
-    /// The longest payload that fits the way to it; unknown: no limit.
+    /// Counters of the copies sent by sockets.
+    pub counters: ChildCounters,
+    /// Counters of the copies that the XDP engine made, as far as it no longer counts them itself.
+    pub(crate) xdp_counters: ChildCounters,
+    /// Longest payload that fits the route to it; if unknown, no limit.
     payload_max: AtomicU32,
-    /// Whether the next hop is known to be silent.
-    silent: AtomicBool,
-    /// Copies that may go to a silent one all the same, so that the kernel asks for it again.
+    /// True if the next hop is known to be unreachable.
+    unreachable: AtomicBool,
+    /// Copies that may be sent although it is unreachable, so that the kernel resolves the next hop
+    /// again.
     trials: AtomicU32,
 }
 
-impl Child {
+impl GroupChild {
     fn new(address: SocketAddr) -> Self {
         Self {
             address,
-            book: ChildBook::default(),
-            below: ChildBook::default(),
+            counters: ChildCounters::default(),
+            xdp_counters: ChildCounters::default(),
             payload_max: AtomicU32::new(u32::MAX),
-            silent: AtomicBool::new(false),
+            unreachable: AtomicBool::new(false),
             trials: AtomicU32::new(0),
         }
     }
 
-    /// Notes the MTU of the interface by which it is reached.
+    /// Records the MTU of the interface by which it is reached.
     pub fn set_mtu(&self, mtu: u32) {
         let headers = if self.address.is_ipv4() { V4_HEADERS } else { V6_HEADERS };
         self.payload_max.store(mtu.saturating_sub(headers), Ordering::Relaxed);
     }
 
-    /// Notes whether its next hop does not answer the kernel.
-    pub fn set_silent(&self, silent: bool) {
-        self.silent.store(silent, Ordering::Relaxed);
+    /// Records whether its next hop is unreachable.
+    pub fn set_unreachable(&self, silent: bool) {
+        self.unreachable.store(silent, Ordering::Relaxed);
     }
 
-    /// Whether its next hop is known not to answer.
+    /// Returns true if its next hop is known to be unreachable.
     #[must_use]
-    pub fn is_silent(&self) -> bool {
-        self.silent.load(Ordering::Relaxed)
+    pub fn is_unreachable(&self) -> bool {
+        self.unreachable.load(Ordering::Relaxed)
     }
 
-    /// Lets one copy go to it though it is silent.
-    pub fn try_again(&self) {
+    /// Allows one copy although it is unreachable.
+    pub fn allow_trial_copy(&self) {
         self.trials.store(1, Ordering::Relaxed);
     }
 
-    /// Whether it gets a copy with so much payload.
-    pub(crate) fn admits(&self, payload: usize) -> Result<(), Drop> {
-        if payload as u64 > u64::from(self.payload_max.load(Ordering::Relaxed)) {
-            return Err(Drop::TooLarge);
+    /// Returns the reason for which it gets no copy of this payload, which may be fragmented or
+    /// not.
+    pub(crate) fn admits(&self, payload: usize, fragment: bool) -> Result<(), CopyDrop> {
+        if !fragment && payload as u64 > u64::from(self.payload_max.load(Ordering::Relaxed)) {
+            return Err(CopyDrop::TooLarge);
         }
-        if self.is_silent() && self.trials.swap(0, Ordering::Relaxed) == 0 {
-            return Err(Drop::Unresolved);
+        if self.is_unreachable() && self.trials.swap(0, Ordering::Relaxed) == 0 {
+            return Err(CopyDrop::Unresolved);
         }
         Ok(())
     }
 }
 
-/// A group of a table.
+/// Group of a table.
 #[derive(Debug)]
 pub struct Group {
-    /// As it was asked for.
+    /// Its specification.
     pub spec: GroupSpec,
     /// Its children.
-    pub children: Vec<Arc<Child>>,
-    /// What became of its packets that came to its socket.
-    pub book: Arc<GroupBook>,
-    /// What became of those that the kernel took, as far as it does not count them itself any more.
-    pub(crate) below: Arc<GroupBook>,
-    /// A number below [`GROUPS_MAX`] that no other group of the table has, and that stays its own.
-    pub place: usize,
-    ends: HashSet<End>,
+    pub children: Vec<Arc<GroupChild>>,
+    /// Counters of the packets that its socket received.
+    pub counters: Arc<GroupCounters>,
+    /// Counters of the packets that the XDP engine took, as far as it no longer counts them itself.
+    pub(crate) xdp_counters: Arc<GroupCounters>,
+    /// Number below [`GROUPS_MAX`], unique in the table, and constant for the group.
+    pub index: usize,
+    ends: HashSet<EndKey>,
 }
 
 impl Group {
-    /// Whether it listens to a multicast group.
+    /// Returns true if it listens on a multicast group.
     #[must_use]
     pub fn is_multicast(&self) -> bool {
         self.spec.listen.ip().is_multicast()
     }
 
-    /// Whether it is sure to listen at the same socket as another.
+    /// Returns true if it certainly uses the same socket as another.
     #[must_use]
     pub fn listens_as(&self, other: &GroupSpec) -> bool {
         (self.spec.listen, &self.spec.interface) == (other.listen, &other.interface)
     }
 
-    /// Whether a packet comes from one of its children.
+    /// Returns true if a packet comes from one of its children.
     pub(crate) fn has_child(&self, source: SocketAddr) -> bool {
         self.ends.contains(&end(source))
     }
 
-    /// Whether its list names the source.
+    /// Returns true if its list contains the source.
     pub(crate) fn allows(&self, source: IpAddr) -> bool {
         self.spec.sources.iter().any(|network| network.contains(source))
     }
 }
 
-/// A routing table.
+/// Routing table.
 #[derive(Debug)]
-pub struct Table {
+pub struct RoutingTable {
     destinations: Vec<Network>,
     copy_rate: u64,
     groups: Vec<Arc<Group>>,
-    by_listen: HashMap<End, usize>,
+    by_listen: HashMap<EndKey, usize>,
     ports: HashSet<u16>,
 }
 
-impl Table {
-    /// Makes the table that `spec` asks for. Groups that listen where they did in `before`, under
-    /// the same name, keep their books and places, and so do their children.
+impl RoutingTable {
+    /// Makes the table of `spec`. Groups with the same address and name as in `before` keep their
+    /// counters and indices, and so do their children.
     pub fn new(spec: &Spec, before: Option<&Self>) -> Result<Self, TableError> {
         check(spec)?;
         let mut taken: HashSet<usize> = HashSet::new();
@@ -207,13 +208,13 @@ impl Table {
             .groups
             .iter()
             .map(|group| before?.named(&group.name).filter(|old| old.listens_as(group)))
-            .inspect(|old| taken.extend(old.map(|old| old.place)))
+            .inspect(|old| taken.extend(old.map(|old| old.index)))
             .collect();
         let mut free = (0..GROUPS_MAX).filter(|place| !taken.contains(place));
         let mut groups = Vec::with_capacity(spec.groups.len());
         for (group, old) in spec.groups.iter().zip(kept) {
-            let place = old.map(|old| old.place).or_else(|| free.next());
-            // There are as many places as groups.
+            let place = old.map(|old| old.index).or_else(|| free.next());
+            // There are as many indices as groups.
             let place = place.ok_or(TableError::Groups(spec.groups.len()))?;
             groups.push(Arc::new(make(group, place, old.map(|old| &**old))));
         }
@@ -224,7 +225,7 @@ impl Table {
         Ok(Self { destinations, copy_rate, groups, by_listen, ports })
     }
 
-    /// What it was made of.
+    /// Returns the specification it was made of.
     #[must_use]
     pub fn spec(&self) -> Spec {
         Spec {
@@ -234,13 +235,13 @@ impl Table {
         }
     }
 
-    /// Its groups.
+    /// Returns its groups.
     #[must_use]
     pub fn groups(&self) -> &[Arc<Group>] {
         &self.groups
     }
 
-    /// Copies in a second.
+    /// Returns the copies in a second.
     #[must_use]
     pub fn copy_rate(&self) -> u64 {
         self.copy_rate
@@ -250,8 +251,8 @@ impl Table {
         self.groups.iter().find(|group| group.spec.name == name)
     }
 
-    /// The group whose packets go to an address: the one that listens there, or at all addresses of
-    /// this host.
+    /// Returns the group whose packets go to an address: the one that listens on it, or on all
+    /// addresses of this host.
     pub(crate) fn find(&self, destination: SocketAddr) -> Option<&Arc<Group>> {
         let any: IpAddr = match destination {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -262,7 +263,7 @@ impl Table {
         self.groups.get(*place)
     }
 
-    /// Whether a group listens at this port, so that copies leave from it.
+    /// Returns true if a group listens on this port, so that copies leave from it.
     pub(crate) fn has_port(&self, port: u16) -> bool {
         self.ports.contains(&port)
     }
@@ -273,14 +274,14 @@ fn make(spec: &GroupSpec, place: usize, old: Option<&Group>) -> Group {
         let same = old?.children.iter().find(|child| child.address == *address);
         same.map(Arc::clone)
     };
-    let fresh = |address: &SocketAddr| Arc::new(Child::new(*address));
+    let fresh = |address: &SocketAddr| Arc::new(GroupChild::new(*address));
     let children =
         spec.children.iter().map(|address| kept(address).unwrap_or_else(|| fresh(address)));
     Group {
         children: children.collect(),
-        book: old.map(|old| Arc::clone(&old.book)).unwrap_or_default(),
-        below: old.map(|old| Arc::clone(&old.below)).unwrap_or_default(),
-        place,
+        counters: old.map(|old| Arc::clone(&old.counters)).unwrap_or_default(),
+        xdp_counters: old.map(|old| Arc::clone(&old.xdp_counters)).unwrap_or_default(),
+        index: place,
         ends: spec.children.iter().map(|child| end(*child)).collect(),
         spec: spec.clone(),
     }
@@ -298,7 +299,7 @@ fn check(spec: &Spec) -> Result<(), TableError> {
         return Err(TableError::Zero("copy-rate".into()));
     }
     let mut names = HashSet::new();
-    let mut listening: HashMap<End, &str> = HashMap::new();
+    let mut listening: HashMap<EndKey, &str> = HashMap::new();
     for group in &spec.groups {
         check_group(group)?;
         if !names.insert(&group.name) {
@@ -326,7 +327,7 @@ fn check(spec: &Spec) -> Result<(), TableError> {
 fn check_group(group: &GroupSpec) -> Result<(), TableError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if !(1..=NAME_MAX).contains(&group.name.len()) || !group.name.chars().all(plain) {
-        // What is quoted stays in its line and is no longer than a name may be.
+        // Quoted text stays on one line and is no longer than a name may be.
         let shown = group.name.chars().filter(|c| !c.is_control()).take(NAME_MAX).collect();
         return Err(TableError::Name(shown));
     }

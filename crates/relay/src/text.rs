@@ -1,11 +1,11 @@
-//! The state of a relay as text for a person: pure.
+//! State of a relay as text for a person: pure.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::{ChildListing, GroupListing, GroupSpec, InterfaceListing, LimitsListing, Listing};
 
-/// A line for each group and, below it, for each child.
+/// Renders a line for each group and, below it, for each child.
 #[must_use]
 pub fn text(listing: &Listing) -> String {
     let Listing { engine, table, groups, receive_errors, changes_refused, .. } = listing;
@@ -23,22 +23,22 @@ pub fn text(listing: &Listing) -> String {
     if let Some(limits) = kernel {
         let _ = writeln!(
             text,
-            "in the kernel: packets up to {} bytes, up to {} interfaces out, {} children of a group \
+            "in-kernel: packets up to {} bytes, up to {} egress interfaces, {} children of a group \
              behind each",
-            limits.packet_bytes, limits.interfaces, limits.children_behind_an_interface
+            limits.packet_bytes, limits.interfaces, limits.children_per_interface
         );
-        if let Some(why) = &limits.ring_drops_unseen {
+        if let Some(why) = &limits.uncounted_ring_drops {
             let _ = writeln!(text, "{}", ring_drops(why));
         }
     }
     for InterfaceListing { name, refused } in &listing.interfaces {
         let _ = match refused {
-            None => writeln!(text, "packets that come in by {name} are seen by XDP"),
-            Some(why) => writeln!(text, "packets that come in by {name} go to sockets: {why}"),
+            None => writeln!(text, "packets received on {name} are processed by XDP"),
+            Some(why) => writeln!(text, "packets received on {name} are passed to sockets: {why}"),
         };
     }
     if let Some(name) = &listing.send_interface {
-        let _ = writeln!(text, "programs on this host send by {name}");
+        let _ = writeln!(text, "programs on this host send through {name}");
     }
     for (spec, group) in table.groups.iter().zip(groups) {
         text.push_str(&of_group(spec, group));
@@ -55,23 +55,23 @@ pub fn text(listing: &Listing) -> String {
     text
 }
 
-/// Says that copies may be lost that count as sent.
+/// Returns the text that copies counted as sent may be lost.
 #[must_use]
 pub fn ring_drops(why: &str) -> String {
     format!(
-        "copies that a transmit ring has no room for count as sent: this kernel does not tell of \
-         them ({why})"
+        "copies dropped at a full transmit ring count as sent: this kernel does not report them \
+         ({why})"
     )
 }
 
 fn of_group(spec: &GroupSpec, group: &GroupListing) -> String {
     let on = spec.interface.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
-    let why = group.not_in_kernel.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+    let why = group.xdp_unavailable.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
     let full = match group.socket_dropped {
-        Some(dropped @ 1..) => format!("; lost at the full socket {dropped}"),
+        Some(dropped @ 1..) => format!("; dropped at the full socket buffer: {dropped}"),
         _ => String::new(),
     };
-    let gone = if group.interface_gone { "; its interface is gone" } else { "" };
+    let gone = if group.interface_missing { "; its interface is gone" } else { "" };
     format!(
         "{} at {}{on} by {}{why}: {} packets, {} bytes{}{full}{gone}\n",
         group.name,
@@ -84,7 +84,7 @@ fn of_group(spec: &GroupSpec, group: &GroupListing) -> String {
 }
 
 fn of_child(child: &ChildListing) -> String {
-    let silent = if child.silent { "; its next hop does not answer" } else { "" };
+    let silent = if child.unreachable { "; its next hop does not resolve" } else { "" };
     format!(
         "  {}: {} copies, {} bytes{}{silent}\n",
         child.address,

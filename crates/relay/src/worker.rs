@@ -1,5 +1,5 @@
-//! The thread that relays: it takes packets, has them decided upon, and hands the copies to the
-//! engine. One thread, so that each child gets its copies in the order in which the packets came.
+//! Worker thread: it receives packets, decides about them, and passes the copies to the engine. One
+//! thread, so that each child gets its copies in the order in which the packets arrived.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,43 +13,43 @@ use horolog_sys::epoll::Epoll;
 use horolog_time::Clock;
 use horolog_wire::frame::UdpFrame;
 
-use crate::decide::{Copies, Own, decide};
-use crate::engine::{Engine, Outbound};
-use crate::handover::{FRAME_BYTES_MAX, plain_length};
-use crate::node::{Plan, Shared};
-use crate::outlet::Outlet;
-use crate::receiver::Receiver;
-use crate::{Drop, Limits, Packet, SendInterface};
+use crate::decide::{Copies, LocalAddresses, decide};
+use crate::engine::{CopySender, Outbound};
+use crate::group_socket::GroupSocket;
+use crate::receiver::PacketReceiver;
+use crate::relay::{ForwardingPlan, RelayState};
+use crate::send_interface::{FRAME_BYTES_MAX, plain_length};
+use crate::{CopyDrop, ReceivedPacket, RelayLimits, SendInterface};
 
-/// The token of the stream that tells of changes, and by its end that it is all over.
+/// Token of the stream of wake-ups for changes, whose end ends the worker.
 const CHANGED: u64 = 0;
-/// The token of the send interface.
+/// Token of the send interface.
 const HANDED: u64 = 1;
-/// Frames that are taken from it before it is another's turn.
+/// Frames that are taken from it in one turn.
 const HANDED_MAX: usize = 256;
-/// Sockets looked at in one turn.
+/// Sockets that are served in one turn.
 const EVENTS: usize = 64;
-/// Calls that one group may have before it is another's turn.
+/// Receive calls of one group in one turn.
 const CALLS_MAX: usize = 4;
 
-pub(crate) struct Worker {
-    shared: Arc<Shared>,
-    engine: Box<dyn Engine>,
-    told: UnixStream,
+pub(crate) struct RelayWorker {
+    shared: Arc<RelayState>,
+    engine: Box<dyn CopySender>,
+    wakeups: UnixStream,
     events: Epoll,
-    outlets: HashMap<u64, Arc<Outlet>>,
-    receiver: Receiver,
-    limits: Limits,
+    outlets: HashMap<u64, Arc<GroupSocket>>,
+    receiver: PacketReceiver,
+    limits: RelayLimits,
     /// Room for a frame of the send interface.
     frame: Box<[u8]>,
 }
 
-impl Worker {
-    /// `told` is read, and what is read of it thrown away: a byte tells of a change.
+impl RelayWorker {
+    /// Makes a worker. The bytes of `told` are read and discarded: each is a wake-up for a change.
     pub(crate) fn new(
-        shared: Arc<Shared>,
-        engine: Box<dyn Engine>,
-        limits: Limits,
+        shared: Arc<RelayState>,
+        engine: Box<dyn CopySender>,
+        limits: RelayLimits,
         told: UnixStream,
     ) -> io::Result<Self> {
         told.set_nonblocking(true)?;
@@ -63,16 +63,16 @@ impl Worker {
         Ok(Self {
             shared,
             engine,
-            told,
+            wakeups: told,
             events,
             outlets: HashMap::new(),
-            receiver: Receiver::new(),
+            receiver: PacketReceiver::new(),
             limits,
             frame: frame.into_boxed_slice(),
         })
     }
 
-    /// Relays until the stream that tells of changes is closed.
+    /// Relays until the stream of wake-ups is closed.
     pub(crate) fn run(mut self) -> io::Result<()> {
         self.take_over()?;
         let mut ready = Vec::with_capacity(EVENTS);
@@ -99,7 +99,7 @@ impl Worker {
     fn is_over(&mut self) -> io::Result<bool> {
         let mut bytes = [0; 64];
         loop {
-            match io::Read::read(&mut self.told, &mut bytes) {
+            match io::Read::read(&mut self.wakeups, &mut bytes) {
                 Ok(0) => return Ok(true),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
@@ -109,7 +109,7 @@ impl Worker {
         }
     }
 
-    /// Waits for the sockets of the present plan, and lets go of all others.
+    /// Uses the sockets of the present plan, and releases all others.
     fn take_over(&mut self) -> io::Result<()> {
         let plan = self.shared.plan.load_full();
         let mut left = std::mem::take(&mut self.outlets);
@@ -125,13 +125,13 @@ impl Worker {
         drop(left);
         self.limits.take_over(&plan.table, now_ns());
         let number = plan.number;
-        // What the plan before held goes before anybody is told that it has gone.
+        // The previous plan's resources are released before the change is reported to be in force.
         drop(plan);
         self.shared.in_force.store(number, Ordering::Release);
         Ok(())
     }
 
-    fn serve(&mut self, outlet: &Outlet) {
+    fn serve(&mut self, outlet: &GroupSocket) {
         for _ in 0..CALLS_MAX {
             match self.receiver.receive(outlet) {
                 Ok(0) => return,
@@ -144,7 +144,7 @@ impl Worker {
         }
     }
 
-    /// Takes what programs on this host hand over by the send interface.
+    /// Takes the frames that programs on this host sent by the send interface.
     fn take_handed(&mut self) {
         let shared = Arc::clone(&self.shared);
         let Some(interface) = &shared.send_interface else { return };
@@ -163,22 +163,22 @@ impl Worker {
         self.frame = frame;
     }
 
-    /// Does without the send interface, which somebody has deleted: it does not come back, and
-    /// would be told of for ever.
+    /// Continues without the send interface, which has been deleted: it does not come back, and
+    /// would report errors forever.
     fn lose(&self, interface: &SendInterface, error: &io::Error) {
-        // Where it cannot be taken out, it is not in.
+        // If it cannot be removed, it is not registered.
         let _ = self.events.remove(interface.as_fd());
         if !self.shared.send_interface_gone.swap(true, Ordering::Relaxed) {
             let name = interface.name();
             eprintln!(
-                "horolog: the send interface '{name}' is gone ({error}); restart the relay to have \
-                 it again"
+                "horolog: the send interface '{name}' is gone ({error}); restart the relay to \
+                 create it again"
             );
         }
     }
 
-    /// Has the kernel's body make the copies of a frame, or the engine. What is not for a group is
-    /// nothing to a relay: the kernel sends its own by any interface.
+    /// Has the XDP engine make the copies of a frame, or the socket engine. Frames not addressed to
+    /// a group are ignored: the kernel sends its own on any interface.
     fn hand_over(&mut self, interface: &SendInterface, frame: &[u8]) {
         let (plan, own) = (self.shared.plan.load(), self.shared.own.load());
         let Ok(udp) = UdpFrame::parse(frame) else { return };
@@ -186,36 +186,36 @@ impl Worker {
         let mut groups = plan.table.groups().iter().zip(&plan.outlets);
         let Some((group, outlet)) = groups.find(|(_, outlet)| outlet.listen == to) else { return };
         if let (Some(kernel), Some(length)) = (&self.shared.kernel, plain_length(frame, &udp))
-            && kernel.takes(to, length, || interface.put_in(frame).is_ok())
+            && kernel.can_inject(to, length, || interface.inject(frame).is_ok())
         {
             return;
         }
-        let packet = Packet {
+        let packet = ReceivedPacket {
             source: udp.source,
             destination: to,
             to_group: to.ip().is_multicast(),
-            // Only a multicast group's packets come this way, and theirs begin anew.
+            // Only a multicast group's packets arrive here, and their hop limit starts anew.
             hop_limit: None,
             payload: udp.payload.len(),
         };
-        group.book.received(udp.payload.len());
+        group.counters.received(udp.payload.len());
         let decided = decide(&plan.table, &own, &mut self.limits, &packet, now_ns());
         let copies = match decided {
             Ok(copies) => copies,
-            Err(refusal) => return group.book.refused(refusal),
+            Err(refusal) => return group.counters.refused(refusal),
         };
-        let can_send = outlet.set_hop_limit(copies.hop_limit).map_err(|_| Drop::Other);
+        let can_send = outlet.prepare_for(&copies).map_err(|_| CopyDrop::Other);
         let mut copies = copies.children().filter_map(|(child, admitted)| {
             let admitted = admitted.and(can_send);
-            admitted.map_err(|reason| child.book.dropped(reason)).ok()?;
+            admitted.map_err(|reason| child.counters.dropped(reason)).ok()?;
             Some(Outbound { bytes: udp.payload, child })
         });
         self.engine.send(outlet.socket(), &mut copies);
     }
 
-    fn relay(&mut self, outlet: &Outlet, count: usize) {
+    fn relay(&mut self, outlet: &GroupSocket, count: usize) {
         let (plan, own) = (self.shared.plan.load(), self.shared.own.load());
-        let mut pass = Pass {
+        let mut pass = BatchCursor {
             plan: &plan,
             own: &own,
             limits: &mut self.limits,
@@ -226,79 +226,81 @@ impl Worker {
             current: None,
             child: 0,
         };
-        while let Some(hop_limit) = pass.begin_run() {
-            match outlet.set_hop_limit(hop_limit) {
-                Ok(()) => self.engine.send(outlet.socket(), &mut Run(&mut pass, hop_limit)),
+        while let Some(first) = pass.begin_run() {
+            let hop_limit = first.hop_limit;
+            match outlet.prepare_for(&first) {
+                Ok(()) => self.engine.send(outlet.socket(), &mut HopLimitRun(&mut pass, hop_limit)),
                 Err(_) => {
-                    Run(&mut pass, hop_limit).for_each(|copy| copy.child.book.dropped(Drop::Other));
+                    HopLimitRun(&mut pass, hop_limit)
+                        .for_each(|copy| copy.child.counters.dropped(CopyDrop::Other));
                 }
             }
         }
     }
 }
 
-/// Now, on the clock of the kernel's body, which charges the same limits.
+/// Returns the present time on the clock of the XDP engine, which charges the same limits.
 fn now_ns() -> u64 {
     MonotonicClock.now().as_ns() as u64
 }
 
-/// The way through the packets of one call and the children of each.
-struct Pass<'a> {
-    plan: &'a Plan,
-    own: &'a Own,
-    limits: &'a mut Limits,
-    receiver: &'a Receiver,
-    outlet: &'a Outlet,
+/// Position in the packets of one call and the children of each.
+struct BatchCursor<'a> {
+    plan: &'a ForwardingPlan,
+    own: &'a LocalAddresses,
+    limits: &'a mut RelayLimits,
+    receiver: &'a PacketReceiver,
+    outlet: &'a GroupSocket,
     now_ns: u64,
     /// Packets not yet decided upon.
     slots: std::ops::Range<usize>,
     current: Option<(Copies<'a>, &'a [u8])>,
-    /// The child of the current packet whose turn it is.
+    /// Next child of the current packet.
     child: usize,
 }
 
-impl<'a> Pass<'a> {
-    /// The hop limit of what is to be sent next, if there is something.
-    fn begin_run(&mut self) -> Option<u8> {
+impl<'a> BatchCursor<'a> {
+    /// Returns the next copies to be sent, if any.
+    fn begin_run(&mut self) -> Option<Copies<'a>> {
         if self.current.is_none() {
             self.current = self.decide_next();
             self.child = 0;
         }
-        self.current.map(|(copies, _)| copies.hop_limit)
+        self.current.map(|(copies, _)| copies)
     }
 
-    /// The next packet that is to be relayed; those that are not are noted.
+    /// Returns the next packet to be relayed; refused ones are counted.
     fn decide_next(&mut self) -> Option<(Copies<'a>, &'a [u8])> {
         loop {
             let slot = self.slots.next()?;
             let (packet, bytes) = self.receiver.packet(self.outlet, slot);
             let table = &self.plan.table;
             let decided = decide(table, self.own, self.limits, &packet, self.now_ns);
-            // It stands in the book of the group at whose socket it came in.
-            let book = table.find(self.outlet.listen).map(|group| &group.book);
+            // It counts for the group at whose socket it arrived.
+            let book = table.find(self.outlet.listen).map(|group| &group.counters);
             if let Some(book) = book {
                 book.received(bytes.len());
             }
             match (decided, book) {
                 (Ok(copies), _) => return Some((copies, bytes)),
                 (Err(refusal), Some(book)) => book.refused(refusal),
-                // Its group was taken away while it came.
+                // Its group was removed in the meantime.
                 (Err(_), None) => {}
             }
         }
     }
 }
 
-/// The copies of as many packets as leave with one hop limit.
-struct Run<'a, 'b>(&'b mut Pass<'a>, u8);
+/// Copies of consecutive packets that leave with one hop limit.
+struct HopLimitRun<'a, 'b>(&'b mut BatchCursor<'a>, u8);
 
-impl<'a> Iterator for Run<'a, '_> {
+impl<'a> Iterator for HopLimitRun<'a, '_> {
     type Item = Outbound<'a>;
 
     fn next(&mut self) -> Option<Outbound<'a>> {
         let Self(pass, hop_limit) = self;
         loop {
-            if pass.begin_run()? != *hop_limit {
+            if pass.begin_run()?.hop_limit != *hop_limit {
                 return None;
             }
             let (copies, bytes) = pass.current?;
@@ -306,9 +308,9 @@ impl<'a> Iterator for Run<'a, '_> {
                 None => pass.current = None,
                 Some(child) => {
                     pass.child += 1;
-                    match child.admits(bytes.len()) {
+                    match child.admits(bytes.len(), copies.group.spec.fragment) {
                         Ok(()) => return Some(Outbound { bytes, child }),
-                        Err(reason) => child.book.dropped(reason),
+                        Err(reason) => child.counters.dropped(reason),
                     }
                 }
             }

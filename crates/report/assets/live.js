@@ -1,6 +1,6 @@
-// Asks for new looks once a second and shows them: figures, plots, tables, doubts. Which ones is
-// told by #page as data; this knows units and where values stand in what is answered. Each value
-// that is shown is a `data` element that holds the exact one.
+// Requests new snapshots once a second and shows them: values, plots, tables, findings. #page says
+// which ones, as data; this knows units and the paths of values in the response. Each value shown
+// is a `data` element that holds the exact one.
 "use strict";
 (() => {
   const EVERY_MS = 1000;
@@ -40,11 +40,11 @@
   // A value as a person reads it, with the exact one beside it.
   const datum = (value, unit) => make("data", shown(value, unit), { value: value == null ? "" : String(value) });
 
-  let looks = [];
+  let snapshots = [];
   let next = 0;
   let plots = [];
 
-  const column = (path) => looks.map((look) => at(look, path) ?? null);
+  const column = (path) => snapshots.map((snapshot) => at(snapshot, path) ?? null);
   // A logarithmic axis has no place for 0, which is drawn as the least that there is.
   const placed = (plot, value) => (plot.log && value != null ? Math.max(value, 1) : value);
   const data = (plot) => [
@@ -117,42 +117,42 @@
   };
   const rows = (body, all) => id(body).replaceChildren(...all);
 
-  const figures = (told, look) => {
+  const figures = (state, snapshot) => {
     for (const { id: name, path, unit, of } of page.figures) {
-      id(`figure-${name}`).replaceChildren(datum(at(of === "look" ? look : told, path), unit));
+      id(`figure-${name}`).replaceChildren(datum(at(of === "snapshot" ? snapshot : state, path), unit));
     }
   };
   // The figures of the plots as a table, the latest first.
   const table = () => {
-    rows("looks", looks.slice(-ROWS).reverse().map((look) => row([
-      datum(look.at_s, "seconds"),
-      ...page.plots.flatMap((plot) => plot.series.map(({ path }) => datum(at(look, path), plot.unit))),
+    rows("snapshots", snapshots.slice(-ROWS).reverse().map((snapshot) => row([
+      datum(snapshot.at_s, "seconds"),
+      ...page.plots.flatMap((plot) => plot.series.map(({ path }) => datum(at(snapshot, path), plot.unit))),
     ])));
   };
-  const ended = (told) => {
+  const ended = (state) => {
     if (!page.parts) return;
-    rows("ended", told.ended.slice().reverse().map((part) => row([
-      datum(part.index + 1, "count"), part.name || told.part_is, datum(part.offered_rate, "rate"),
+    rows("ended", state.ended.slice().reverse().map((part) => row([
+      datum(part.index + 1, "count"), part.name || state.part_kind, datum(part.offered_rate, "rate"),
       datum(part.achieved_rate, "rate"), datum(part.sent, "count"), datum(part.received, "count"),
       datum(part.lost, "count"), datum(part.latency_ns?.p50, "ns"), datum(part.latency_ns?.p99, "ns"),
     ])));
-    rows("places", Object.entries(told.lost_at).map(([place, lost]) => row([place.replaceAll("_", " "), datum(lost, "count")])));
+    rows("locations", Object.entries(state.lost_at).map(([location, lost]) => row([location.replaceAll("_", " "), datum(lost, "count")])));
   };
   // All numbers and texts of the state under the names that they have there.
   const flat = (value, path) => (value !== null && typeof value === "object"
     ? Object.entries(value).flatMap(([key, inner]) => flat(inner, path ? `${path}.${key}` : key))
     : [[path, value]]);
-  const status = (told) => {
+  const status = (state) => {
     if (!page.status) return;
-    rows("status", flat(told.status, "").map(([path, value]) => row([path, datum(value, typeof value === "number" ? "count" : "text")])));
+    rows("status", flat(state.status, "").map(([path, value]) => row([path, datum(value, typeof value === "number" ? "count" : "text")])));
   };
   let found = "";
-  const findings = (told) => {
+  const findings = (state) => {
     // A screen reader says them anew each time that they are set.
-    const now = JSON.stringify(told.findings);
+    const now = JSON.stringify(state.findings);
     if (now === found) return;
     found = now;
-    const items = told.findings.map((finding) => {
+    const items = state.findings.map((finding) => {
       const item = make("li", "", { className: finding.severity });
       item.append(make("span", finding.severity, { className: "severity" }), ` ${finding.message} `, make("span", finding.advice, { className: "advice" }));
       return item;
@@ -165,20 +165,20 @@
     if (state.textContent !== text) state.textContent = text;
     if (state.className !== name) state.className = name;
   };
-  const take = (told) => {
-    id("title").textContent = told.title;
-    if (told.first > next || told.next < next) looks = [];
-    looks = looks.concat(told.looks).slice(-KEPT);
-    next = told.next;
-    const look = looks[looks.length - 1];
-    if (look) figures(told, look);
+  const take = (state) => {
+    id("title").textContent = state.title;
+    if (state.first > next || state.next < next) snapshots = [];
+    snapshots = snapshots.concat(state.snapshots).slice(-KEPT);
+    next = state.next;
+    const snapshot = snapshots[snapshots.length - 1];
+    if (snapshot) figures(state, snapshot);
     plots.forEach(({ plot, drawn }) => drawn.setData(data(plot)));
     table();
-    ended(told);
-    status(told);
-    findings(told);
+    ended(state);
+    status(state);
+    findings(state);
     root.dataset.next = next;
-    say(told.state === "ended" ? "It is over; these are the last figures." : told.lead ?? "Running", `state-${told.state}`);
+    say(state.state === "ended" ? "Finished; these are the last values." : state.lead ?? "Running", `state-${state.state}`);
   };
 
   // The token stands in the link; from here on it goes in a header.
@@ -188,13 +188,13 @@
     let wait = EVERY_MS;
     try {
       const answer = await fetch(`live.json?since=${next}`, { headers, cache: "no-store" });
-      if (!answer.ok) throw new Error(`the answer was ${answer.status}`);
-      const told = await answer.json();
+      if (!answer.ok) throw new Error(`HTTP status ${answer.status}`);
+      const state = await answer.json();
       // It was started anew: what it has from the beginning is another run's.
-      if (told.next < next) next = 0;
-      else take(told);
+      if (state.next < next) next = 0;
+      else take(state);
     } catch (error) {
-      say(`No answer (${error.message}): it is over, or cannot be reached. These are the last figures.`, "gone");
+      say(`No response (${error.message}): finished or unreachable. These are the last values.`, "gone");
       wait = 5 * EVERY_MS;
     }
     setTimeout(ask, wait);

@@ -1,4 +1,4 @@
-//! What a campaign comes to, as cells and sentences that the table and the page share.
+//! Outcome of a campaign, as cells and sentences that the table and the HTML report share.
 
 use horolog_record::{
     CampaignDelivery, CampaignEnd, CampaignFigures, CampaignLimit, CampaignLimitOf, CampaignNode,
@@ -8,27 +8,30 @@ use horolog_record::{
 
 use crate::units::{ABSENT, full_count, human_ns, human_rate, percent_of, signed_ns};
 
-/// What the figures are, for a reader who did not plan the campaign.
-pub(crate) const METHOD: &str = "All processes but services were made before one instant, waited for \
-     it and went on by themselves. Counts are sums over all places, and percentiles those of all values \
+/// Explanation of the figures, for a reader who did not plan the campaign.
+pub(crate) const METHOD: &str = "All processes except services were prepared before the start \
+     time and started by it. Counts are sums over all jobs; percentiles are those of all values \
      together.";
 
 /// Figures of a role under titles; the first title is that of the rows' names.
-pub(crate) struct Figures {
+pub(crate) struct RoleTable {
     pub(crate) caption: String,
     pub(crate) titles: Vec<&'static str>,
     pub(crate) rows: Vec<(String, Vec<String>)>,
 }
 
-/// The figures of all roles that have any.
-pub(crate) fn figures(result: &CampaignResult) -> Vec<Figures> {
+/// Returns the figures of all roles that have any.
+pub(crate) fn figures(result: &CampaignResult) -> Vec<RoleTable> {
     let all = result.roles.iter().flat_map(of_role);
     all.filter(|figures| !figures.rows.is_empty()).collect()
 }
 
-fn of_role(role: &CampaignRole) -> Vec<Figures> {
+fn of_role(role: &CampaignRole) -> Vec<RoleTable> {
     let caption = |what: &str| {
-        format!("{} ({}): {what}, of {} of {}", role.role, role.kind, role.results, role.instances)
+        format!(
+            "{} ({}): {what}, {} of {} results",
+            role.role, role.kind, role.results, role.instances
+        )
     };
     match &role.figures {
         CampaignFigures::Load { trials, .. } => {
@@ -43,10 +46,10 @@ fn of_role(role: &CampaignRole) -> Vec<Figures> {
                 cells.extend(times(trial.rtt_ns.as_ref()));
                 (human_rate(trial.offered_rate), cells)
             };
-            let titles = ["planned/s", "from", "sent/s", "requests", "loss"];
+            let titles = ["offered/s", "from", "sent/s", "requests", "loss"];
             let titles = titles.into_iter().chain(TIMES).collect();
             let rows = trials.iter().map(row).collect();
-            vec![Figures { caption: caption("trials together"), titles, rows }]
+            vec![RoleTable { caption: caption("trials, all generators"), titles, rows }]
         }
         CampaignFigures::Paths { pairs, rows } => {
             let of_all = rows.iter().map(|row| {
@@ -59,16 +62,16 @@ fn of_role(role: &CampaignRole) -> Vec<Figures> {
                 (name, path_cells(length, &pair.counts, pair.rtt_ns.as_ref()))
             });
             let titles = |first, second| {
-                let own = [first, second, "requests", "loss", "disorder"];
+                let own = [first, second, "requests", "loss", "reordered"];
                 own.into_iter().chain(TIMES).collect()
             };
             vec![
-                Figures {
-                    caption: caption("all paths together"),
+                RoleTable {
+                    caption: caption("all paths"),
                     titles: titles("bytes", "paths"),
                     rows: of_all.collect(),
                 },
-                Figures {
+                RoleTable {
                     caption: caption("each path"),
                     titles: titles("path", "bytes"),
                     rows: of_pairs.collect(),
@@ -76,30 +79,27 @@ fn of_role(role: &CampaignRole) -> Vec<Figures> {
             ]
         }
         CampaignFigures::Relays { relays, .. } => {
-            let titles = vec!["relay", "received", "refused", "to", "sent", "not sent", "came"];
+            let titles = vec!["relay", "received", "refused", "to", "sent", "dropped", "delivered"];
             let rows = relays.iter().flat_map(of_relay).collect();
-            vec![Figures { caption: caption("by child"), titles, rows }]
+            vec![RoleTable { caption: caption("by child"), titles, rows }]
         }
         CampaignFigures::Cycles { tasks, nodes } => {
-            vec![
-                of_tasks(caption("all nodes together"), tasks),
-                of_nodes(caption("each node"), nodes),
-            ]
+            vec![of_tasks(caption("all nodes"), tasks), of_nodes(caption("each node"), nodes)]
         }
         CampaignFigures::Distributions { distributions } => {
             let row = |one: &horolog_record::CampaignDistribution| {
                 let mut cells = vec![one.results.to_string(), full_count(one.distribution.count)];
                 cells.extend(times(Some(&one.distribution)));
-                (one.place.clone(), cells)
+                (one.path.clone(), cells)
             };
-            let titles = ["place", "from", "values"].into_iter().chain(TIMES).collect();
+            let titles = ["path", "from", "values"].into_iter().chain(TIMES).collect();
             let rows = distributions.iter().map(row).collect();
-            vec![Figures { caption: caption("distributions together"), titles, rows }]
+            vec![RoleTable { caption: caption("merged distributions"), titles, rows }]
         }
     }
 }
 
-fn of_tasks(caption: String, tasks: &[CampaignTask]) -> Figures {
+fn of_tasks(caption: String, tasks: &[CampaignTask]) -> RoleTable {
     let row = |one: &CampaignTask| {
         let skew = format!("{} \u{b1} {}", human_ns(one.skew_ns), human_ns(one.skew_error_ns));
         let mut cells = vec![
@@ -113,12 +113,12 @@ fn of_tasks(caption: String, tasks: &[CampaignTask]) -> Figures {
         cells.extend(times(one.response_ns.as_ref()));
         (one.task.clone(), cells)
     };
-    let titles = ["task", "of", "nodes", "periods", "missed", "skew", "span"];
+    let titles = ["task", "run", "nodes", "periods", "missed", "skew", "span"];
     let titles = titles.into_iter().chain(TIMES).collect();
-    Figures { caption, titles, rows: tasks.iter().map(row).collect() }
+    RoleTable { caption, titles, rows: tasks.iter().map(row).collect() }
 }
 
-fn of_nodes(caption: String, nodes: &[CampaignNode]) -> Figures {
+fn of_nodes(caption: String, nodes: &[CampaignNode]) -> RoleTable {
     let row = |one: &CampaignNode| {
         let p99 = |times: Option<&Distribution>| {
             times.map_or_else(|| ABSENT.to_owned(), |times| human_ns(times.p99))
@@ -129,17 +129,25 @@ fn of_nodes(caption: String, nodes: &[CampaignNode]) -> Figures {
             one.task.clone(),
             full_count(one.periods),
             full_count(one.missed),
-            count(one.awaited),
+            count(one.straggler_periods),
             one.ahead_ns.map_or_else(|| ABSENT.to_owned(), signed_ns),
-            p99(one.lateness_ns.as_ref()),
+            p99(one.start_latency_ns.as_ref()),
             p99(one.response_ns.as_ref()),
         ];
         (one.node.clone(), cells)
     };
     let titles = vec![
-        "node", "agent", "task", "periods", "missed", "awaited", "clock", "late p99", "done p99",
+        "node",
+        "agent",
+        "task",
+        "periods",
+        "missed",
+        "straggler",
+        "clock",
+        "start p99",
+        "resp p99",
     ];
-    Figures { caption, titles, rows: nodes.iter().map(row).collect() }
+    RoleTable { caption, titles, rows: nodes.iter().map(row).collect() }
 }
 
 const TIMES: [&str; 4] = ["p50", "p99", "p99.9", "max"];
@@ -149,7 +157,7 @@ fn times(distribution: Option<&Distribution>) -> [String; 4] {
     distribution.map_or_else(|| [ABSENT; 4].map(str::to_owned), shown)
 }
 
-/// A length in bytes, with R where there is load.
+/// Formats a length in bytes, with R if there is load.
 pub(crate) fn length(length: u64, load_ratio: f64) -> String {
     if load_ratio > 0.0 { format!("{length}, R {load_ratio}") } else { length.to_string() }
 }
@@ -165,7 +173,7 @@ fn path_cells(first: String, counts: &PathCounts, rtt: Option<&Distribution>) ->
     cells
 }
 
-/// A row for each child of a relay, or one where it has none.
+/// Returns a row for each child of a relay, or one if it has none.
 fn of_relay(relay: &CampaignRelay) -> Vec<(String, Vec<String>)> {
     let sum = |counts: &std::collections::BTreeMap<String, u64>| {
         full_count(counts.values().fold(0, |sum, count| sum.saturating_add(*count)))
@@ -185,10 +193,10 @@ fn of_relay(relay: &CampaignRelay) -> Vec<(String, Vec<String>)> {
     relay.children.iter().map(child).collect()
 }
 
-/// The titles of [`part`]'s cells.
+/// Titles of [`part`]'s cells.
 pub(crate) const PART_TITLES: [&str; 6] = ["part", "kind", "agent", "address", "end", "start"];
 
-/// A part in a row: its name, and a cell for each further one of [`PART_TITLES`].
+/// Returns the row of a part: its name, and a cell for each further one of [`PART_TITLES`].
 pub(crate) fn part(part: &CampaignPart, start: Option<&CampaignStart>) -> (String, Vec<String>) {
     let late = part.started_ns.zip(start).filter(|_| !part.service).map(|(at_ns, start)| {
         let ahead_ns = part.clock.as_ref().map_or(0, |clock| clock.offset_ns);
@@ -216,7 +224,7 @@ const fn end_name(end: CampaignEnd) -> &'static str {
         CampaignEnd::Failed => "failed",
         CampaignEnd::Signalled => "signalled",
         CampaignEnd::TimedOut => "timed out",
-        CampaignEnd::Abandoned => "given up",
+        CampaignEnd::Abandoned => "abandoned",
         CampaignEnd::Refused => "not started",
         CampaignEnd::Interrupted => "interrupted",
         CampaignEnd::Lost => "lost",
@@ -227,15 +235,15 @@ fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", full_count(count), if count == 1 { one } else { many })
 }
 
-/// What came and is in no figure.
+/// Returns the cells of deliveries, which are in no figure.
 fn delivered(delivery: &CampaignDelivery) -> Vec<String> {
     let unusable = delivery.unusable.iter();
     let unusable: Vec<_> =
-        unusable.map(|one| format!("Agent {} was not used: {}.", one.agent, one.reason)).collect();
+        unusable.map(|one| format!("Agent {} not used: {}.", one.agent, one.reason)).collect();
     let left = [
-        (delivery.outcomes_twice, "result that came again", "results that came again"),
-        (delivery.reports_strange, "report of a stranger", "reports of strangers"),
-        (delivery.messages_unreadable, "unreadable message", "unreadable messages"),
+        (delivery.duplicate_outcomes, "duplicate result", "duplicate results"),
+        (delivery.unexpected_reports, "unexpected report", "unexpected reports"),
+        (delivery.unreadable_messages, "unreadable message", "unreadable messages"),
     ];
     let left = left.iter().filter(|(count, ..)| *count > 0);
     let left: Vec<_> = left.map(|(count, one, many)| counted(*count, one, many)).collect();
@@ -243,34 +251,39 @@ fn delivered(delivery: &CampaignDelivery) -> Vec<String> {
     unusable.into_iter().chain(left).collect()
 }
 
-/// Up to which rate servers answered.
+/// Returns the rate up to which servers replied.
 fn up_to(role: &CampaignRole) -> Option<String> {
     let CampaignFigures::Load { capacity: Some(capacity), .. } = &role.figures else { return None };
     let lost = |share: f64| format!("{}%", (share * 1e4).round() / 1e2);
     let answered = match capacity.answered_rate {
         Some(rate) => format!("up to {} answered", human_rate(rate)),
-        None => "not even the first rate answered".to_owned(),
+        None => "first rate not answered".to_owned(),
     };
     let gave_way = match capacity.limit {
-        None => "nothing gave way, so the limit is above what was asked".to_owned(),
-        Some(CampaignLimit { of: CampaignLimitOf::Servers, planned_rate, loss, .. }) => {
-            format!("at {} {} were lost", human_rate(planned_rate), lost(loss))
+        None => "no limit reached, so it is above the offered rates".to_owned(),
+        Some(CampaignLimit {
+            limited_by: CampaignLimitOf::Servers,
+            intended_rate: planned_rate,
+            loss,
+            ..
+        }) => {
+            format!("at {} loss was {}", human_rate(planned_rate), lost(loss))
         }
-        Some(CampaignLimit { planned_rate, sent_rate, .. }) => format!(
-            "of {} the generators sent only {}, so the limit is theirs",
+        Some(CampaignLimit { intended_rate: planned_rate, sent_rate, .. }) => format!(
+            "of {} the generators sent only {}, so they were the limit",
             human_rate(planned_rate),
             human_rate(sent_rate)
         ),
     };
     let max = lost(capacity.loss_max);
-    Some(format!("{}: {answered}, with {max} lost at most; {gave_way}.", role.role))
+    Some(format!("{}: {answered} with at most {max} loss; {gave_way}.", role.role))
 }
 
-/// The plan, and how the starts agreed, in sentences.
+/// Returns the plan, and the agreement of the start times, in sentences.
 pub(crate) fn sentences(result: &CampaignResult) -> Vec<String> {
     let agents: std::collections::BTreeSet<_> =
         result.parts.iter().map(|part| part.agent.as_str()).collect();
-    let place = if result.local { "private hosts of one machine" } else { "agents" };
+    let place = if result.local { "lab hosts on one host" } else { "agents" };
     let mut sentences = vec![format!(
         "Plan {}: {} on {} {place}.",
         result.plan.name,
@@ -287,13 +300,12 @@ pub(crate) fn sentences(result: &CampaignResult) -> Vec<String> {
     let Some(start) = &result.start else { return sentences };
     let late = &start.late_ns;
     let error = match start.clock_error_ns {
-        Some(0) => "by one clock".to_owned(),
-        Some(error) => format!("give or take {} by the clocks", human_ns(error)),
-        None => "by clocks of which not all know how right they are".to_owned(),
+        Some(0) => "one clock".to_owned(),
+        Some(error) => format!("clock error ±{}", human_ns(error)),
+        None => "clock error unknown".to_owned(),
     };
     sentences.push(format!(
-        "Starts after the instant, of {}: p50 {}, p99 {}, last {}; {} from the first to \
-         the last, {error}.",
+        "Start latency of {}: p50 {}, p99 {}, max {}; {} from first to last, {error}.",
         counted(late.count, "process", "processes"),
         signed_ns(late.p50),
         signed_ns(late.p99),

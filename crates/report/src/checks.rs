@@ -1,9 +1,9 @@
-//! What a command checked, for a machine that runs it with many others: one case for each limit, or
-//! for each figure of a comparison, and one for the measurement itself. So whoever counts cases
-//! comes to the same verdict as who looks at the exit status.
+//! Checks of a command, for a machine that runs it with many others: one case for each limit, or
+//! for each figure of a comparison, and one for the measurement itself. The verdict by cases
+//! therefore agrees with the exit status.
 
 use horolog_record::{
-    COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedFigure, Finding, LimitResult, Severity,
+    COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedMetric, Finding, LimitResult, Severity,
 };
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -12,59 +12,64 @@ use crate::findings::{grouped, severity_name, trial_label};
 use crate::limits;
 use crate::table::{self, TableStyle};
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Ending {
-    /// It did what it was asked, and nothing is wrong.
+pub enum CommandEnd {
+    /// It completed its task, and nothing is wrong.
     Done,
-    /// What was measured is not what it should be, for this reason.
+    /// The measurement is not as required, for this reason.
     Failed(String),
     /// It could not measure, for this reason.
     Unmeasured(String),
 }
 
-/// What became of a case.
+/// Outcome of a case.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum CaseOutcome {
     Passed,
-    /// What was measured is not what it should be.
+    /// The measurement is not as required.
     Failed,
-    /// It was not measured, or not so that it counts.
+    /// It was not measured, or not validly.
     Error,
-    /// Nothing can be said of it.
+    /// Nothing is known about it.
     Skipped,
 }
 
-/// One thing that was checked.
+/// Single check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Case {
     pub(crate) name: String,
-    pub(crate) outcome: Outcome,
-    /// What was measured, or why it is so.
-    pub(crate) told: String,
+    pub(crate) outcome: CaseOutcome,
+    /// Measured value, or the reason of the outcome.
+    pub(crate) detail: String,
 }
 
-/// What a command checked.
+/// Checks of a command.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Checks {
-    /// The command without its options.
+    /// Command without its options.
     pub(crate) title: String,
-    /// What all commands of its kind have in common, such as `horolog.load`.
+    /// Common name of all commands of its kind, such as `horolog.load`.
     pub(crate) class: String,
-    /// When it began, RFC 3339, where there is a result.
+    /// Start, RFC 3339, if there is a result.
     pub(crate) started: Option<String>,
-    /// For how long it ran.
+    /// Duration of the run.
     pub(crate) seconds: f64,
     pub(crate) cases: Vec<Case>,
     pub(crate) findings: Vec<Finding>,
-    /// The result as the command shows it.
+    /// Result as the command shows it.
     pub(crate) text: Option<String>,
 }
 
 impl Checks {
-    /// Those of a command, from its words, its result and how it ended.
+    /// Creates the checks of a command, from its words, its result and its end.
     #[must_use]
-    pub fn of(command: &[String], result: Option<&Value>, ending: &Ending, seconds: f64) -> Self {
+    pub fn of(
+        command: &[String],
+        result: Option<&Value>,
+        ending: &CommandEnd,
+        seconds: f64,
+    ) -> Self {
         let empty = Value::Null;
         let fields = result.unwrap_or(&empty);
         let schema = fields["schema"].as_str();
@@ -89,11 +94,11 @@ impl Checks {
         }
     }
 
-    pub(crate) fn count(&self, outcome: &Outcome) -> usize {
+    pub(crate) fn count(&self, outcome: &CaseOutcome) -> usize {
         self.cases.iter().filter(|case| case.outcome == *outcome).count()
     }
 
-    /// A line for each finding, the worst first.
+    /// Returns a line for each finding, the worst first.
     pub(crate) fn finding_lines(&self) -> Vec<String> {
         let groups = grouped(&self.findings);
         let all =
@@ -112,7 +117,7 @@ impl Checks {
     }
 }
 
-/// The program by its name alone, then the words before the first option.
+/// Returns the program by its name alone, then the words before the first option.
 fn title(command: &[String]) -> String {
     let words = command.iter().skip(1).take_while(|word| !word.starts_with('-'));
     ["horolog"].into_iter().chain(words.map(String::as_str)).collect::<Vec<_>>().join(" ")
@@ -120,40 +125,40 @@ fn title(command: &[String]) -> String {
 
 fn of_limit(limit: &LimitResult) -> Case {
     let outcome = match (limit.failed, limit.value) {
-        (false, _) => Outcome::Passed,
-        (true, Some(_)) => Outcome::Failed,
-        (true, None) => Outcome::Error,
+        (false, _) => CaseOutcome::Passed,
+        (true, Some(_)) => CaseOutcome::Failed,
+        (true, None) => CaseOutcome::Error,
     };
-    Case { name: limit.expression.clone(), outcome, told: limits::measured(limit) }
+    Case { name: limit.expression.clone(), outcome, detail: limits::measured(limit) }
 }
 
 fn compared(result: &Value) -> Vec<Case> {
     let Ok(result) = CompareResult::deserialize(result) else { return Vec::new() };
-    let case = |figure: &ComparedFigure| {
+    let case = |figure: &ComparedMetric| {
         let (name, told, verdict) = table::compared_figure(figure);
         let outcome = match verdict {
-            _ if figure.of_measurer => Outcome::Skipped,
-            CompareVerdict::Same | CompareVerdict::Better => Outcome::Passed,
-            CompareVerdict::Worse => Outcome::Failed,
-            CompareVerdict::Unclear | CompareVerdict::NotEnough => Outcome::Skipped,
+            _ if figure.informational => CaseOutcome::Skipped,
+            CompareVerdict::Same | CompareVerdict::Better => CaseOutcome::Passed,
+            CompareVerdict::Worse => CaseOutcome::Failed,
+            CompareVerdict::Unclear | CompareVerdict::NotEnough => CaseOutcome::Skipped,
         };
-        Case { name, outcome, told }
+        Case { name, outcome, detail: told }
     };
     result.figures.iter().map(case).collect()
 }
 
-/// Whether what was measured counts: it fails for what no other case fails for.
-fn measurement(ending: &Ending, findings: &[Finding], others: &[Case]) -> Case {
+/// Returns the case of the measurement itself: it fails for reasons that no other case has.
+fn measurement(ending: &CommandEnd, findings: &[Finding], others: &[Case]) -> Case {
     let is_explained =
-        others.iter().any(|case| matches!(case.outcome, Outcome::Failed | Outcome::Error));
+        others.iter().any(|case| matches!(case.outcome, CaseOutcome::Failed | CaseOutcome::Error));
     let error = findings.iter().find(|finding| finding.severity == Severity::Error);
     let (outcome, told) = match (ending, error) {
-        (Ending::Unmeasured(why), _) => (Outcome::Error, why.clone()),
-        (_, Some(finding)) => (Outcome::Error, finding.message.clone()),
-        (Ending::Failed(why), None) if !is_explained => (Outcome::Failed, why.clone()),
-        _ => (Outcome::Passed, "done".to_owned()),
+        (CommandEnd::Unmeasured(why), _) => (CaseOutcome::Error, why.clone()),
+        (_, Some(finding)) => (CaseOutcome::Error, finding.message.clone()),
+        (CommandEnd::Failed(why), None) if !is_explained => (CaseOutcome::Failed, why.clone()),
+        _ => (CaseOutcome::Passed, "done".to_owned()),
     };
-    Case { name: "measurement".to_owned(), outcome, told }
+    Case { name: "measurement".to_owned(), outcome, detail: told }
 }
 
 #[cfg(test)]
@@ -167,7 +172,7 @@ mod tests {
         ["/usr/bin/horolog", "load", "ntp", "192.0.2.1", "--rate", "1k"].map(str::to_owned).to_vec()
     }
 
-    fn outcomes(result: Option<&Value>, ending: &Ending) -> Vec<Outcome> {
+    fn outcomes(result: Option<&Value>, ending: &CommandEnd) -> Vec<CaseOutcome> {
         let checks = Checks::of(&command(), result, ending, 1.0);
         checks.cases.into_iter().map(|case| case.outcome).collect()
     }
@@ -179,63 +184,66 @@ mod tests {
     /// As the exit status has it, whatever it is for.
     #[test]
     fn the_cases_say_what_the_exit_status_says() {
-        let failed = Ending::Failed("why".to_owned());
-        let unmeasured = Ending::Unmeasured("no route".to_owned());
-        let of = |limits: &[Value]| json!({ "schema": "horolog.load/1", "limits": limits });
+        let failed = CommandEnd::Failed("why".to_owned());
+        let unmeasured = CommandEnd::Unmeasured("no route".to_owned());
+        let of = |limits: &[Value]| json!({ "schema": "horolog.load/2", "limits": limits });
         let kept = of(&[limit(false, Some(0.0))]);
         let broken = of(&[limit(true, Some(0.5)), limit(true, None)]);
-        assert_eq!(outcomes(Some(&kept), &Ending::Done), [Outcome::Passed, Outcome::Passed]);
-        assert_eq!(outcomes(Some(&kept), &failed), [Outcome::Passed, Outcome::Failed]);
+        assert_eq!(
+            outcomes(Some(&kept), &CommandEnd::Done),
+            [CaseOutcome::Passed, CaseOutcome::Passed]
+        );
+        assert_eq!(outcomes(Some(&kept), &failed), [CaseOutcome::Passed, CaseOutcome::Failed]);
         assert_eq!(
             outcomes(Some(&broken), &failed),
-            [Outcome::Failed, Outcome::Error, Outcome::Passed]
+            [CaseOutcome::Failed, CaseOutcome::Error, CaseOutcome::Passed]
         );
-        assert_eq!(outcomes(None, &unmeasured), [Outcome::Error]);
+        assert_eq!(outcomes(None, &unmeasured), [CaseOutcome::Error]);
         let mut doubtful = kept;
         let error =
             json!({ "code": "no-replies", "severity": "error", "message": "m", "advice": "a" });
         doubtful["findings"] = json!([error]);
-        assert_eq!(outcomes(Some(&doubtful), &failed), [Outcome::Passed, Outcome::Error]);
+        assert_eq!(outcomes(Some(&doubtful), &failed), [CaseOutcome::Passed, CaseOutcome::Error]);
     }
 
     #[test]
     fn a_comparison_has_a_case_for_each_figure() {
         let result = serde_json::to_value(fixture::compare()).unwrap();
-        let ending = Ending::Failed("worse".to_owned());
+        let ending = CommandEnd::Failed("worse".to_owned());
         let checks = Checks::of(&command(), Some(&result), &ending, 1.0);
         let expected = [
-            Outcome::Skipped,
-            Outcome::Failed,
-            Outcome::Skipped,
-            Outcome::Passed,
+            CaseOutcome::Skipped,
+            CaseOutcome::Failed,
+            CaseOutcome::Skipped,
+            CaseOutcome::Passed,
             // Of whoever measured.
-            Outcome::Skipped,
-            Outcome::Failed,
-            Outcome::Passed,
-            Outcome::Passed,
-            Outcome::Passed,
+            CaseOutcome::Skipped,
+            CaseOutcome::Failed,
+            CaseOutcome::Passed,
+            CaseOutcome::Passed,
+            CaseOutcome::Passed,
         ];
         assert_eq!(
             checks.cases.iter().map(|case| case.outcome.clone()).collect::<Vec<_>>(),
             expected
         );
         assert_eq!(checks.class, "horolog.compare");
-        assert!(checks.cases[1].told.contains("worse"), "{:?}", checks.cases[1]);
+        assert!(checks.cases[1].detail.contains("worse"), "{:?}", checks.cases[1]);
     }
 
     #[test]
     fn advice_is_told_apart_from_the_message() {
-        let finding = |message: &str, advice: &str| json!({ "code": "noisy", "severity": "note", "message": message, "advice": advice });
+        let finding = |message: &str, advice: &str| json!({ "code": "trials-inconsistent", "severity": "note", "message": message, "advice": advice });
         let findings =
             [finding("it was noisy", "ask again"), finding("It was.", "Ask."), finding("so", "")];
-        let result = json!({ "schema": "horolog.load/1", "findings": findings });
-        let lines = Checks::of(&command(), Some(&result), &Ending::Done, 1.0).finding_lines();
+        let result = json!({ "schema": "horolog.load/2", "findings": findings });
+        let lines = Checks::of(&command(), Some(&result), &CommandEnd::Done, 1.0).finding_lines();
         assert_eq!(lines, ["note: it was noisy; ask again", "note: It was. Ask.", "note: so"]);
     }
 
     #[test]
     fn a_title_has_no_options() {
-        let checks = Checks::of(&command(), None, &Ending::Done, 0.0);
+        let checks = Checks::of(&command(), None, &CommandEnd::Done, 0.0);
         assert_eq!((&*checks.title, &*checks.class), ("horolog load ntp 192.0.2.1", "horolog"));
     }
 }

@@ -1,25 +1,27 @@
-//! How single clients fared, as text: how evenly they were answered, and what became of
-//! well-behaved ones. The table and the page say it with these words.
+//! Results of single clients, as text: the evenness of their replies, and the losses of compliant
+//! clients. The table and the HTML report share these words.
 
-use horolog_record::{Fairness, LoadResult, WellBehaved};
+use horolog_record::{CompliantClients, Fairness, LoadResult};
 
 use crate::units::{ABSENT, full_count, human_ns, percent, percent_of};
 
-/// A line for the trial with the least even replies, and one for that which hurt well-behaved
-/// clients most; none for what was not counted.
+/// Returns a line for the trial with the least even replies, and one for that with the highest
+/// compliant loss; none for uncounted quantities.
 pub(crate) fn lines(result: &LoadResult) -> Vec<String> {
     let trials = || result.trials.iter().enumerate();
     let fairness = trials().filter_map(|(index, trial)| Some((index, trial.fairness.as_ref()?)));
     let least = fairness.min_by(|(_, a), (_, b)| index_of(a).total_cmp(&index_of(b)));
-    let well = trials().filter_map(|(index, trial)| Some((index, trial.well_behaved.as_ref()?)));
+    let well =
+        trials().filter_map(|(index, trial)| Some((index, trial.compliant_clients.as_ref()?)));
     let worst = well.max_by(|(_, a), (_, b)| a.loss_ratio().total_cmp(&b.loss_ratio()));
     let several = result.trials.len() > 1;
     let of = |index: usize| {
-        if several { format!(" (trial {}, the worst)", index + 1) } else { String::new() }
+        if several { format!(" (trial {}, worst)", index + 1) } else { String::new() }
     };
     let even = least.map(|(index, fairness)| format!("Clients{}: {}", of(index), even(fairness)));
-    let hurt =
-        worst.map(|(index, one)| format!("Well-behaved clients{}: {}", of(index), hurt(one)));
+    let hurt = worst.map(|(index, one)| {
+        format!("Compliant clients{}: {}", of(index), compliant_loss_sentence(one))
+    });
     even.into_iter().chain(hurt).collect()
 }
 
@@ -32,22 +34,22 @@ fn even(fairness: &Fairness) -> String {
         [fairness.share_min, fairness.share_median, fairness.share_max].map(percent);
     let jain = fairness.jain_index.map_or_else(|| ABSENT.to_owned(), |jain| format!("{jain:.4}"));
     format!(
-        "of {} that asked {} got nothing; answered were {least} of a client's requests at least, \
-         {median} in the median, {most} at most; Jain's index {jain}.",
+        "of {} active, {} got no reply; answered share per client: min {least}, median {median}, \
+         max {most}; Jain's fairness index {jain}.",
         full_count(fairness.clients),
         full_count(fairness.unanswered),
     )
 }
 
-fn hurt(one: &WellBehaved) -> String {
+fn compliant_loss_sentence(one: &CompliantClients) -> String {
     let p99 = one.rtt_ns.as_ref().map_or_else(|| ABSENT.to_owned(), |rtt| human_ns(rtt.p99));
     format!(
         "{} of {} requests lost ({}), by {} of {} clients; round trip p99 {p99}.",
         full_count(one.lost),
         full_count(one.sent),
         percent_of(one.lost, one.sent),
-        full_count(one.clients_hurt),
-        full_count(one.clients_asking),
+        full_count(one.clients_affected),
+        full_count(one.clients_active),
     )
 }
 
@@ -70,7 +72,7 @@ mod tests {
         };
         result.trials[0].fairness = Some(even(Some(0.99), 1));
         result.trials[3].fairness = Some(even(Some(0.5), 400));
-        result.trials[4].well_behaved = Some(WellBehaved {
+        result.trials[4].compliant_clients = Some(CompliantClients {
             clients: 100,
             interval_s: 16.0,
             burst: 1,
@@ -78,13 +80,13 @@ mod tests {
             received: 150,
             lost: 50,
             invalid: 0,
-            clients_asking: 90,
-            clients_hurt: 40,
+            clients_active: 90,
+            clients_affected: 40,
             rtt_ns: None,
         });
         let lines = lines(&result);
-        assert!(lines[0].starts_with("Clients (trial 4, the worst): of 1,000 that asked 400 got"));
-        assert!(lines[0].ends_with("Jain's index 0.5000."), "{}", lines[0]);
+        assert!(lines[0].starts_with("Clients (trial 4, worst): of 1,000 active, 400 got no"));
+        assert!(lines[0].ends_with("Jain's fairness index 0.5000."), "{}", lines[0]);
         assert!(lines[1].contains("50 of 200 requests lost (25.00%), by 40 of 90"), "{}", lines[1]);
     }
 }

@@ -1,4 +1,4 @@
-//! What the terminal and the page say alike of a clock's simulation, in words.
+//! Common words of the terminal and the HTML report on a clock's simulation.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,20 @@ use horolog_record::{ClockMethod, ClockMethodKind, ClockOutage, ClockResult};
 
 use crate::units::{full_count, human_ns, mean_ns, percent};
 
-/// What the literature measured, and why it stands beside these figures for orientation only.
-pub(crate) const LITERATURE: &str = "For orientation: Liu, Wu and Wang 2020 measured a mean of 16.5 µs, \
-                                     a deviation of 6.93 µs and a root mean square of 17.9 µs of their \
-                                     server with a time analyser over a cable. That includes network \
-                                     and software and is not comparable with a simulation.";
+/// Measurements in the literature, and the reason for which they serve for orientation only.
+pub(crate) const LITERATURE: &str = "For reference: Liu, Wu and Wang 2020 measured a mean of \
+                                     16.5 µs, a standard deviation of 6.93 µs and an RMS of 17.9 \
+                                     µs on their server with a time analyser over a cable. These \
+                                     include network and software, so they are not comparable \
+                                     with a simulation.";
 
-/// What the figures are of.
-pub(crate) const DEFINITION: &str = "Errors are against true time, once a second at any instant of it, \
-                                     from the second in which the servo was first locked on, without \
-                                     outages and the minute after each. An outage is recovered from when \
-                                     the error stays within 1 µs for a minute.";
+/// Explanation of the figures.
+pub(crate) const DEFINITION: &str = "Errors are relative to true time, sampled once a second at \
+                                     a random instant, from the first lock of the servo on, \
+                                     without outages and the minute after each. Recovery: the \
+                                     error stays within 1 µs for a minute.";
 
-/// A method's name.
+/// Returns a method's name.
 pub(crate) const fn method_name(kind: ClockMethodKind) -> &'static str {
     match kind {
         ClockMethodKind::Servo => "servo",
@@ -26,7 +27,7 @@ pub(crate) const fn method_name(kind: ClockMethodKind) -> &'static str {
     }
 }
 
-/// A time in days, hours, minutes and seconds, of which those that are 0 are left out.
+/// Formats a time in days, hours, minutes and seconds, without those that are 0.
 pub(crate) fn long_time(seconds: u64) -> String {
     let parts = [
         (seconds / 86_400, "d"),
@@ -39,13 +40,13 @@ pub(crate) fn long_time(seconds: u64) -> String {
     if texts.is_empty() { "0 s".to_owned() } else { texts.join(" ") }
 }
 
-/// Seconds since the beginning of a run: with minutes and hours where they are many.
+/// Formats seconds since the beginning of a run: with minutes and hours if they are many.
 pub(crate) fn since_begin(seconds: f64) -> String {
     const MANY: f64 = 600.0;
     if !(MANY..1e15).contains(&seconds) {
         return format!("{seconds:.2} s");
     }
-    // To what is shown, so that no minute has 60 seconds.
+    // Rounded to the shown digits, so that no minute has 60 seconds.
     let hundredths = (seconds * 100.0).round() as u64;
     let (minutes, rest) = (hundredths / 6_000 * 60, hundredths % 6_000);
     if rest == 0 {
@@ -54,14 +55,14 @@ pub(crate) fn since_begin(seconds: f64) -> String {
     format!("{} {:.2} s", long_time(minutes), rest as f64 / 100.0)
 }
 
-/// What was simulated.
+/// Returns the conditions of the simulation.
 pub(crate) fn conditions(result: &ClockResult) -> String {
     let conditions = &result.conditions;
     let mut texts = vec![
         format!("pulses ± {}", mean_ns(conditions.pulse_noise_ns)),
         format!("in steps of {}", mean_ns(conditions.quantisation_ns)),
         format!(
-            "{} of them {} late in the mean",
+            "{} of them late by {} on average",
             percent(conditions.latency_tail),
             mean_ns(conditions.latency_tail_ns)
         ),
@@ -82,12 +83,12 @@ pub(crate) fn conditions(result: &ClockResult) -> String {
     texts.join(", ")
 }
 
-/// What became of one outage in a run of so many seconds.
+/// Returns the results of one outage in a run of this many seconds.
 pub(crate) fn outage(method: &ClockMethod, outage: &ClockOutage, duration_s: u64) -> String {
     let error =
         format!("{} off by up to {}", method_name(method.kind), human_ns(outage.error_max_ns));
     let what = match outage.recovered_after_s {
-        _ if outage.begin_s >= duration_s => "not begun when the run ended".to_owned(),
+        _ if outage.begin_s >= duration_s => "not started when the run ended".to_owned(),
         _ if outage.begin_s.saturating_add(outage.length_s) > duration_s => {
             format!("{error}, not over when the run ended")
         }
@@ -98,7 +99,7 @@ pub(crate) fn outage(method: &ClockMethod, outage: &ClockOutage, duration_s: u64
     format!("{length} without signal, {begin} after the start: {what}")
 }
 
-/// What was counted, each with what it says.
+/// Returns the counts, each with its meaning.
 pub(crate) fn counts(result: &ClockResult) -> Vec<String> {
     let counts = &result.counts;
     let listed = |title: &str, counts: &BTreeMap<String, u64>| {
@@ -108,10 +109,10 @@ pub(crate) fn counts(result: &ClockResult) -> Vec<String> {
     };
     let lines = [
         listed("pulses", &counts.pulses),
-        listed("pulses without a second", &counts.pulse_doubts),
-        listed("sentences not counted", &counts.sentence_doubts),
+        listed("rejected pulses", &counts.pulse_rejects),
+        listed("rejected sentences", &counts.sentence_rejects),
         Some(format!(
-            "wrong seconds {}, steps of the clock {}",
+            "wrong seconds {}, clock steps {}",
             full_count(counts.wrong_labels),
             full_count(counts.steps)
         )),
@@ -141,7 +142,7 @@ mod tests {
         };
         assert!(told(600, 60).ends_with("servo off by up to 3.00 µs, not recovered"));
         assert!(told(600, 3_600).ends_with("3.00 µs, not over when the run ended"));
-        assert!(told(3_600, 60).ends_with("start: not begun when the run ended"));
+        assert!(told(3_600, 60).ends_with("start: not started when the run ended"));
     }
 
     #[test]

@@ -1,27 +1,27 @@
-//! What the terminal and the page say alike of a clock's error log.
+//! Common words of the terminal and the HTML report on a clock's error log.
 
 use horolog_record::LoggedClock;
-use horolog_stats::Spread;
+use horolog_stats::ExactSummary;
 
 use crate::units::{full_count, mean_ns, signed_mean_ns, signed_ns};
 
-/// What the figures are of.
-pub(crate) const NOTE: &str = "Offset: how far the system clock is ahead, of every line that has one. \
-                               Time runs from the first line on.";
+/// Explanation of the figures.
+pub(crate) const NOTE: &str = "Offset: lead of the system clock, from each line that has one. \
+                               Time counts from the first line.";
 
-/// What the offsets are against.
+/// Returns the reference of the offsets.
 pub(crate) fn clock_name(clock: &LoggedClock) -> String {
     if clock.name.is_empty() { "pulses".to_owned() } else { clock.name.clone() }
 }
 
-/// Lines with an offset; mean, deviation and extremes of it; steps.
+/// Returns the cells of lines with an offset; mean, deviation and extremes of it; steps.
 pub(crate) fn figures(clock: &LoggedClock) -> [String; 6] {
     let steps = full_count(clock.steps.len() as u64);
     let absent = || crate::units::ABSENT.to_owned();
-    match Spread::of(clock.offsets.iter().map(|point| point.value.round() as i64)) {
+    match ExactSummary::of(clock.offsets.iter().map(|point| point.value.round() as i64)) {
         None => ["0".to_owned(), absent(), absent(), absent(), absent(), steps],
         Some(offset) => [
-            full_count(offset.count as u64),
+            full_count(offset.count),
             signed_mean_ns(offset.mean),
             if offset.count < 2 { absent() } else { mean_ns(offset.stddev) },
             signed_ns(offset.min),

@@ -1,6 +1,6 @@
-//! What `bench cores` has to say, as plain tables and sentences that the terminal and the page show
-//! alike: the responses at each rate, the capacity of each number of cores, and beside both the
-//! figures of the document whose tables they are.
+//! Results of `bench cores`, as plain tables and sentences that the terminal and the HTML report
+//! share: the responses at each rate, the capacity of each number of cores, and with both the
+//! figures of the paper from which the tables come.
 
 use horolog_record::{BenchCoresResult, CoresColumn, CoresPoint, Spread};
 
@@ -9,10 +9,10 @@ use crate::units::{ABSENT, amount, full_count, human_rate};
 /// Figures of Liu, Wu and Wang, "Design of NTP server based on multi-core processor", Journal of
 /// Time and Frequency 43 (2020), 1, 18-28: a Raspberry Pi 3B (ARM Cortex-A53, four cores, 1.2 GHz).
 mod published {
-    /// Cores that were measured.
+    /// Numbers of cores that were measured.
     pub(super) const CORES: [usize; 4] = [1, 2, 3, 4];
-    /// Table 1: requests per second, and the responses on one core, two, three and four; `None`
-    /// where the table has a dash.
+    /// Table 1: requests per second, and the responses on one core, two, three and four; `None` if
+    /// the table has a dash.
     pub(super) const RESPONSES: [(u32, [Option<u32>; 4]); 10] = [
         (5_000, [Some(5_000); 4]),
         (10_000, [Some(10_000); 4]),
@@ -32,29 +32,28 @@ mod published {
         [45_397, 47_059, 46_027],
         [45_401, 47_072, 46_098],
     ];
-    /// What cannot be seen in the tables.
+    /// Conditions that the tables do not show.
     pub(super) const NOTE: &str = "Published: Liu, Wu, Wang, Journal of Time and Frequency 43 \
-        (2020), 1, on a Raspberry Pi 3B; its text says 46,089 for four cores where its tables say \
-        46,098.";
+        (2020), 1, on a Raspberry Pi 3B; its text gives 46,089 for four cores, its tables 46,098.";
 }
 
-/// What stands at a rate that was not tried; one that was not tried because the server was
-/// saturated before has a dash.
-const NOT_ASKED: &str = "";
+/// Cell of a rate that was not tried; one that was not tried because the server was saturated
+/// before has a dash.
+const NOT_TRIED: &str = "";
 
-/// A table as text, ready to be drawn.
+/// Table as text, ready to be drawn.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Sheet {
+pub(crate) struct TextTable {
     pub(crate) title: String,
-    /// The titles of its columns, the first one that of the rows' names.
+    /// Titles of its columns, the first one that of the rows' names.
     pub(crate) columns: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
-    /// The first column of the published figures.
+    /// Index of the first column of the published figures.
     pub(crate) published_at: usize,
 }
 
-/// Table 1: responses per second at each rate.
-pub(crate) fn responses(result: &BenchCoresResult) -> Sheet {
+/// Returns table 1: responses per second at each rate.
+pub(crate) fn responses(result: &BenchCoresResult) -> TextTable {
     let mut rates: Vec<f64> = result
         .columns
         .iter()
@@ -67,7 +66,7 @@ pub(crate) fn responses(result: &BenchCoresResult) -> Sheet {
     rates.dedup_by(|a, b| a.total_cmp(b).is_eq());
     let names = result.columns.iter().map(|column| cores(column.cores));
     let published = published::CORES.iter().map(|count| cores(*count));
-    Sheet {
+    TextTable {
         title: "Responses per second, mean of all runs".to_owned(),
         columns: std::iter::once("requests/s".to_owned()).chain(names).chain(published).collect(),
         rows: rates.into_iter().map(|rate| response_row(result, rate)).collect(),
@@ -82,7 +81,7 @@ fn response_row(result: &BenchCoresResult, rate: f64) -> Vec<String> {
         match point.and_then(CoresPoint::spread) {
             Some(spread) => number(spread.mean),
             None if saturated => ABSENT.to_owned(),
-            None => NOT_ASKED.to_owned(),
+            None => NOT_TRIED.to_owned(),
         }
     });
     let of_rate = |known: &&(u32, _)| f64::from(known.0).total_cmp(&rate).is_eq();
@@ -91,13 +90,13 @@ fn response_row(result: &BenchCoresResult, rate: f64) -> Vec<String> {
         Some((_, figures)) => {
             figures[index].map_or_else(|| ABSENT.to_owned(), |figure| full_count(figure.into()))
         }
-        None => NOT_ASKED.to_owned(),
+        None => NOT_TRIED.to_owned(),
     });
     std::iter::once(number(rate)).chain(ours).chain(published).collect()
 }
 
-/// Table 2: the capacity on each number of cores, and what the last core added.
-pub(crate) fn capacities(result: &BenchCoresResult) -> Sheet {
+/// Returns table 2: the capacity on each number of cores, and the gain by the last core.
+pub(crate) fn capacities(result: &BenchCoresResult) -> TextTable {
     let titles = ["minimum", "maximum", "mean", "gain"];
     let columns = std::iter::once("cores").chain(titles).chain(titles);
     let mut rows = Vec::new();
@@ -111,7 +110,7 @@ pub(crate) fn capacities(result: &BenchCoresResult) -> Sheet {
         rows.push(row);
         before = Some(column);
     }
-    Sheet {
+    TextTable {
         title: "Capacity: responses per second where the server is saturated".to_owned(),
         columns: columns.map(str::to_owned).collect(),
         rows,
@@ -127,7 +126,8 @@ fn capacity_cells(column: &CoresColumn, capacity: Option<Spread>) -> [String; 3]
     }
 }
 
-/// The published figures for so many cores, and their gain over as many as ours is over.
+/// Returns the published figures for this many cores, and their gain over as many as in our
+/// comparison.
 fn published_cells(cores: usize, before: Option<usize>) -> Vec<String> {
     let place = |cores: usize| published::CORES.iter().position(|known| *known == cores);
     let Some(index) = place(cores) else {
@@ -140,7 +140,7 @@ fn published_cells(cores: usize, before: Option<usize>) -> Vec<String> {
     figures.chain([gain(before, Some(mean(index)))]).collect()
 }
 
-/// How much more `mean` is than what was before it.
+/// Formats the gain of `mean` over the previous value.
 fn gain(before: Option<f64>, mean: Option<f64>) -> String {
     match before.zip(mean) {
         Some((before, mean)) if before > 0.0 && mean.is_finite() => {
@@ -150,21 +150,21 @@ fn gain(before: Option<f64>, mean: Option<f64>) -> String {
     }
 }
 
-/// What it comes to, in sentences.
+/// Returns the conclusions, in sentences.
 pub(crate) fn sentences(result: &BenchCoresResult) -> Vec<String> {
     let wanted = human_rate(result.required_rate);
     let enough = match result.cores_required() {
-        Some(count) => format!("{wanted} required: answered in full on {}.", cores(count)),
+        Some(count) => format!("{wanted} required: fully answered with {}.", cores(count)),
         None if result.decided() => {
-            format!("{wanted} required: not answered in full on any number of cores.")
+            format!("{wanted} required: not fully answered with any number of cores.")
         }
-        None => format!("{wanted} required: not measured on every number of cores."),
+        None => format!("{wanted} required: not measured with every number of cores."),
     };
     let capture = result.capture.map(|check| {
-        let verdict = if check.agrees() { "agree" } else { "do not agree" };
+        let verdict = if check.agrees() { "agree" } else { "disagree" };
         format!(
-            "Counted once by a capture as well: {} replies, {} in the capture ({} it had no room \
-             for); they {verdict}.",
+            "Verified by one capture: {} replies, {} in the capture ({} dropped by it); they \
+             {verdict}.",
             full_count(check.counted),
             full_count(check.captured),
             full_count(check.dropped)
@@ -174,7 +174,7 @@ pub(crate) fn sentences(result: &BenchCoresResult) -> Vec<String> {
     std::iter::once(enough).chain(capture).chain([note]).collect()
 }
 
-/// A number of cores, with its noun.
+/// Formats a number of cores, with its noun.
 pub(crate) fn cores(count: usize) -> String {
     if count == 1 { "1 core".to_owned() } else { format!("{count} cores") }
 }
@@ -230,10 +230,10 @@ mod tests {
     #[test]
     fn the_sentences_say_what_is_enough() {
         let mut result = fixture::cores();
-        assert_eq!(sentences(&result)[0], "30.0 k/s required: answered in full on 2 cores.");
+        assert_eq!(sentences(&result)[0], "30.0 k/s required: fully answered with 2 cores.");
         assert!(sentences(&result)[1].ends_with("they agree."));
         result.required_rate = 50e3;
-        assert!(sentences(&result)[0].contains("not answered in full"));
+        assert!(sentences(&result)[0].contains("not fully answered"));
         result.columns[1].points.truncate(1);
         assert!(sentences(&result)[0].contains("not measured"));
     }

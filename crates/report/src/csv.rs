@@ -1,16 +1,16 @@
-//! Tables for other programs (RFC 4180): one line for each thing that was measured, with the unit
-//! in the column's name.
+//! CSV tables for other programs (RFC 4180): one line for each measured item, with the unit in the
+//! column's name.
 
 use std::fmt::Write;
 
-use horolog_record::{QueryResult, StampKind, numbers};
+use horolog_record::{QueryResult, TimestampSource, numbers};
 use serde_json::Value;
 
-/// The titles of a query's columns.
+/// Titles of a query's columns.
 const QUERY: &str = "server,address,port,sequence,t1_ns,t2_ns,t3_ns,t4_ns,offset_ns,delay_ns,\
-                     dispersion_ns,bound_ns,transmit_stamp,receive_stamp,interleaved";
+                     dispersion_ns,bound_ns,transmit_timestamp,receive_timestamp,interleaved";
 
-/// Every sample of a query, server by server.
+/// Returns every sample of a query, server by server.
 #[must_use]
 pub fn query(result: &QueryResult) -> String {
     let mut text = format!("{QUERY}\n");
@@ -20,7 +20,7 @@ pub fn query(result: &QueryResult) -> String {
         for s in &server.samples {
             let times = [s.t1_ns, s.t2_ns, s.t3_ns, s.t4_ns].map(|ns| ns.to_string()).join(",");
             let figures = format!("{},{},{}", s.offset_ns, s.delay_ns, s.dispersion_ns);
-            let stamps = [s.transmit, s.receive].map(stamp_name).join(",");
+            let stamps = [s.transmit, s.receive].map(timestamp_source_name).join(",");
             // Writing to memory cannot fail.
             let _ = writeln!(
                 text,
@@ -34,11 +34,11 @@ pub fn query(result: &QueryResult) -> String {
     text
 }
 
-/// The titles of [`figures`]' columns.
-pub const FIGURES_HEADER: &str = "run,name,schema,started,command,place,value\n";
+/// Titles of [`figures`]' columns.
+pub const FIGURES_HEADER: &str = "run,name,schema,started,command,path,value\n";
 
-/// Every number of a result of any kind, in a line with where it stands, and with the run's number,
-/// name and command.
+/// Returns every number of a result of any kind, in a line with its path, and with the run's
+/// number, name and command.
 #[must_use]
 pub fn figures(run: i64, name: &str, command: &str, result: &Value) -> String {
     let of = |name: &str| quoted(result[name].as_str().unwrap_or_default());
@@ -52,16 +52,16 @@ pub fn figures(run: i64, name: &str, command: &str, result: &Value) -> String {
     text
 }
 
-/// Who took a timestamp, in a word.
-pub(crate) const fn stamp_name(kind: StampKind) -> &'static str {
+/// Returns the source of a timestamp, in a word.
+pub(crate) const fn timestamp_source_name(kind: TimestampSource) -> &'static str {
     match kind {
-        StampKind::Hardware => "hardware",
-        StampKind::Kernel => "kernel",
-        StampKind::User => "user",
+        TimestampSource::Hardware => "hardware",
+        TimestampSource::Kernel => "kernel",
+        TimestampSource::User => "user",
     }
 }
 
-/// A field with quotes around it where it needs them.
+/// Returns a field with quotes around it if it needs them.
 fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))

@@ -1,44 +1,44 @@
-//! What the table and the page of periodic tasks share: names, figures and sentences.
+//! Common parts of the table and the HTML report of periodic tasks: names, figures and sentences.
 
 use horolog_record::{
-    CycleNode, CycleOverhead, CycleResult, CycleRun, CycleSent, CycleShared, CycleSignal,
-    CycleState, CycleTask, Distribution, TaskPolicy, TaskScheduling,
+    CycleNode, CycleOverhead, CycleResult, CycleRun, CycleSharedTask, CycleSignal,
+    CycleSignalStats, CycleState, CycleTask, Distribution, TaskPolicy, TaskScheduling,
 };
 
 use crate::host::conditions;
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_ns};
 
-/// The titles of [`figures`].
+/// Titles of [`figures`].
 pub(crate) const FIGURES: [&str; 9] = [
     "periods",
     "missed",
-    "late p50",
-    "late p99",
-    "late max",
+    "start p50",
+    "start p99",
+    "start max",
     "exec mean",
     "exec max",
     "ratio",
     "margin",
 ];
 
-/// The titles of [`extra`].
+/// Titles of [`extra`].
 pub(crate) const EXTRA: [&str; 5] = ["compute", "latency", "volume", "idle", "system"];
 
-/// What the figures mean.
-pub(crate) const MEANING: &str = "Late: from the release to the task's first own instant. Exec: \
-     from there to the end of its work. Missed: late and exec together are longer than the \
-     deadline. Ratio: exec to the period, in the mean. Margin: what the longest response leaves of \
-     the deadline.";
+/// Explanation of the figures.
+pub(crate) const MEANING: &str = "Start: start latency, from the release to the task's first \
+     instruction. Exec: execution time, from there to the end of its work. Missed: start and exec \
+     together exceed the deadline. Ratio: mean exec to the period. Margin: share of the deadline \
+     left by the longest response.";
 
-/// One task of one node of one run.
-pub(crate) struct Row<'a> {
+/// Task of one node of one run.
+pub(crate) struct TaskRow<'a> {
     pub(crate) run: &'a CycleRun,
     pub(crate) node: &'a CycleNode,
     pub(crate) task: &'a CycleTask,
 }
 
-impl Row<'_> {
-    /// Its name: what differs between the rows.
+impl TaskRow<'_> {
+    /// Returns its name: the parts in which the rows differ.
     pub(crate) fn name(&self, result: &CycleResult) -> String {
         let mut words = Vec::new();
         if let Some(policy) = self.run.policy {
@@ -57,43 +57,43 @@ impl Row<'_> {
         words.join(" ")
     }
 
-    /// Execution to period, in the mean.
+    /// Returns the mean ratio of execution time to period.
     pub(crate) fn ratio(&self) -> Option<f64> {
         let execution = self.task.execution_ns.as_ref()?;
         Some(execution.mean / self.task.period_ns as f64)
     }
 
-    /// The largest of it.
+    /// Returns the largest ratio of execution time to period.
     pub(crate) fn ratio_max(&self) -> Option<f64> {
         let execution = self.task.execution_ns.as_ref()?;
         Some(execution.max as f64 / self.task.period_ns as f64)
     }
 }
 
-/// All rows, in their order.
-pub(crate) fn rows(result: &CycleResult) -> Vec<Row<'_>> {
+/// Returns all rows, in their order.
+pub(crate) fn rows(result: &CycleResult) -> Vec<TaskRow<'_>> {
     let mut rows = Vec::new();
     for run in &result.runs {
         for node in &run.nodes {
-            rows.extend(node.tasks.iter().map(|task| Row { run, node, task }));
+            rows.extend(node.tasks.iter().map(|task| TaskRow { run, node, task }));
         }
     }
     rows
 }
 
-/// A share in percent.
+/// Formats a share in percent.
 pub(crate) fn percent(share: Option<f64>) -> String {
     let shown = share.filter(|share| share.is_finite());
     shown.map_or_else(|| ABSENT.to_owned(), |share| format!("{:.1}%", share * 100.0))
 }
 
-/// One row's cells under [`FIGURES`].
-pub(crate) fn figures(row: &Row<'_>) -> [String; 9] {
+/// Returns one row's cells under [`FIGURES`].
+pub(crate) fn figures(row: &TaskRow<'_>) -> [String; 9] {
     let task = row.task;
     let of = |distribution: Option<&Distribution>, figure: fn(&Distribution) -> u64| {
         distribution.map_or_else(|| ABSENT.to_owned(), |one| human_ns(figure(one)))
     };
-    let (late, exec) = (task.lateness_ns.as_ref(), task.execution_ns.as_ref());
+    let (late, exec) = (task.start_latency_ns.as_ref(), task.execution_ns.as_ref());
     let margin =
         task.response_ns.as_ref().map(|one| 1.0 - one.max as f64 / task.deadline_ns as f64);
     [
@@ -109,7 +109,7 @@ pub(crate) fn figures(row: &Row<'_>) -> [String; 9] {
     ]
 }
 
-/// One row's cells under [`EXTRA`], means of a period.
+/// Returns one row's cells under [`EXTRA`], means of a period.
 pub(crate) fn extra(task: &CycleTask) -> [String; 5] {
     let CycleOverhead {
         communication_latency_ns, communication_volume_ns, idle_ns, system_ns, ..
@@ -118,25 +118,25 @@ pub(crate) fn extra(task: &CycleTask) -> [String; 5] {
     [compute_ns, communication_latency_ns, communication_volume_ns, idle_ns, system_ns].map(mean_ns)
 }
 
-/// What [`EXTRA`] means.
-pub(crate) const EXTRA_MEANING: &str = "The extra cost of parallel work, as means of a period: what \
-     the shortest messages would have taken as well and barriers once all had come (latency), what \
-     messages took for their length (volume), waiting for nodes that were not as far (idle), \
-     lateness and what computing took longer than undisturbed (system).";
+/// Explanation of [`EXTRA`].
+pub(crate) const EXTRA_MEANING: &str = "Extra cost of parallel work, means per period: time of \
+     the shortest messages, and of barriers once all nodes had arrived (latency); message time \
+     due to length (volume); waiting for slower nodes (idle); start latency and slowdown of the \
+     computation by the system (system).";
 
-/// Whether there is anything to say of several nodes.
+/// Returns true if there are results of several nodes.
 pub(crate) fn is_parallel(result: &CycleResult) -> bool {
     result.runs.iter().any(|run| run.nodes.len() > 1)
 }
 
-/// What was run and how, in sentences.
+/// Returns the conditions of the run, in sentences.
 pub(crate) fn facts(result: &CycleResult) -> Vec<String> {
     let mut facts = Vec::new();
     let Some(node) = result.runs.first().and_then(|run| run.nodes.first()) else { return facts };
-    let first = if result.runs.len() > 1 { "in the first run " } else { "" };
+    let first = if result.runs.len() > 1 { "first run: " } else { "" };
     for (at, task) in node.tasks.iter().enumerate() {
         facts.push(format!(
-            "Task {}: every {}, to be done within {}, {}; {first}{}.",
+            "Task {}: period {}, deadline {}, {}; {first}{}.",
             task.name,
             human_ns(task.period_ns),
             human_ns(task.deadline_ns),
@@ -152,26 +152,26 @@ pub(crate) fn facts(result: &CycleResult) -> Vec<String> {
 
 const fn signal(signal: CycleSignal) -> &'static str {
     match signal {
-        CycleSignal::Monotonic => "Releases are told by the monotonic clock of this machine.",
-        CycleSignal::Utc => "Releases are told by each node's own clock.",
-        CycleSignal::Packet => "Releases are told by packets.",
+        CycleSignal::Monotonic => "Release signal: CLOCK_MONOTONIC of this host.",
+        CycleSignal::Utc => "Release signal: clock of each node.",
+        CycleSignal::Packet => "Release signal: packets.",
     }
 }
 
-/// How well the packets went out that released the periods.
-fn sent(sent: &CycleSent) -> String {
+/// Returns the transmission quality of the packets that released the periods.
+fn sent(sent: &CycleSignalStats) -> String {
     let late = sent.lateness_ns.as_ref().map_or_else(String::new, |late| {
-        format!(", {} late (p99), {} at most", human_ns(late.p99), human_ns(late.max))
+        format!(", {} late (p99), {} max", human_ns(late.p99), human_ns(late.max))
     });
     let packets = full_count(sent.packets);
     match sent.failed {
-        0 => format!("{packets} of them went out{late}."),
-        failed => format!("{packets} of them went out{late}; {} could not.", full_count(failed)),
+        0 => format!("{packets} release packets sent{late}."),
+        failed => format!("{packets} release packets sent{late}; {} failed.", full_count(failed)),
     }
 }
 
 fn cost(task: &CycleTask) -> String {
-    let own = format!("measuring costs {} a period", human_ns(task.cost.period_ns));
+    let own = format!("measurement overhead {} per period", human_ns(task.cost.period_ns));
     match (task.unit_ns, task.units) {
         (Some(unit_ns), Some(units)) if units > 0 => {
             format!("{} units of {:.0} ns undisturbed, {own}", full_count(units), unit_ns)
@@ -180,19 +180,19 @@ fn cost(task: &CycleTask) -> String {
     }
 }
 
-/// How a task of the first node was scheduled in runs of several policies. The kernel ties none
-/// under `deadline` to a core.
+/// Returns the comparison of a task of the first node in runs of several policies. The kernel pins
+/// none under `deadline` to a core.
 fn compared(result: &CycleResult, at: usize) -> Option<String> {
     result.runs.iter().any(|run| run.policy.is_some()).then(|| {
         let tasks = result.runs.iter().filter_map(|run| run.nodes.first()?.tasks.get(at));
-        let mut all = tasks.map(|task| (task.scheduling.asked, task.scheduling.core));
+        let mut all = tasks.map(|task| (task.scheduling.requested, task.scheduling.core));
         let is_free = |(policy, core): (TaskPolicy, Option<usize>)| {
             policy == TaskPolicy::Deadline && core.is_none()
         };
         let free = if all.clone().any(is_free) { " (deadline on any)" } else { "" };
         let tied = all.find_map(|(_, core)| core);
         let on = |core| format!(" on core {core}{free}");
-        format!("the policies compared{}", tied.map_or_else(String::new, on))
+        format!("policies compared{}", tied.map_or_else(String::new, on))
     })
 }
 
@@ -207,12 +207,12 @@ fn scheduling(scheduling: &TaskScheduling) -> String {
     };
     let priority =
         if policy.has_priority() { format!(" at priority {priority}") } else { String::new() };
-    let refused = if error.is_some() { ", since what was asked for was refused" } else { "" };
+    let refused = if error.is_some() { " (requested policy refused)" } else { "" };
     format!("{name}{priority}{core}{refused}")
 }
 
-/// What several nodes were like together, in sentences.
-pub(crate) fn together(result: &CycleResult) -> Vec<String> {
+/// Returns the joint results of several nodes, in sentences.
+pub(crate) fn cross_node_sentences(result: &CycleResult) -> Vec<String> {
     let of_run = |run: &CycleRun| -> Vec<String> {
         run.shared.iter().map(|shared| balance(run, shared)).collect()
     };
@@ -220,7 +220,7 @@ pub(crate) fn together(result: &CycleResult) -> Vec<String> {
     let served = rows(result).into_iter().filter_map(|row| served(&row, result));
     let speedups = result.speedups.iter().map(|one| {
         format!(
-            "{}{} {}: a period's work of {} takes {}, a speed-up of {:.2}, an efficiency of {}.",
+            "{}{} {}: a period of {} takes {}, speed-up {:.2}, efficiency {}.",
             one.policy.map_or_else(String::new, |policy| format!("{}, ", policy.name())),
             one.nodes,
             if one.nodes == 1 { "node" } else { "nodes" },
@@ -242,12 +242,12 @@ pub(crate) fn together(result: &CycleResult) -> Vec<String> {
         .collect()
 }
 
-/// How far a node's clock was off at its worst.
+/// Returns the largest clock error of a node.
 fn clock(node: &CycleNode) -> Option<String> {
     let furthest = node.clocks.iter().max_by_key(|clock| clock.ahead_ns.unsigned_abs())?;
     let count = node.clocks.len();
     Some(format!(
-        "The clock of {} was {} ahead of the first node's, to within {}: the furthest of {count} {}.",
+        "Clock of {}: {} ahead of the first node's, ± {}; largest of {count} {}.",
         node.name,
         signed_ns(furthest.ahead_ns),
         human_ns(furthest.error_ns),
@@ -255,20 +255,18 @@ fn clock(node: &CycleNode) -> Option<String> {
     ))
 }
 
-fn balance(run: &CycleRun, shared: &CycleShared) -> String {
+fn balance(run: &CycleRun, shared: &CycleSharedTask) -> String {
     let policy = run.policy.map_or_else(String::new, |policy| format!("{}, ", policy.name()));
-    let most = (0..).zip(&shared.awaited).max_by_key(|(_, times)| **times);
+    let most = (0..).zip(&shared.straggler_periods).max_by_key(|(_, times)| **times);
     let awaited = most.filter(|(_, times)| **times > 0).and_then(|(node, times)| {
         let name = &run.nodes.get(node)?.name;
         let share = percent(Some(*times as f64 / shared.periods as f64));
         let waited = mean_ns(shared.waited_ns);
-        Some(format!(
-            "; the others waited for {name} in {share} of the periods, by {waited} in the mean"
-        ))
+        Some(format!("; straggler {name} in {share} of the periods, mean wait {waited}"))
     });
     format!(
-        "{policy}{} nodes, task {}: the most computing is {} above the mean{}. A period takes {} \
-         from the first beginning to the last end; equation (2) gives {}.",
+        "{policy}{} nodes, task {}: the largest computation is {} above the mean{}. A period \
+         takes {} from the first start to the last end; equation (2) gives {}.",
         run.nodes.len(),
         shared.task,
         percent(Some(shared.imbalance)),
@@ -278,16 +276,21 @@ fn balance(run: &CycleRun, shared: &CycleShared) -> String {
     )
 }
 
-/// What a task waited for in vain.
-fn unmet(row: &Row<'_>, result: &CycleResult) -> Option<String> {
+/// Returns the conditions that a task waited for in vain.
+fn unmet(row: &TaskRow<'_>, result: &CycleResult) -> Option<String> {
     let counted = |count: u64, one: &str, more: &str| {
         (count > 0)
             .then(|| format!("{} {}", full_count(count), if count == 1 { one } else { more }))
     };
     let (missing, broken) = (row.task.messages_missing, row.task.barriers_broken);
     let told: Vec<String> = [
-        counted(missing, "message of another node did not come", "messages of others did not come"),
-        counted(broken, "barrier was given up", "barriers were given up"),
+        counted(
+            missing,
+            "message from another node missing",
+            "messages from other nodes \
+            missing",
+        ),
+        counted(broken, "barrier abandoned", "barriers abandoned"),
     ]
     .into_iter()
     .flatten()
@@ -295,13 +298,13 @@ fn unmet(row: &Row<'_>, result: &CycleResult) -> Option<String> {
     (!told.is_empty()).then(|| format!("{}: {}.", row.name(result), told.join(", ")))
 }
 
-/// What the periods of each state were like.
-fn states(row: &Row<'_>, result: &CycleResult) -> Vec<String> {
+/// Returns the results of the periods of each state.
+fn states(row: &TaskRow<'_>, result: &CycleResult) -> Vec<String> {
     let told = |state: &CycleState| {
         let times = state.execution_ns.as_ref().zip(state.response_ns.as_ref());
         let times = times.map_or_else(String::new, |(execution, response)| {
             let (mean, most) = (mean_ns(execution.mean), human_ns(response.max));
-            format!(", exec {mean} in the mean, done {most} after the release at most")
+            format!(", mean exec {mean}, max response {most}")
         });
         format!(
             "{}, {}: {} periods{times}; {} missed.",
@@ -314,21 +317,17 @@ fn states(row: &Row<'_>, result: &CycleResult) -> Vec<String> {
     row.task.states.iter().map(told).collect()
 }
 
-fn served(row: &Row<'_>, result: &CycleResult) -> Option<String> {
+fn served(row: &TaskRow<'_>, result: &CycleResult) -> Option<String> {
     let served = row.task.served.as_ref()?;
     let response = served.response_ns.as_ref().map_or_else(String::new, |one| {
-        format!(
-            ", served {} after they came (mean), {} at most",
-            mean_ns(one.mean),
-            human_ns(one.max)
-        )
+        format!(", response {} mean, {} max", mean_ns(one.mean), human_ns(one.max))
     });
     Some(format!(
-        "{}: {} events{response}; at most {} waited for the next period, {} at the end.",
+        "{}: {} events{response}; backlog {} max, {} at the end.",
         row.name(result),
         full_count(served.events),
-        full_count(served.left_max),
-        full_count(served.left)
+        full_count(served.backlog_max),
+        full_count(served.backlog)
     ))
 }
 
@@ -345,14 +344,17 @@ mod tests {
             (task.messages_missing, task.barriers_broken) = (0, 0);
         }
         let vain = |result: &CycleResult| {
-            together(result).into_iter().filter(|line| line.contains("did not come")).collect()
+            cross_node_sentences(result)
+                .into_iter()
+                .filter(|line| line.contains("missing"))
+                .collect()
         };
         assert_eq!(vain(&result), Vec::<String>::new());
         let task = &mut result.runs[0].nodes[1].tasks[0];
         (task.messages_missing, task.barriers_broken) = (1_200, 1);
         let told: Vec<String> = vain(&result);
         assert_eq!(told.len(), 1, "{told:?}");
-        let wanted = ": 1,200 messages of others did not come, 1 barrier was given up.";
+        let wanted = ": 1,200 messages from other nodes missing, 1 barrier abandoned.";
         assert!(told[0].contains("node2") && told[0].ends_with(wanted), "{told:?}");
     }
 
@@ -360,20 +362,20 @@ mod tests {
     #[test]
     fn policies_that_are_compared_are_not_told_as_one_and_a_free_task_is_named() {
         let mut result = fixture::cycle();
-        assert!(!facts(&result)[0].contains("in the first run"), "{:?}", facts(&result));
+        assert!(!facts(&result)[0].contains("first run"), "{:?}", facts(&result));
         result.runs.push(result.runs[0].clone());
         for (run, policy) in result.runs.iter_mut().zip([TaskPolicy::Deadline, TaskPolicy::Fifo]) {
             run.policy = Some(policy);
             let scheduling = &mut run.nodes[0].tasks[0].scheduling;
-            scheduling.asked = policy;
+            scheduling.requested = policy;
             scheduling.core = (policy != TaskPolicy::Deadline).then_some(1);
         }
         let told = facts(&result);
         assert!(
-            told[0].contains("the policies compared on core 1 (deadline on any); in the first run"),
+            told[0].contains("policies compared on core 1 (deadline on any); first run"),
             "{told:?}"
         );
         result.runs[1].nodes[0].tasks[0].scheduling.core = None;
-        assert!(facts(&result)[0].contains("the policies compared; in the first run"));
+        assert!(facts(&result)[0].contains("policies compared; first run"));
     }
 }

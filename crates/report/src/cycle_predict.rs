@@ -1,5 +1,4 @@
-//! What a prediction for tasks comes to, in words and cells: the table and the page say it with
-//! these.
+//! Results of a prediction for tasks, in words and cells that the table and the HTML report share.
 
 use horolog_record::{
     CyclePredictBound, CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictResult,
@@ -8,22 +7,31 @@ use horolog_record::{
 
 use crate::units::{ABSENT, full_count, human_ns, percent, signed_ns};
 
-/// How the figures came about.
-pub(crate) const METHOD: &str = "Printed is equation (3) of Hao, Xue and Qin 2010 with its floors: its own work, the longest \
-     blocking by another call under SCHED_FIFO, and the ticks and interrupts that are over. It has \
-     no tasks of a higher priority and can be exceeded. Safe is the response-time analysis of Joseph \
-     and Pandya 1986 and Audsley et al. 1993: each period begun counts, every task that runs before \
-     it or in turn with it, blocking, the late release and switches. It is safe as far as the costs \
-     below are the worst, for deadlines within the period.";
+/// Explanation of the method.
+pub(crate) const METHOD: &str = "Published: equation (3) of Hao, Xue and Qin 2010 with its \
+     floors: the task's own work, the longest blocking by another call under SCHED_FIFO, and \
+     completed ticks and interrupts. It ignores tasks of higher priority and can be exceeded. \
+     Safe: response-time analysis of Joseph and Pandya 1986 and Audsley et al. 1993: each started \
+     period, all tasks of higher or equal priority, blocking, release jitter and context \
+     switches. It is safe if the costs below are worst cases, for deadlines within the period. \
+     Share: safe bound to deadline.";
 
 const MEASURED: &str = "measured";
-/// Cores that have lines of their own among the costs.
+/// Maximum number of cores that have lines of their own among the costs.
 const CORES_SHOWN: usize = 8;
 
-/// The titles of [`rows`]; what was measured has a column where something was.
+/// Titles of [`rows`]; measured values have a column if there are any.
 pub(crate) fn titles(result: &CyclePredictResult) -> Vec<&'static str> {
     let all = [
-        "schedule", "deadline", "printed", "safe", MEASURED, "margin", "used", "largest", "verdict",
+        "schedule",
+        "deadline",
+        "published",
+        "safe",
+        MEASURED,
+        "margin",
+        "share",
+        "largest",
+        "verdict",
     ];
     all.into_iter().filter(|title| *title != MEASURED || is_measured(result)).collect()
 }
@@ -32,7 +40,7 @@ fn is_measured(result: &CyclePredictResult) -> bool {
     result.tasks.iter().any(|task| task.measured.is_some())
 }
 
-/// A row for each task.
+/// Returns a row for each task.
 pub(crate) fn rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
     let response = |bound: Option<&CyclePredictBound>| {
         bound.map_or_else(|| ABSENT.to_owned(), |bound| human_ns(bound.response_ns))
@@ -43,7 +51,7 @@ pub(crate) fn rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
         let mut cells = vec![
             schedule(task),
             human_ns(task.deadline_ns),
-            response(task.printed.as_ref()),
+            response(task.as_published.as_ref()),
             response(task.safe.as_ref()),
             task.margin_ns.map_or_else(|| ABSENT.to_owned(), signed_ns),
             task.used().map_or_else(|| ABSENT.to_owned(), percent),
@@ -58,7 +66,7 @@ pub(crate) fn rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
     result.tasks.iter().map(row).collect()
 }
 
-/// How a task is scheduled, such as `fifo 80 @1`.
+/// Formats the scheduling of a task, such as `fifo 80 @1`.
 fn schedule(task: &CyclePredictTask) -> String {
     let policy = task.policy.name();
     let priority = if task.priority > 0 { format!(" {}", task.priority) } else { String::new() };
@@ -74,20 +82,20 @@ const fn verdict(verdict: CyclePredictVerdict) -> &'static str {
     }
 }
 
-/// The terms that any bound has, in their order.
+/// Returns the terms that any bound has, in their order.
 pub(crate) fn terms(result: &CyclePredictResult) -> Vec<Term> {
-    let bounds = || result.tasks.iter().flat_map(|task| [&task.safe, &task.printed]).flatten();
+    let bounds = || result.tasks.iter().flat_map(|task| [&task.safe, &task.as_published]).flatten();
     let is_there = |term: &Term| bounds().any(|bound| bound.term_ns(*term) > 0);
     Term::ALL.into_iter().filter(is_there).collect()
 }
 
-/// The bounds of each task, the safe one first, each with its name.
+/// Returns the bounds of each task, the safe one first, each with its name.
 pub(crate) fn bounds(
     result: &CyclePredictResult,
 ) -> Vec<(String, &CyclePredictTask, &CyclePredictBound)> {
     fn of(task: &CyclePredictTask) -> Vec<(String, &CyclePredictTask, &CyclePredictBound)> {
-        let CyclePredictTask { name, safe, printed, .. } = task;
-        let both = [("safe", safe), ("printed", printed)];
+        let CyclePredictTask { name, safe, as_published: printed, .. } = task;
+        let both = [("safe", safe), ("published", printed)];
         let summed = both.into_iter().filter_map(|(kind, bound)| {
             let bound = bound.as_ref().filter(|bound| !bound.terms.is_empty())?;
             Some((format!("{name}, {kind}"), task, bound))
@@ -97,7 +105,7 @@ pub(crate) fn bounds(
     result.tasks.iter().flat_map(of).collect()
 }
 
-/// A row for each bound: how long each of its terms is.
+/// Returns a row for each bound: the length of each of its terms.
 pub(crate) fn term_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
     let shown = terms(result);
     let cell = |ns: u64| if ns == 0 { ABSENT.to_owned() } else { human_ns(ns) };
@@ -107,7 +115,7 @@ pub(crate) fn term_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>
     bounds(result).into_iter().map(row).collect()
 }
 
-/// What is predicted of how many.
+/// Returns the heading: the kind of prediction and the number of tasks.
 pub(crate) fn heading(result: &CyclePredictResult) -> String {
     let of = |verdict| result.tasks.iter().filter(|task| task.verdict == verdict).count();
     let in_time = of(CyclePredictVerdict::Schedulable) as u64;
@@ -120,30 +128,30 @@ pub(crate) fn heading(result: &CyclePredictResult) -> String {
     format!("{} of {} {tasks} in time{unknown}", full_count(in_time), full_count(count))
 }
 
-/// What it comes to, a sentence or a few each.
+/// Returns the conclusions, a sentence or a few each.
 pub(crate) fn sentences(result: &CyclePredictResult) -> Vec<String> {
     let nodes = match result.nodes {
-        0 | 1 => "On one node; messages and barriers have nobody to wait for.".to_owned(),
-        nodes => format!("On {} nodes that send to one another.", full_count(nodes.into())),
+        0 | 1 => "One node; messages and barriers wait for no peer.".to_owned(),
+        nodes => format!("{} nodes that exchange messages.", full_count(nodes.into())),
     };
-    let worst = format!("{nodes} The worst of a measurement is its {}.", result.worst.name());
+    let worst = format!("{nodes} Percentile of measurements: {}.", result.percentile.name());
     let known = result.tasks.iter().filter_map(|task| Some((task, task.margin_ns?)));
     let closest = known.min_by_key(|(_, margin)| *margin).map(|(task, margin)| {
         format!(
-            "The least margin is that of {}: {} of {}.",
+            "Smallest margin: {}, {} of {}.",
             task.name,
             signed_ns(margin),
             human_ns(task.deadline_ns)
         )
     });
     let reasons = result.tasks.iter().filter_map(|task| {
-        task.why.as_ref().map(|why| format!("{} has no bound: {why}.", task.name))
+        task.reason.as_ref().map(|why| format!("{} has no bound: {why}.", task.name))
     });
     let all = std::iter::once(worst).chain(closest).chain(reasons);
     all.chain(result.tasks.iter().filter_map(measured)).collect()
 }
 
-/// What runs measured of a task.
+/// Returns the measured results of a task.
 fn measured(task: &CyclePredictTask) -> Option<String> {
     let measured = task.measured.as_ref()?;
     let longest = measured.response_ns.map_or_else(|| ABSENT.to_owned(), human_ns);
@@ -152,8 +160,8 @@ fn measured(task: &CyclePredictTask) -> Option<String> {
             format!(", {} of its bound", percent(ns as f64 / safe.response_ns.max(1) as f64))
         });
     Some(format!(
-        "Measured: {} took up to {longest}{of_bound}; {} of {} periods were not done by their \
-         deadlines [{}].",
+        "Measured: {} took up to {longest}{of_bound}; {} of {} periods missed their deadlines \
+         [{}].",
         task.name,
         full_count(measured.missed),
         full_count(measured.periods),
@@ -161,7 +169,7 @@ fn measured(task: &CyclePredictTask) -> Option<String> {
     ))
 }
 
-/// What was counted for the machine, a line for each kind and core.
+/// Returns the counted costs of the machine, a line for each kind and core.
 pub(crate) fn cost_lines(result: &CyclePredictResult) -> Vec<String> {
     let is_shown = |cost: &&CyclePredictCost| cost.core.is_none_or(|core| core < CORES_SHOWN);
     let shown: Vec<&CyclePredictCost> = result.costs.iter().filter(is_shown).collect();
@@ -172,7 +180,7 @@ pub(crate) fn cost_lines(result: &CyclePredictResult) -> Vec<String> {
     let hidden = result.costs.len() - shown.len();
     if hidden > 0 {
         let hidden = full_count(hidden as u64);
-        lines.push(format!("{hidden} more of cores from {CORES_SHOWN} on are in the result."));
+        lines.push(format!("{hidden} more, of cores from {CORES_SHOWN} on, are in the result."));
     }
     lines
 }
@@ -180,27 +188,27 @@ pub(crate) fn cost_lines(result: &CyclePredictResult) -> Vec<String> {
 fn of_one_kind(costs: &[&CyclePredictCost]) -> String {
     let each: Vec<String> = costs.iter().map(|cost| amount(cost)).collect();
     let source = costs.first().map_or("", |cost| cost.source.as_str());
-    // Parts say themselves what they are.
+    // Parts carry their own label.
     let figure = costs.first().filter(|cost| cost.part.is_none());
     let figure = figure.map_or_else(String::new, |cost| format!("; {}", cost.figure));
     let name = costs.first().map_or_else(String::new, |cost| cost_name(cost));
     format!("{name}: {}{figure} [{source}].", each.join(", "))
 }
 
-/// What a cost is of, such as `interrupts, core 1`.
+/// Returns the name of a cost, such as `interrupts, core 1`.
 pub(crate) fn cost_name(cost: &CyclePredictCost) -> String {
     let kind = match cost.kind {
         Kind::Switch => "switch",
         Kind::Release => "release",
-        Kind::Scheduler => "scheduler's tick",
+        Kind::Scheduler => "scheduler tick",
         Kind::Interrupt => "interrupts",
-        Kind::Threads => "other threads, for policy other",
+        Kind::Threads => "other threads (policy other)",
         Kind::Message => "message",
     };
     cost.core.map_or_else(|| kind.to_owned(), |core| format!("{kind}, core {core}"))
 }
 
-/// How long and how often.
+/// Formats duration and frequency of a cost.
 fn amount(cost: &CyclePredictCost) -> String {
     let every = cost.every_ns.map_or_else(String::new, |ns| format!(" every {}", human_ns(ns)));
     let part = cost.part.map_or_else(String::new, |part| format!(" (to {})", part.name()));
@@ -209,10 +217,10 @@ fn amount(cost: &CyclePredictCost) -> String {
     format!("{}{every}{part}{bytes}", human_ns(cost.ns))
 }
 
-/// The titles of [`cost_rows`].
-pub(crate) const COST_TITLES: [&str; 4] = ["each", "every", "figure", "from"];
+/// Titles of [`cost_rows`].
+pub(crate) const COST_TITLES: [&str; 4] = ["each", "every", "statistic", "from"];
 
-/// A row for each cost.
+/// Returns a row for each cost.
 pub(crate) fn cost_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
     let row = |cost: &CyclePredictCost| {
         let bytes =

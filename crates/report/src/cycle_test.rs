@@ -1,5 +1,5 @@
-//! What a test of an application comes to, in words and cells: the table and the page say it with
-//! these.
+//! Results of a test of an application, in words and cells that the table and the HTML report
+//! share.
 
 use horolog_record::{
     CycleTestFault, CycleTestNode, CycleTestResult, CycleTestRun, CycleTestScore, CycleTestSearch,
@@ -9,29 +9,31 @@ use horolog_record::{
 use crate::host::conditions;
 use crate::units::{ABSENT, full_count, human_ns, human_rate, mean_ns, percent};
 
-/// What the figures mean.
-pub(crate) const METHOD: &str = "Missed: from the release to the end took longer than the deadline. \
-     Injected is counted by who injects it, noticed by the nodes, which know nothing of it; what was \
-     noticed counts for each fault that it may come of. Detected: from the first injection to the \
-     first notice. Recovered: from the fault's end to the first of the steady periods, in which every \
-     node ran and none missed or noticed anything.";
+/// Explanation of the figures.
+pub(crate) const METHOD: &str = "Missed: response longer than the deadline. Injected: counted by \
+     the injector. Detections: counted by the nodes, which do not know the faults; a detection \
+     counts for each fault that can have caused it. Detected: first injection to first detection. \
+     Recovered: end of the fault to the first of the steady periods, in which every node ran \
+     without a miss or detection.";
 
-/// The titles of [`state_cells`].
+/// Titles of [`state_cells`].
 pub(crate) const STATES: [&str; 7] =
     ["periods", "missed", "resp p50", "resp p99", "resp max", "exec p99", "exec max"];
-/// The titles of [`fault_cells`].
-pub(crate) const FAULTS: [&str; 6] = ["at", "for", "injected", "noticed", "detected", "recovered"];
-/// The titles of [`node_cells`].
+/// Titles of [`fault_cells`].
+pub(crate) const FAULTS: [&str; 6] =
+    ["at", "duration", "injected", "detections", "detected", "recovered"];
+/// Titles of [`node_cells`].
 pub(crate) const NODES: [&str; 7] =
     ["periods", "missed", "resp p99", "resp max", "compute", "comm", "idle"];
-/// The titles of [`stage_cells`].
+/// Titles of [`stage_rows`].
 pub(crate) const STAGES: [&str; 4] = ["compute", "comm", "idle", "barrier"];
-/// The titles of [`source_cells`].
-pub(crate) const SOURCES: [&str; 6] = ["due", "sent", "unsent", "rate", "late p50", "late p99"];
-/// The titles of [`trial_rows`].
-pub(crate) const TRIALS: [&str; 4] = ["for", "periods", "missed", "offered"];
-/// The titles of [`score_cells`].
-pub(crate) const SCORES: [&str; 4] = ["kind", "figure", "share", "grade"];
+/// Titles of [`source_cells`].
+pub(crate) const SOURCES: [&str; 6] =
+    ["intended", "sent", "failed", "rate", "late p50", "late p99"];
+/// Titles of [`trial_rows`].
+pub(crate) const TRIALS: [&str; 4] = ["duration", "periods", "missed", "offered"];
+/// Titles of [`score_cells`].
+pub(crate) const SCORES: [&str; 4] = ["kind", "value", "share", "grade"];
 
 /// Rows of a table: a name, and cells.
 pub(crate) type Rows = Vec<(String, Vec<String>)>;
@@ -49,7 +51,7 @@ fn seconds(seconds: f64) -> String {
     format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A row for each state.
+/// Returns a row for each state.
 pub(crate) fn state_rows(run: &CycleTestRun) -> Rows {
     run.states.iter().map(|state| (state.name.clone(), state_cells(state).to_vec())).collect()
 }
@@ -67,12 +69,12 @@ fn state_cells(state: &CycleTestState) -> [String; 7] {
     ]
 }
 
-/// A row for each fault.
+/// Returns a row for each fault.
 pub(crate) fn fault_rows(run: &CycleTestRun) -> Rows {
     run.faults.iter().map(|fault| (fault_name(fault), fault_cells(fault).to_vec())).collect()
 }
 
-/// What a fault is called, such as `lost of radar`.
+/// Returns the name of a fault, such as `lost of radar`.
 #[must_use]
 pub fn fault_name(fault: &CycleTestFault) -> String {
     let kind = fault.kind.name();
@@ -83,9 +85,9 @@ fn fault_cells(fault: &CycleTestFault) -> [String; 6] {
     let detected = fault.detected.as_ref();
     [
         seconds(fault.at_s),
-        fault.for_s.map_or_else(|| ABSENT.to_owned(), seconds),
+        fault.duration_s.map_or_else(|| ABSENT.to_owned(), seconds),
         full_count(fault.injected),
-        full_count(fault.noticed.iter().map(|one| one.count).sum()),
+        full_count(fault.detections.iter().map(|one| one.count).sum()),
         detected.map_or_else(|| ABSENT.to_owned(), |first| human_ns(first.after_ns)),
         fault
             .recovered_after_ns
@@ -93,7 +95,7 @@ fn fault_cells(fault: &CycleTestFault) -> [String; 6] {
     ]
 }
 
-/// A row for each node.
+/// Returns a row for each node.
 pub(crate) fn node_rows(run: &CycleTestRun) -> Rows {
     run.nodes.iter().map(|node| (node.name.clone(), node_cells(node).to_vec())).collect()
 }
@@ -111,7 +113,7 @@ fn node_cells(node: &CycleTestNode) -> [String; 7] {
     ]
 }
 
-/// A row for each stage.
+/// Returns a row for each stage.
 pub(crate) fn stage_rows(run: &CycleTestRun) -> Rows {
     let cells = |stage: &CycleTestStage| {
         [stage.computation_ns, stage.communication_ns, stage.idle_ns, stage.barrier_ns]
@@ -121,7 +123,7 @@ pub(crate) fn stage_rows(run: &CycleTestRun) -> Rows {
     run.stages.iter().map(|stage| (stage.name.clone(), cells(stage))).collect()
 }
 
-/// A row for each source.
+/// Returns a row for each source.
 pub(crate) fn source_rows(run: &CycleTestRun) -> Rows {
     run.sources.iter().map(|source| (source.name.clone(), source_cells(source).to_vec())).collect()
 }
@@ -131,14 +133,14 @@ fn source_cells(source: &CycleTestSource) -> [String; 6] {
     [
         full_count(source.due),
         full_count(source.sent),
-        full_count(source.unsent),
+        full_count(source.send_failed),
         human_rate(source.rate),
         of(lateness, |times| times.p50),
         of(lateness, |times| times.p99),
     ]
 }
 
-/// A row for each run of a search.
+/// Returns a row for each run of a search.
 pub(crate) fn trial_rows(search: &CycleTestSearch) -> Rows {
     let row = |trial: &horolog_record::CycleTestTrial| {
         let cells = vec![
@@ -152,12 +154,12 @@ pub(crate) fn trial_rows(search: &CycleTestSearch) -> Rows {
     search.trials.iter().map(row).collect()
 }
 
-/// A load, such as `1.25`.
+/// Formats a load, such as `1.25`.
 pub(crate) fn factor(load: f64) -> String {
     if load.is_finite() { format!("{load:.3}") } else { ABSENT.to_owned() }
 }
 
-/// A row for each line of the scorecard.
+/// Returns a row for each line of the scorecard.
 pub(crate) fn score_rows(result: &CycleTestResult) -> Rows {
     let name = |score: &CycleTestScore| format!("{}: {}", score.scale.part(), score.scale.name());
     result.scorecard.iter().map(|score| (name(score), score_cells(score).to_vec())).collect()
@@ -175,7 +177,7 @@ fn score_cells(score: &CycleTestScore) -> [String; 4] {
     ]
 }
 
-/// What the scorecard's figures are, and its scale, a sentence each.
+/// Returns the explanation of the scorecard's figures, and its scale, a sentence each.
 pub(crate) fn score_sentences(result: &CycleTestResult) -> Vec<String> {
     let measured = result
         .scorecard
@@ -192,13 +194,13 @@ pub(crate) fn score_sentences(result: &CycleTestResult) -> Vec<String> {
         })
     };
     let scales = [
-        scale(true, "the share of the deadline", "quantities"),
-        scale(false, "what is no computing, to computing", "qualities"),
+        scale(true, "share of the deadline", "quantities"),
+        scale(false, "ratio of other time to computation", "qualities"),
     ];
     measured.chain(scales.into_iter().flatten()).collect()
 }
 
-/// What it is and how it went.
+/// Returns the heading: the application and the outcome.
 pub(crate) fn heading(result: &CycleTestResult) -> String {
     let name = &result.application.name;
     if let Some(search) = &result.search {
@@ -223,7 +225,7 @@ pub(crate) fn heading(result: &CycleTestResult) -> String {
     format!("{name}: {} of {} deadlines missed{faults}", full_count(missed), full_count(periods))
 }
 
-/// What was tested and what came of it, a sentence each.
+/// Returns the test and its results, a sentence each.
 pub(crate) fn sentences(result: &CycleTestResult) -> Vec<String> {
     let application = &result.application;
     let count = |count: u16, one: &str, more: &str| {
@@ -233,7 +235,7 @@ pub(crate) fn sentences(result: &CycleTestResult) -> Vec<String> {
         format!(", load {}, {}", factor(run.load), seconds(run.elapsed_s))
     });
     let mut lines = vec![format!(
-        "{}: {} every {}, to be done within {}{load}.",
+        "{}: {}, period {}, deadline {}{load}.",
         application.name,
         count(application.nodes, "node", "nodes"),
         human_ns(application.period_ns),
@@ -243,7 +245,7 @@ pub(crate) fn sentences(result: &CycleTestResult) -> Vec<String> {
     let Some(run) = &result.run else { return lines };
     if run.faults.iter().any(|fault| fault.injected > 0) {
         lines.push(format!(
-            "All is well again after {} periods in a row.",
+            "Recovery takes {} consecutive steady periods.",
             full_count(application.steady.into())
         ));
     }
@@ -254,19 +256,19 @@ pub(crate) fn sentences(result: &CycleTestResult) -> Vec<String> {
 
 fn found(search: &CycleTestSearch) -> String {
     let lower = search.lower.map_or_else(
-        || "No load without a miss was found".to_owned(),
-        |load| format!("The largest load without a miss is {}", factor(load)),
+        || "No load without a miss".to_owned(),
+        |load| format!("Largest load without a miss {}", factor(load)),
     );
     let upper = search.upper.map_or_else(
-        || "none with misses was found".to_owned(),
-        |load| format!("the least with misses {}", factor(load)),
+        || "none with misses".to_owned(),
+        |load| format!("smallest with misses {}", factor(load)),
     );
     let end = match search.end {
-        SearchEnd::Converged => "as close as was asked",
-        SearchEnd::CappedAtMax => "the largest that was to be tried",
-        SearchEnd::BelowMin => "even the least that was to be tried misses",
-        SearchEnd::GeneratorLimit => "the sources could send no more",
-        SearchEnd::BudgetSpent => "time or runs were used up",
+        SearchEnd::Converged => "search width reached",
+        SearchEnd::CappedAtMax => "end of the search range",
+        SearchEnd::BelowMin => "the smallest load misses",
+        SearchEnd::GeneratorLimit => "source limit reached",
+        SearchEnd::BudgetSpent => "time or runs exhausted",
     };
     format!(
         "{lower}, {upper}: {end}, in {} {}.",
@@ -275,21 +277,22 @@ fn found(search: &CycleTestSearch) -> String {
     )
 }
 
-/// What was noticed of a fault, and by whom.
+/// Returns the detections of a fault, with their nodes.
 fn told(fault: &CycleTestFault) -> Option<String> {
     let first = fault.detected.as_ref()?;
     let noticed: Vec<String> = fault
-        .noticed
+        .detections
         .iter()
         .map(|one| format!("{} {}", full_count(one.count), one.kind.name()))
         .collect();
-    // What was noticed and turned out to be nothing is no longer counted.
-    let is_counted = fault.noticed.iter().any(|one| one.kind == first.kind);
-    let undone = if is_counted { "" } else { ", which came after all" };
-    let all = if noticed.is_empty() { "nothing else".to_owned() } else { noticed.join(", ") };
+    // Detections that turned out to be false alarms are not counted.
+    let is_counted = fault.detections.iter().any(|one| one.kind == first.kind);
+    let undone = if is_counted { "" } else { ", a false alarm" };
+    let all =
+        if noticed.is_empty() { "no other detections".to_owned() } else { noticed.join(", ") };
     let state = fault.state.as_ref().map_or_else(String::new, |state| format!(" ({state})"));
     Some(format!(
-        "{} at {}{state}: first noticed by {} as {}{undone}; in all {all}.",
+        "{} at {}{state}: first detected by {} as {}{undone}; total {all}.",
         fault_name(fault),
         seconds(fault.at_s),
         first.by,
@@ -299,7 +302,7 @@ fn told(fault: &CycleTestFault) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{CycleTestCount, CycleTestDetected, CycleTestNotice};
+    use horolog_record::{CycleTestCount, CycleTestDetectionKind, CycleTestFirstDetection};
 
     use super::*;
     use crate::fixture;
@@ -309,18 +312,23 @@ mod tests {
     fn what_was_noticed_first_and_came_after_all_is_told_as_such() {
         let mut fault = fixture::cycle_test().run.unwrap().faults.swap_remove(0);
         let (by, after_ns) = ("node1".to_owned(), 1_000);
-        fault.detected =
-            Some(CycleTestDetected { after_ns, by, kind: CycleTestNotice::MessageMissing });
+        fault.detected = Some(CycleTestFirstDetection {
+            after_ns,
+            by,
+            kind: CycleTestDetectionKind::MessageMissing,
+        });
         let count = |kind, count| CycleTestCount { kind, count };
-        fault.noticed =
-            vec![count(CycleTestNotice::NodeSilent, 2), count(CycleTestNotice::DeadlineMissed, 5)];
+        fault.detections = vec![
+            count(CycleTestDetectionKind::NodeTimeout, 2),
+            count(CycleTestDetectionKind::DeadlineMissed, 5),
+        ];
         let line = told(&fault).unwrap();
-        assert!(line.contains("as message missing, which came after all; in all 2 "), "{line}");
+        assert!(line.contains("as message missing, a false alarm; total 2 "), "{line}");
         assert_eq!(fault_cells(&fault)[3], "7");
-        fault.noticed.push(count(CycleTestNotice::MessageMissing, 1));
-        assert!(!told(&fault).unwrap().contains("after all"));
-        fault.noticed.clear();
-        assert!(told(&fault).unwrap().ends_with("in all nothing else."));
+        fault.detections.push(count(CycleTestDetectionKind::MessageMissing, 1));
+        assert!(!told(&fault).unwrap().contains("false alarm"));
+        fault.detections.clear();
+        assert!(told(&fault).unwrap().ends_with("total no other detections."));
     }
 
     #[test]
@@ -328,12 +336,12 @@ mod tests {
         let mut search = fixture::cycle_test_search();
         (search.lower, search.upper) = (Some(16.0), None);
         search.trials.truncate(1);
-        assert!(found(&search).starts_with(
-            "The largest load without a miss is 16.000, none with misses was found: "
-        ));
+        assert!(
+            found(&search).starts_with("Largest load without a miss 16.000, none with misses: ")
+        );
         assert!(found(&search).ends_with("in 1 run."));
         (search.lower, search.upper) = (None, Some(0.25));
-        let wanted = "No load without a miss was found, the least with misses 0.250: ";
+        let wanted = "No load without a miss, smallest with misses 0.250: ";
         assert!(found(&search).starts_with(wanted));
     }
 }

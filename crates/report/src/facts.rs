@@ -1,7 +1,7 @@
-//! Facts about a machine, each with its value and one line on what it means; the table and the page
-//! show the same ones.
+//! Facts about a machine, each with its value and one line on its meaning; the table and the HTML
+//! report show the same ones.
 
-/// One fact.
+/// Single fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fact {
     pub(crate) name: String,
@@ -24,10 +24,10 @@ pub(crate) fn fact(
     Fact { name: name.into(), value: value.into(), meaning: meaning.into() }
 }
 
-/// What stands where a machine does not tell.
-pub(crate) const UNKNOWN: &str = "not told";
+/// Value of an unreported fact.
+pub(crate) const UNKNOWN: &str = "unavailable";
 
-/// A list in words.
+/// Formats a list in words.
 pub(crate) fn listed(items: &[String], none: &str) -> String {
     if items.is_empty() { none.to_owned() } else { items.join(", ") }
 }

@@ -1,36 +1,36 @@
-//! Findings in the order in which they matter, with those that say the same of many trials told
-//! once. Nothing is left out: a group keeps all of its members.
+//! Findings in order of severity, with those that are alike in many trials grouped. Nothing is
+//! omitted: a group keeps all of its members.
 
 use horolog_record::{DemoResult, Finding, Severity};
 
 /// Findings of one kind, severity and advice; never empty.
-pub(crate) struct Group<'a> {
-    /// The first of them, which is shown in full.
+pub(crate) struct FindingGroup<'a> {
+    /// First finding of the group, which is shown in full.
     pub(crate) first: &'a Finding,
-    /// The others.
+    /// Remaining findings.
     pub(crate) others: Vec<&'a Finding>,
 }
 
-/// The findings in groups, the most severe first and otherwise in their own order.
-pub(crate) fn grouped(findings: &[Finding]) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
+/// Returns the findings in groups, the most severe first and otherwise in their own order.
+pub(crate) fn grouped(findings: &[Finding]) -> Vec<FindingGroup<'_>> {
+    let mut groups: Vec<FindingGroup<'_>> = Vec::new();
     for finding in findings {
-        let same = |group: &&mut Group<'_>| {
+        let same = |group: &&mut FindingGroup<'_>| {
             let first = group.first;
             (first.code, first.severity, &first.advice)
                 == (finding.code, finding.severity, &finding.advice)
         };
         match groups.iter_mut().find(same) {
             Some(group) => group.others.push(finding),
-            None => groups.push(Group { first: finding, others: Vec::new() }),
+            None => groups.push(FindingGroup { first: finding, others: Vec::new() }),
         }
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.first.severity));
     groups
 }
 
-/// Those of a demonstration: its own, then what is doubtful about its servers. What is said of
-/// several servers is said once, of the first, with the names of the others.
+/// Returns those of a demonstration: its own, then those of its servers. A finding of several
+/// servers appears once, for the first, with the names of the others.
 pub(crate) fn of_demo(result: &DemoResult) -> Vec<Finding> {
     let mut all = result.findings.clone();
     let mut kinds: Vec<(Finding, Vec<&str>)> = Vec::new();
@@ -56,14 +56,14 @@ pub(crate) fn of_demo(result: &DemoResult) -> Vec<Finding> {
         let others = &servers[1..];
         if !others.is_empty() {
             let message = finding.message.trim_end_matches('.');
-            finding.message = format!("{message}; the like of: {}", others.join("; "));
+            finding.message = format!("{message}; also: {}", others.join("; "));
         }
         finding
     }));
     all
 }
 
-/// As a finding of the whole: trials are counted within each server.
+/// Returns it as a finding of the whole: trials are counted within each server.
 fn of_server(label: &str, finding: &Finding) -> Finding {
     let trial = trial_label(finding).map_or_else(String::new, |trial| format!(", {trial}"));
     Finding {
@@ -73,8 +73,9 @@ fn of_server(label: &str, finding: &Finding) -> Finding {
     }
 }
 
-/// A severity's name.
-pub(crate) const fn severity_name(severity: Severity) -> &'static str {
+/// Returns a severity's name.
+#[must_use]
+pub const fn severity_name(severity: Severity) -> &'static str {
     match severity {
         Severity::Note => "note",
         Severity::Warning => "warning",
@@ -82,19 +83,19 @@ pub(crate) const fn severity_name(severity: Severity) -> &'static str {
     }
 }
 
-/// `trial 4` where a finding is about one; trials are counted from 1 wherever a person reads them.
+/// Returns `trial 4` for a finding about one; trials are counted from 1 in all texts.
 pub(crate) fn trial_label(finding: &Finding) -> Option<String> {
     finding.trial.map(|index| format!("trial {}", index.saturating_add(1)))
 }
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::Code;
+    use horolog_record::FindingCode;
 
     use super::*;
     use crate::fixture;
 
-    fn finding(code: Code, severity: Severity, trial: usize) -> Finding {
+    fn finding(code: FindingCode, severity: Severity, trial: usize) -> Finding {
         let (message, advice) = (format!("seen in {trial}"), "do something".to_owned());
         Finding { code, severity, message, advice, trial: Some(trial) }
     }
@@ -102,14 +103,17 @@ mod tests {
     #[test]
     fn the_worst_comes_first_and_repetitions_are_told_once() {
         let findings = [
-            finding(Code::SharedMachine, Severity::Note, 0),
-            finding(Code::GeneratorBehind, Severity::Warning, 1),
-            finding(Code::NoReplies, Severity::Error, 2),
-            finding(Code::GeneratorBehind, Severity::Warning, 3),
+            finding(FindingCode::SharedMachine, Severity::Note, 0),
+            finding(FindingCode::GeneratorBehind, Severity::Warning, 1),
+            finding(FindingCode::NoReplies, Severity::Error, 2),
+            finding(FindingCode::GeneratorBehind, Severity::Warning, 3),
         ];
         let groups = grouped(&findings);
         let codes: Vec<_> = groups.iter().map(|group| group.first.code).collect();
-        assert_eq!(codes, [Code::NoReplies, Code::GeneratorBehind, Code::SharedMachine]);
+        assert_eq!(
+            codes,
+            [FindingCode::NoReplies, FindingCode::GeneratorBehind, FindingCode::SharedMachine]
+        );
         assert_eq!(groups[1].others, [&findings[3]]);
         assert_eq!(trial_label(groups[0].first).unwrap(), "trial 3");
     }
@@ -117,17 +121,18 @@ mod tests {
     #[test]
     fn what_is_doubtful_about_servers_is_said_once_and_of_whom() {
         let mut result = fixture::demo();
-        result.findings = vec![finding(Code::EngineFallback, Severity::Note, 0)];
+        result.findings = vec![finding(FindingCode::EngineFallback, Severity::Note, 0)];
         for candidate in &mut result.candidates {
             candidate.load.findings.clear();
         }
-        let noisy = |trial| finding(Code::Noisy, Severity::Warning, trial);
+        let noisy = |trial| finding(FindingCode::TrialsInconsistent, Severity::Warning, trial);
         result.candidates[0].load.findings = vec![noisy(3), noisy(4)];
         result.candidates[2].load.findings = vec![noisy(5)];
-        result.candidates[3].load.findings = vec![finding(Code::NoReplies, Severity::Error, 0)];
+        result.candidates[3].load.findings =
+            vec![finding(FindingCode::NoReplies, Severity::Error, 0)];
         let labels: Vec<_> = result.candidates.iter().map(|one| one.label.as_str()).collect();
         let messages: Vec<_> = of_demo(&result).into_iter().map(|one| one.message).collect();
-        let noisy = format!("{}, trial 4: seen in 3; the like of: {}", labels[0], labels[2]);
+        let noisy = format!("{}, trial 4: seen in 3; also: {}", labels[0], labels[2]);
         let silent = format!("{}, trial 1: seen in 0", labels[3]);
         assert_eq!(messages, ["seen in 0", &*noisy, &*silent]);
     }

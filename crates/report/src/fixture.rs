@@ -30,10 +30,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use horolog_record::{
-    BENCH_CORES_SCHEMA, BenchCoresResult, Candidate, CaptureCheck, Code, CoresColumn, CoresPoint,
-    CoresRun, DEMO_SCHEMA, DemoResult, Distribution, Engine, Finding, Host, InvalidReason,
-    LOAD_SCHEMA, LoadResult, Mode, Percentiles, Place, Point, Responses, SearchEnd, SearchKind,
-    SearchResult, Series, Severity, SignedDistribution, Spacing, Target, Trial,
+    BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoresColumn, CoresPoint, CoresRepetition,
+    DEMO_SCHEMA, DemoCandidate, DemoResult, Distribution, Finding, FindingCode, Host,
+    InvalidReason, LOAD_SCHEMA, LoadEngineKind, LoadResult, LossLocation, Percentiles, Point,
+    RequestMode, Responses, SearchEnd, SearchKind, SearchResult, Series, Severity,
+    SignedDistribution, Spacing, Target, Trial,
 };
 use horolog_stats::Histogram;
 
@@ -69,7 +70,7 @@ pub(crate) fn cores() -> BenchCoresResult {
         rate,
         saturated: responses[0] < rate,
         runs: responses
-            .map(|responses_per_s| CoresRun {
+            .map(|responses_per_s| CoresRepetition {
                 sent: rate as u64,
                 achieved_rate: rate,
                 received: responses_per_s as u64,
@@ -88,7 +89,7 @@ pub(crate) fn cores() -> BenchCoresResult {
         started: "2026-01-02T03:04:05.678Z".to_owned(),
         command: ["horolog", "bench", "cores"].map(str::to_owned).to_vec(),
         host: host(),
-        engine: Some(Engine::Xdp),
+        engine: Some(LoadEngineKind::Xdp),
         required_rate: 30_000.0,
         columns: vec![
             column(1, [answered(5e3), answered(2.5e4), (3e4, [25_112.0, 27_259.0, 26_445.0])]),
@@ -96,7 +97,7 @@ pub(crate) fn cores() -> BenchCoresResult {
         ],
         capture: Some(CaptureCheck { counted: 5_000, captured: 5_000, dropped: 0 }),
         findings: vec![finding(
-            Code::SharedMachine,
+            FindingCode::SharedMachine,
             Severity::Warning,
             "generator and server shared the processors",
             "use two machines",
@@ -127,7 +128,7 @@ pub(crate) fn demo() -> DemoResult {
     let around = |capacity: f64| {
         [0.05, 0.25, 0.5, 1.0, 0.75, 0.9, 0.98, 1.02, 1.3, 2.0].map(|part| part * capacity * 1.001)
     };
-    let candidate = |label: &str, capacity: f64, base_ns: f64| Candidate {
+    let candidate = |label: &str, capacity: f64, base_ns: f64| DemoCandidate {
         label: label.to_owned(),
         server_command: ["horolog", "serve", "--threads", "2"].map(str::to_owned).to_vec(),
         load: server(capacity, base_ns, &around(capacity)),
@@ -150,7 +151,7 @@ pub(crate) fn demo() -> DemoResult {
             xdp,
         ],
         findings: vec![finding(
-            Code::SharedMachine,
+            FindingCode::SharedMachine,
             Severity::Note,
             "Generator and server shared the 2 processors of this machine.",
             "Compare the rows with one another; for absolute figures load from another machine.",
@@ -169,6 +170,7 @@ pub(crate) fn series() -> Series {
         received: 100 - lost,
         lost,
         late: 0,
+        unsynchronised: 0,
         invalid: 0,
         rtt_ns: (lost < 100).then_some(Percentiles {
             p50: 3_000,
@@ -203,17 +205,18 @@ pub(crate) fn silent_trial() -> Trial {
         lost: 0,
         duplicate: 0,
         late: 0,
+        unsynchronised: 0,
         invalid: BTreeMap::new(),
         responses: Responses::default(),
         authenticated: None,
         cookies_reused: None,
         fairness: None,
-        well_behaved: None,
+        compliant_clients: None,
         parts: Vec::new(),
         rtt_ns: None,
         response_time_ns: None,
         tx_offset_ns: None,
-        stamped: None,
+        timestamped: None,
         lateness_ns: None,
         lost_at: BTreeMap::new(),
     }
@@ -233,6 +236,7 @@ pub(crate) fn extreme_trial() -> Trial {
         lost: u64::MAX,
         duplicate: u64::MAX,
         late: u64::MAX,
+        unsynchronised: u64::MAX,
         invalid: BTreeMap::from([(InvalidReason::Origin, u64::MAX)]),
         responses: Responses {
             basic: u64::MAX,
@@ -248,14 +252,14 @@ pub(crate) fn extreme_trial() -> Trial {
         authenticated: None,
         cookies_reused: None,
         fairness: None,
-        well_behaved: None,
+        compliant_clients: None,
         parts: Vec::new(),
         rtt_ns: distribution.clone(),
         response_time_ns: distribution.clone(),
         tx_offset_ns: Some(extreme_offsets()),
-        stamped: Some(u64::MAX),
+        timestamped: Some(u64::MAX),
         lateness_ns: distribution,
-        lost_at: BTreeMap::from([(Place::Unknown, u64::MAX)]),
+        lost_at: BTreeMap::from([(LossLocation::Unknown, u64::MAX)]),
     }
 }
 
@@ -277,7 +281,7 @@ fn extreme_offsets() -> SignedDistribution {
 }
 
 pub(crate) fn finding(
-    code: Code,
+    code: FindingCode,
     severity: Severity,
     message: &str,
     advice: &str,
@@ -318,8 +322,8 @@ fn server(capacity: f64, base_ns: f64, rates: &[f64]) -> LoadResult {
             mac: Some("02:00:00:00:00:01".to_owned()),
             source_network: Some("172.18.0.0/16".to_owned()),
         },
-        mode: Mode::NtpBasic,
-        engine: Engine::Xdp,
+        mode: RequestMode::NtpBasic,
+        engine: LoadEngineKind::Xdp,
         threads: 2,
         spacing: Spacing::Constant,
         reply_timeout_ns: 1_000_000_000,
@@ -334,19 +338,19 @@ fn server(capacity: f64, base_ns: f64, rates: &[f64]) -> LoadResult {
             end: SearchEnd::Converged,
         }),
         series: None,
-        silences: Vec::new(),
+        outages: Vec::new(),
         overload: None,
         limits: Vec::new(),
         findings: vec![
             finding(
-                Code::SharedMachine,
+                FindingCode::SharedMachine,
                 Severity::Note,
                 "Generator and server shared the 2 processors of this machine.",
                 "For absolute figures load from another machine.",
                 None,
             ),
             finding(
-                Code::GeneratorBehind,
+                FindingCode::GeneratorBehind,
                 Severity::Warning,
                 "The generator sent 2.0% less than was planned.",
                 "Give it more threads, or read the rate that was sent.",
@@ -366,9 +370,9 @@ fn trial(offered_rate: f64, capacity: f64, base_ns: f64) -> Trial {
     let at_interface = lost * 4 / 5;
     let mut lost_at = BTreeMap::new();
     if lost > 0 {
-        lost_at.insert(Place::Interface, at_interface);
-        lost_at.insert(Place::Server, (lost - at_interface) / 2);
-        lost_at.insert(Place::Unknown, lost - at_interface - (lost - at_interface) / 2);
+        lost_at.insert(LossLocation::Interface, at_interface);
+        lost_at.insert(LossLocation::Server, (lost - at_interface) / 2);
+        lost_at.insert(LossLocation::Unknown, lost - at_interface - (lost - at_interface) / 2);
     }
     let queue = 1.0 + 0.4 / (1.02 - load.min(1.0)) / 10.0;
     Trial {
@@ -382,17 +386,18 @@ fn trial(offered_rate: f64, capacity: f64, base_ns: f64) -> Trial {
         lost,
         duplicate: 0,
         late: 0,
+        unsynchronised: 0,
         invalid: BTreeMap::new(),
         responses: Responses { basic: sent - lost, ..Responses::default() },
         authenticated: None,
         cookies_reused: None,
         fairness: None,
-        well_behaved: None,
+        compliant_clients: None,
         parts: Vec::new(),
         rtt_ns: distribution(base_ns * queue, 0.3 + load.min(1.0)),
         response_time_ns: distribution(base_ns / 40.0, 0.2),
         tx_offset_ns: None,
-        stamped: None,
+        timestamped: None,
         lateness_ns: distribution(400.0, 0.4),
         lost_at,
     }

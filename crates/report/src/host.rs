@@ -1,15 +1,15 @@
-//! What the measurements of a host's scheduler share as text: how threads were scheduled, what was
-//! held still, figures of a distribution. The tables and the pages say it with these words.
+//! Common texts of the measurements of a host's scheduler: scheduling of threads, host conditions,
+//! figures of a distribution. The tables and the HTML reports share these words.
 
 use horolog_record::{Distribution, HostConditions, SchedulingPolicy, ThreadScheduling};
 
 use crate::units::{ABSENT, full_count, human_ns, mean_ns};
 
-/// The titles of [`latency_figures`].
+/// Titles of [`latency_figures`].
 pub(crate) const LATENCY_TITLES: [&str; 8] =
     ["count", "min", "mean", "p50", "p99", "p99.9", "max", "deviation"];
 
-/// The figures of a distribution, those that matter least at the end.
+/// Returns the figures of a distribution, the least important ones last.
 pub(crate) fn latency_figures(distribution: Option<&Distribution>) -> [String; 8] {
     let Some(d) = distribution else { return std::array::from_fn(|_| ABSENT.to_owned()) };
     [
@@ -24,9 +24,9 @@ pub(crate) fn latency_figures(distribution: Option<&Distribution>) -> [String; 8
     ]
 }
 
-/// How threads were scheduled.
+/// Returns the scheduling of threads.
 pub(crate) fn scheduling(scheduling: &ThreadScheduling) -> String {
-    let refused = if scheduling.error.is_some() { ", since real time was refused" } else { "" };
+    let refused = if scheduling.error.is_some() { " (real time refused)" } else { "" };
     match (scheduling.policy, scheduling.timer_slack_ns) {
         (SchedulingPolicy::Fifo, _) => format!("SCHED_FIFO at priority {}", scheduling.priority),
         (SchedulingPolicy::Other, None) => format!("SCHED_OTHER{refused}"),
@@ -36,15 +36,15 @@ pub(crate) fn scheduling(scheduling: &ThreadScheduling) -> String {
     }
 }
 
-/// What was held still, in one sentence each.
+/// Returns the host conditions, in one sentence each.
 pub(crate) fn conditions(conditions: &HostConditions) -> String {
     let memory = if conditions.memory_locked { "locked" } else { "not locked" };
     let idle = match conditions.cpu_dma_latency_us {
         Some(us) => format!("/dev/cpu_dma_latency held at {us} µs"),
         None if conditions.cpu_dma_latency_error.is_some() => {
-            "/dev/cpu_dma_latency not to be had".to_owned()
+            "/dev/cpu_dma_latency not available".to_owned()
         }
-        None => "idle states left as they are".to_owned(),
+        None => "idle states unrestricted".to_owned(),
     };
     let driver = conditions.idle_driver.as_deref().map_or_else(
         || "no idle driver".to_owned(),
@@ -70,7 +70,7 @@ mod tests {
         let text = conditions(&HostConditions::default());
         assert_eq!(
             text,
-            "Memory not locked; idle states left as they are, no idle driver; real-time threads are \
+            "Memory not locked; idle states unrestricted, no idle driver; real-time threads are \
              not throttled."
         );
         assert!(latency_figures(None).iter().all(|figure| figure == ABSENT));
@@ -85,6 +85,6 @@ mod tests {
             timer_slack_ns: Some(50_000),
         };
         let text = scheduling(&refused);
-        assert_eq!(text, "SCHED_OTHER, since real time was refused, timer slack 50.0 µs");
+        assert_eq!(text, "SCHED_OTHER (real time refused), timer slack 50.0 µs");
     }
 }

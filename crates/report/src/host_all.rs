@@ -1,19 +1,19 @@
-//! What the terminal and the page say alike of all measurements of a host: each part in a line, the
-//! verdict in a sentence.
+//! Common words of the terminal and the HTML report on all measurements of a host: each part in a
+//! line, the verdict in a sentence.
 
 use horolog_record::{
     DelayCell, DelayKind, Distribution, HandlerKind, HostAllResult, HostClockResult,
     HostDelayResult, HostInterruptResult, HostNicResult, HostPart, HostPartOutcome, HostPartState,
-    HostSwitchResult, HostTimerResult, HostVerdict, SwitchPartner, WorstFinding,
+    HostSwitchResult, HostTimerResult, HostVerdict, SwitchPeer, WorstFinding,
 };
 
 use crate::host_delay::setting_name;
 use crate::units::{ABSENT, human_ns, mean_ns, percent_of};
 
-/// The delay whose overshoot stands for all.
+/// Delay whose overshoot represents all delays.
 const DELAY_NS: u64 = 1_000_000;
 
-/// A part's name; a card's has its interface.
+/// Returns a part's name; that of a NIC has its interface.
 pub(crate) fn part_name(outcome: &HostPartOutcome) -> String {
     match &outcome.interface {
         Some(interface) => format!("nic {interface}"),
@@ -21,32 +21,32 @@ pub(crate) fn part_name(outcome: &HostPartOutcome) -> String {
     }
 }
 
-/// What became of a part, in a word or two.
+/// Returns the outcome of a part, in a word or two.
 pub(crate) const fn state_name(state: HostPartState) -> &'static str {
     match state {
         HostPartState::Measured => "measured",
-        HostPartState::Reduced => "measured in part",
+        HostPartState::Reduced => "partly measured",
         HostPartState::Failed => "failed",
         HostPartState::Interrupted => "interrupted",
-        HostPartState::NotBegun => "not begun",
-        HostPartState::Skipped => "left out",
-        HostPartState::Absent => "nothing there",
+        HostPartState::NotBegun => "not started",
+        HostPartState::Skipped => "skipped",
+        HostPartState::Absent => "not present",
     }
 }
 
-/// A part's state with what it lacked, where it is to be told.
+/// Returns a part's state with its missing prerequisites, if they are to be shown.
 pub(crate) fn shortfall(outcome: &HostPartOutcome) -> Option<String> {
     if outcome.state == HostPartState::Measured {
         return None;
     }
     let name = state_name(outcome.state);
-    Some(match outcome.why.join(" ") {
+    Some(match outcome.reason.join(" ") {
         why if why.is_empty() => name.to_owned(),
         why => format!("{name}: {why}"),
     })
 }
 
-/// The main figure of a part; `None` where it has no record.
+/// Returns the main figure of a part; `None` if it has no record.
 pub(crate) fn headline(result: &HostAllResult, outcome: &HostPartOutcome) -> Option<String> {
     match outcome.part {
         HostPart::Clock => result.clock.as_ref().map(clock),
@@ -69,12 +69,12 @@ pub(crate) fn clock(result: &HostClockResult) -> String {
     let synchronised = match result.kernel.map(|kernel| kernel.synchronised) {
         Some(true) => "synchronised",
         Some(false) => "not synchronised",
-        None => "not known whether it is synchronised",
+        None => "synchronisation unknown",
     };
-    format!("a reading takes {cost} (clocksource {source}); {synchronised}")
+    format!("read cost {cost} (clocksource {source}); {synchronised}")
 }
 
-/// `nanosleep` under the first setting that was measured.
+/// Returns `nanosleep` under the first setting that was measured.
 pub(crate) fn nanosleep(result: &HostDelayResult) -> Option<&DelayCell> {
     let cells = result.cells.iter().filter(|cell| cell.function == DelayKind::Nanosleep);
     let cells = cells.filter(|cell| cell.overshoot_ns.is_some());
@@ -88,7 +88,7 @@ pub(crate) fn delay(result: &HostDelayResult) -> String {
     };
     let setting = result.settings.get(cell.setting).map_or("", setting_name);
     format!(
-        "nanosleep of {} ends {} late, p99 {} ({setting})",
+        "nanosleep of {} overshoots by {}, p99 {} ({setting})",
         human_ns(cell.requested_ns),
         of(|one| one.p50),
         of(|one| one.p99)
@@ -105,12 +105,10 @@ pub(crate) fn timer(result: &HostTimerResult) -> String {
         |((core, latency), (late, longest))| {
             let [p50, p99, max] = [latency.p50, latency.p99, longest.max].map(human_ns);
             if core == late {
-                return format!(
-                    "wake-ups {p50} late, p99 {p99}, max {max} (core {core}, the worst)"
-                );
+                return format!("wake-up latency {p50}, p99 {p99}, max {max} (core {core}, worst)");
             }
             format!(
-                "wake-ups {p50} late, p99 {p99} (core {core}, the worst), max {max} (core {late})"
+                "wake-up latency {p50}, p99 {p99} (core {core}, worst), max {max} (core {late})"
             )
         },
     )
@@ -118,14 +116,14 @@ pub(crate) fn timer(result: &HostTimerResult) -> String {
 
 pub(crate) fn switch(result: &HostSwitchResult) -> String {
     let figure = |partner| {
-        let steps = result.steps.iter().find(|steps| steps.partner == partner);
+        let steps = result.steps.iter().find(|steps| steps.peer == partner);
         let figure = steps.and_then(|steps| steps.per_switch_ns);
         figure.map_or_else(|| ABSENT.to_owned(), mean_ns)
     };
     format!(
-        "a switch between processes {}, between threads {}",
-        figure(SwitchPartner::Process),
-        figure(SwitchPartner::Thread)
+        "process switch {}, thread switch {}",
+        figure(SwitchPeer::Process),
+        figure(SwitchPeer::Thread)
     )
 }
 
@@ -136,16 +134,16 @@ pub(crate) fn interrupt(result: &HostInterruptResult) -> String {
         p99.map_or_else(|| ABSENT.to_owned(), human_ns)
     };
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-    let stolen = result.stolen.iter().max_by(|one, other| {
+    let stolen = result.os_noise.iter().max_by(|one, other| {
         share(one.all.total_ns, one.duration_ns)
             .total_cmp(&share(other.all.total_ns, other.duration_ns))
     });
     let stolen = stolen.map_or_else(String::new, |core| {
         let share = percent_of(core.all.total_ns, core.duration_ns);
-        format!("; {share} of core {} taken, the most", core.core)
+        format!("; OS noise {share} on core {}, worst", core.core)
     });
     format!(
-        "handlers p99 {} in the kernel, {} by timerfd{stolen}",
+        "handler delay p99 {} in-kernel, {} by timerfd{stolen}",
         worst(HandlerKind::Kernel),
         worst(HandlerKind::Timerfd)
     )
@@ -154,45 +152,45 @@ pub(crate) fn interrupt(result: &HostInterruptResult) -> String {
 pub(crate) fn nic(result: &HostNicResult) -> String {
     let queues = if result.queues.rx == 1 { "queue" } else { "queues" };
     let stamps = match &result.timestamps {
-        Some(stamps) if stamps.hardware_rx && stamps.hardware_tx => "the card",
-        Some(stamps) if stamps.software_rx || stamps.software_tx => "the kernel",
-        Some(_) => "nobody",
-        None => "not told whom",
+        Some(stamps) if stamps.hardware_rx && stamps.hardware_tx => "NIC",
+        Some(stamps) if stamps.software_rx || stamps.software_tx => "kernel",
+        Some(_) => "none",
+        None => "unknown source",
     };
     let changes = match result.advice.iter().filter(|one| one.command.is_some()).count() {
-        0 => "nothing to change".to_owned(),
-        1 => "1 thing to change".to_owned(),
-        count => format!("{count} things to change"),
+        0 => "no changes advised".to_owned(),
+        1 => "1 change advised".to_owned(),
+        count => format!("{count} changes advised"),
     };
-    format!("{} {queues}, timestamps by {stamps}; {changes}", result.queues.rx)
+    format!("{} {queues}, timestamps: {stamps}; {changes}", result.queues.rx)
 }
 
-/// The verdict's name.
+/// Returns the verdict's name.
 pub(crate) const fn verdict_name(verdict: HostVerdict) -> &'static str {
     match verdict {
         HostVerdict::Fit => "fit",
-        HostVerdict::Doubtful => "fit with doubts",
+        HostVerdict::Marginal => "fit with findings",
         HostVerdict::Unfit => "not fit",
-        HostVerdict::Unjudged => "not known",
+        HostVerdict::Unjudged => "unknown",
     }
 }
 
-/// The verdict in a sentence.
+/// Returns the verdict in a sentence.
 pub(crate) const fn verdict_sentence(verdict: HostVerdict) -> &'static str {
     match verdict {
         HostVerdict::Fit => "This host is fit for measuring in microseconds.",
-        HostVerdict::Doubtful => {
-            "This host is fit for measuring in microseconds, with the doubts below."
+        HostVerdict::Marginal => {
+            "This host is fit for measuring in microseconds, with the findings below."
         }
         HostVerdict::Unfit => "This host is not fit for measuring in microseconds.",
         HostVerdict::Unjudged => {
-            "Whether this host is fit for measuring in microseconds is not known: that takes the \
-             parts timer and interrupt (wake-ups and stolen time), run to their ends."
+            "Fitness for measuring in microseconds is unknown: it takes complete runs of the \
+             parts timer and interrupt (wake-up latency and OS noise)."
         }
     }
 }
 
-/// Where one of the worst findings comes from: `timer`, `interrupt and 2 more of this kind`.
+/// Returns the origin of one of the worst findings: `timer`, `interrupt and 2 more of this kind`.
 pub(crate) fn origin(worst: &WorstFinding) -> String {
     let part = worst.part.map_or("all", HostPart::name);
     match worst.others {
@@ -224,7 +222,7 @@ mod tests {
         };
         latency(&mut result, 0, [10_000, 90_000, 149_000]);
         latency(&mut result, 1, [10_000, 80_000, 229_000]);
-        let told = "wake-ups 10.0 µs late, p99 90.0 µs (core 0, the worst), max 229 µs (core 1)";
+        let told = "wake-up latency 10.0 µs, p99 90.0 µs (core 0, worst), max 229 µs (core 1)";
         assert_eq!(timer(&result), told);
     }
 

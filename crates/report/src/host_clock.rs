@@ -1,5 +1,5 @@
-//! What the terminal and the page say alike of a host's clocks: each fact with one line on what it
-//! means.
+//! Common words of the terminal and the HTML report on a host's clocks: each fact with one line on
+//! its meaning.
 
 use horolog_record::{
     ClockFacts, HostClockResult, HzSource, KernelDiscipline, LeapState, PhcFacts, RtcFacts,
@@ -9,41 +9,40 @@ use horolog_record::{
 use crate::facts::{Fact, FactGroup, UNKNOWN, fact, listed};
 use crate::units::{ABSENT, full_count, human_ns, percent, signed_ns};
 
-/// The headings of the clocks' figures, without the name's.
+/// Headings of the clocks' figures, without the name's.
 pub(crate) const CLOCK_TITLES: [&str; 6] =
-    ["resolution", "step seen", "cost", "read by", "rate", "doubt"];
+    ["resolution", "min step", "cost", "read by", "rate", "± bound"];
 
-/// What the clocks' figures are.
-pub(crate) const CLOCKS_NOTE: &str = "Resolution: what the clock states of itself. Step: the \
-                                      smallest in which it was seen to move. Cost: of one reading. \
-                                      Rate: how much faster it ran than CLOCK_MONOTONIC, with the \
-                                      doubt of that.";
+/// Explanation of the clocks' figures.
+pub(crate) const CLOCKS_NOTE: &str = "Resolution: as reported by clock_getres(). Min step: \
+                                      smallest observed increment. Cost: of one reading. Rate: \
+                                      relative to CLOCK_MONOTONIC, with its error bound.";
 
 const DAYS_PER_YEAR: f64 = 365.25;
-/// A rate with more doubt is not shown: a coarse clock's on a busy machine.
-const DOUBT_MAX_PPM: f64 = 100.0;
+/// Maximum error bound of a shown rate: that of a coarse clock on a busy machine is larger.
+const RATE_ERROR_MAX_PPM: f64 = 100.0;
 
-/// All facts but the clocks' figures.
+/// Returns all facts except the clocks' figures.
 pub(crate) fn groups(result: &HostClockResult) -> Vec<FactGroup> {
     vec![
         FactGroup { title: "Tick", facts: tick(&result.tick) },
         FactGroup { title: "Clock", facts: clock(result) },
         FactGroup { title: "Hardware clocks", facts: hardware(result) },
-        FactGroup { title: "Kernel's discipline", facts: discipline(result.kernel) },
-        FactGroup { title: "Waking", facts: waking(result) },
+        FactGroup { title: "Kernel discipline", facts: discipline(result.kernel) },
+        FactGroup { title: "Wake-up", facts: waking(result) },
     ]
 }
 
 fn tick(tick: &TickFacts) -> Vec<Fact> {
     let hz = tick.hz.map_or_else(|| UNKNOWN.to_owned(), |hz| hz.to_string());
     let how = match (tick.known_by, &tick.config_file) {
-        (Some(HzSource::Config), Some(file)) => format!("known by CONFIG_HZ in {file}"),
-        (Some(HzSource::Config), None) => "known by CONFIG_HZ".to_owned(),
+        (Some(HzSource::Config), Some(file)) => format!("from CONFIG_HZ in {file}"),
+        (Some(HzSource::Config), None) => "from CONFIG_HZ".to_owned(),
         (Some(HzSource::Resolution), _) => {
-            "known by the resolution that CLOCK_MONOTONIC_COARSE states".to_owned()
+            "from the resolution of CLOCK_MONOTONIC_COARSE".to_owned()
         }
         (Some(HzSource::Measured), _) => "measured: the steps of CLOCK_MONOTONIC_COARSE".to_owned(),
-        (None, _) => "neither configured nor seen".to_owned(),
+        (None, _) => "neither configured nor measured".to_owned(),
     };
     let time = |ns: Option<u64>| ns.map_or_else(|| UNKNOWN.to_owned(), human_ns);
     let mut facts = vec![
@@ -52,8 +51,8 @@ fn tick(tick: &TickFacts) -> Vec<Fact> {
             "tick",
             time(tick.tick_ns),
             format!(
-                "1/HZ; the coarse clocks were seen to move by {}, and what counts in jiffies (TCP's \
-                 timers, timeouts of drivers) is no finer",
+                "1/HZ; the coarse clocks advance by {}; jiffies-based timers (TCP, driver \
+                 timeouts) have this granularity",
                 time(tick.tick_measured_ns)
             ),
         ),
@@ -61,12 +60,12 @@ fn tick(tick: &TickFacts) -> Vec<Fact> {
         fact(
             "high-resolution timers",
             yes_no(tick.high_resolution),
-            "with them sleeps end between ticks; without, a sleep is a whole number of ticks",
+            "if on, sleeps can end between ticks; if off, a sleep is a whole number of ticks",
         ),
         fact(
             "USER_HZ",
             tick.user_hz.map_or_else(|| UNKNOWN.to_owned(), |hz| hz.to_string()),
-            "the unit of times in /proc and of times(2); fixed for programs' sake, not the timer's",
+            "unit of times in /proc and of times(2); a fixed ABI value, not the timer frequency",
         ),
     ];
     facts.extend(jiffies(tick));
@@ -75,9 +74,9 @@ fn tick(tick: &TickFacts) -> Vec<Fact> {
 
 fn jiffies(tick: &TickFacts) -> Vec<Fact> {
     let count = tick.jiffies.map_or_else(|| "needs root".to_owned(), full_count);
-    let next = tick.next_wrap_32_days.map_or_else(String::new, |days| {
-        format!("; its low 32 bits are through in {days:.1} days")
-    });
+    let next = tick
+        .next_wrap_32_days
+        .map_or_else(String::new, |days| format!("; its low 32 bits wrap in {days:.1} days"));
     let days = |days: Option<f64>| match days {
         None => UNKNOWN.to_owned(),
         Some(days) if days < 10_000.0 => format!("{days:.1} days"),
@@ -90,25 +89,25 @@ fn jiffies(tick: &TickFacts) -> Vec<Fact> {
             "jiffies",
             count,
             format!(
-                "ticks counted, from five minutes before 2³² on so that a wrong comparison shows \
+                "tick count; starts five minutes before 2³² so that wrong comparisons fail \
                  early{next}"
             ),
         ),
         fact(
             "jiffies to ns",
             per_tick,
-            "what jiffies_to_nsecs() computes; the other way rounds to a whole tick",
+            "as jiffies_to_nsecs() computes; nsecs_to_jiffies() rounds to whole ticks",
         ),
         fact(
             "wrap at 32 bit",
             days(tick.wrap_32_days),
-            "then 0xffffffff is followed by 0: 'now > then' turns false though it is later, while \
-             the sign of the difference (time_after()) stays right for half of the range",
+            "0xffffffff is followed by 0: 'now > then' becomes false although it is later; the \
+             sign of the difference (time_after()) stays correct for half of the range",
         ),
         fact(
             "wrap at 64 bit",
             days(tick.wrap_64_days),
-            format!("of jiffies_64; jiffies itself has {} bits here", tick.jiffies_bits),
+            format!("of jiffies_64; jiffies has {} bits here", tick.jiffies_bits),
         ),
     ]
 }
@@ -118,7 +117,7 @@ const fn mode_name(mode: Option<TickMode>) -> &'static str {
         None => UNKNOWN,
         Some(TickMode::Periodic) => "never",
         Some(TickMode::Idle) => "on idle cores",
-        Some(TickMode::Full) => "on idle cores and on those named at boot",
+        Some(TickMode::Full) => "on idle and nohz_full cores",
     }
 }
 
@@ -126,8 +125,8 @@ const fn mode_meaning(mode: Option<TickMode>) -> &'static str {
     match mode {
         None => "the kernel's configuration cannot be read",
         Some(TickMode::Periodic) => "each core is interrupted HZ times a second, idle or not",
-        Some(TickMode::Idle) => "an idle core takes no interrupts and may sleep deeper",
-        Some(TickMode::Full) => "a core named in nohz_full is left alone while one task runs on it",
+        Some(TickMode::Idle) => "an idle core takes no tick interrupts and can sleep deeper",
+        Some(TickMode::Full) => "a nohz_full core has no tick while it runs a single task",
     }
 }
 
@@ -137,14 +136,14 @@ fn clock(result: &HostClockResult) -> Vec<Fact> {
         fact(
             "xtime",
             "CLOCK_REALTIME",
-            "the kernel's time of day: in ns, brought up at each tick and interpolated by the \
-             clocksource in between; gettimeofday() shows it in µs, time() in s, the coarse clock \
-             as of the last tick",
+            "kernel time of day in ns, updated at each tick and interpolated by the clocksource \
+             in between; gettimeofday() returns it in µs, time() in s, the coarse clock as of the \
+             last tick",
         ),
         fact(
             "clocksource",
             source.current.clone().unwrap_or_else(|| UNKNOWN.to_owned()),
-            "the counter that all clocks interpolate by; tsc and kvm-clock are read without a \
+            "counter by which all clocks interpolate; tsc and kvm-clock are read without a \
              system call, hpet and acpi_pm cost microseconds",
         ),
         fact(
@@ -154,27 +153,23 @@ fn clock(result: &HostClockResult) -> Vec<Fact> {
         ),
         fact(
             "TSC",
-            listed(&source.tsc_flags, "the processor says nothing of it"),
-            "constant_tsc: its rate does not follow the frequency; nonstop_tsc: it counts on in \
-             deep idle states; only with both it can be the clock",
+            listed(&source.tsc_flags, "no TSC flags"),
+            "constant_tsc: constant rate at all CPU frequencies; nonstop_tsc: runs in deep idle \
+             states; both are required for use as clocksource",
         ),
     ];
     if let Some(ns) = result.system_call_ns {
         let cost = format!("{ns:.0} ns");
-        facts.push(fact("system call", cost, "one reading that goes through the kernel"));
+        facts.push(fact("system call", cost, "one reading by system call"));
     }
     facts.push(match result.cores {
-        None => fact("across cores", ABSENT, "one core alone may be used: nothing to compare"),
+        None => fact("across cores", ABSENT, "only one core is usable: nothing to compare"),
         Some(order) => fact(
             "across cores",
+            format!("{} of {} backwards", full_count(order.backwards), full_count(order.handoffs)),
             format!(
-                "{} of {} went back",
-                full_count(order.backwards),
-                full_count(order.handed_over)
-            ),
-            format!(
-                "readings of CLOCK_MONOTONIC on {} cores, each after one of another core; one that \
-                 is earlier would order events wrongly",
+                "readings of CLOCK_MONOTONIC on {} cores, each after one on another core; a \
+                 backward step would order events wrongly",
                 order.cores
             ),
         ),
@@ -188,7 +183,7 @@ fn clock(result: &HostClockResult) -> Vec<Fact> {
                 signed_ns(waking.namespace_monotonic_ns),
                 signed_ns(waking.namespace_boottime_ns)
             ),
-            "this process sees these clocks moved by so much",
+            "offsets of these clocks for this process",
         ));
     }
     facts
@@ -200,8 +195,8 @@ fn hardware(result: &HostClockResult) -> Vec<Fact> {
         facts.push(fact(
             "RTC",
             "none",
-            "this machine has no /sys/class/rtc: nothing keeps the time while it is off, and at \
-             boot its hypervisor or the network says it",
+            "no /sys/class/rtc: no clock runs while the host is off; at boot the time comes from \
+             the hypervisor or the network",
         ));
     }
     let before = facts.len();
@@ -210,7 +205,7 @@ fn hardware(result: &HostClockResult) -> Vec<Fact> {
         facts.push(fact(
             "PTP clock",
             "none",
-            "no card here has a clock of its own (/dev/ptpN): timestamps are the kernel's",
+            "no NIC has a PHC (/dev/ptpN): timestamps are taken by the kernel",
         ));
     }
     facts
@@ -234,8 +229,8 @@ fn rtc(rtc: &RtcFacts) -> Fact {
     let driver = rtc.driver.as_deref().unwrap_or("unknown driver");
     fact(
         rtc.name.clone(),
-        offset(rtc.system_ahead_ns, rtc.doubt_ns, rtc.error.as_deref()),
-        format!("keeps the time while the machine is off ({driver}){set}"),
+        offset(rtc.system_ahead_ns, rtc.error_bound_ns, rtc.error.as_deref()),
+        format!("runs while the host is off ({driver}){set}"),
     )
 }
 
@@ -243,48 +238,48 @@ fn phc(phc: &PhcFacts) -> Fact {
     let name = phc.clock_name.as_deref().unwrap_or("unnamed");
     fact(
         phc.device.clone(),
-        offset(phc.system_ahead_ns, phc.doubt_ns, phc.error.as_deref()),
-        format!("the clock of a card ({name}); kept by PTP it is on TAI, 37 s ahead of UTC"),
+        offset(phc.system_ahead_ns, phc.error_bound_ns, phc.error.as_deref()),
+        format!("PHC of a NIC ({name}); disciplined by PTP it is on TAI, 37 s ahead of UTC"),
     )
 }
 
 fn discipline(kernel: Option<KernelDiscipline>) -> Vec<Fact> {
     let Some(kernel) = kernel else {
-        return vec![fact("adjtimex", "forbidden", "a sandbox keeps the kernel from being asked")];
+        return vec![fact("adjtimex", "forbidden", "blocked by a sandbox")];
     };
     let leap = match kernel.leap {
         LeapState::None => "none",
-        LeapState::Insert => "a second is inserted at the end of the UTC day",
-        LeapState::Delete => "a second is left out at the end of the UTC day",
+        LeapState::Insert => "insert a second at the end of the UTC day",
+        LeapState::Delete => "delete a second at the end of the UTC day",
         LeapState::Unsynchronised => "unknown",
     };
     let tai = match kernel.tai_offset_s {
-        0 => "nobody told the kernel, so CLOCK_TAI is UTC here",
-        _ => "CLOCK_TAI is ahead of CLOCK_REALTIME by so much",
+        0 => "not set in the kernel, so CLOCK_TAI equals UTC here",
+        _ => "lead of CLOCK_TAI over CLOCK_REALTIME",
     };
     vec![
         fact(
             "synchronised",
             yes_no(Some(kernel.synchronised)),
-            "whether a program (chronyd, ntpd, ptp4l) has said that it keeps this clock right",
+            "as reported to the kernel by the clock daemon (chronyd, ntpd, ptp4l)",
         ),
         fact(
             "frequency",
             format!("{:+.3} ppm", kernel.frequency_ppb / 1e3),
-            "what is added to the oscillator's own: 1 ppm is 86 ms a day",
+            "correction of the oscillator: 1 ppm is 86 ms per day",
         ),
         fact(
             "maximum error",
             signed_ns(kernel.maximum_error_ns).trim_start_matches('+').to_owned(),
-            "bound given by that program, growing by 500 ppm since; 16 s is the end of it",
+            "error bound set by that daemon, growing by 500 ppm since; capped at 16 s",
         ),
         fact(
             "estimated error",
             signed_ns(kernel.estimated_error_ns).trim_start_matches('+').to_owned(),
-            "what that program takes its own error for",
+            "that daemon's estimate of its error",
         ),
         fact("TAI minus UTC", format!("{} s", kernel.tai_offset_s), tai),
-        fact("leap second", leap, "what the kernel was told is to come"),
+        fact("leap second", leap, "pending in the kernel"),
     ]
 }
 
@@ -301,20 +296,20 @@ fn waking(result: &HostClockResult) -> Vec<Fact> {
         fact(
             "timer slack",
             slack,
-            "an ordinary thread's sleeps may end so much later to join other wake-ups \
+            "delay by which sleeps of SCHED_OTHER threads may be extended to coalesce wake-ups \
              (PR_SET_TIMERSLACK); real-time threads have none",
         ),
         fact(
             "frequency governor",
             listed(&waking.governors, "none"),
-            "who chooses the processors' frequency; without one the hardware or the hypervisor does",
+            "selects the CPU frequency; without one the hardware or the hypervisor does",
         ),
         fact(
             "idle states",
-            listed(&states, "none told"),
+            listed(&states, "none listed"),
             format!(
-                "how an idle core sleeps and how long it takes to leave that ({driver}); an open \
-                 /dev/cpu_dma_latency keeps it from deep ones"
+                "idle states of a core and their exit latencies ({driver}); an open \
+                 /dev/cpu_dma_latency prevents the deep ones"
             ),
         ),
         fact(
@@ -324,13 +319,12 @@ fn waking(result: &HostClockResult) -> Vec<Fact> {
                 (None, Some(false)) => "none".to_owned(),
                 (None, _) => UNKNOWN.to_owned(),
             },
-            "under a hypervisor a timer is late by an exit or two, and by whatever time other guests \
-             take",
+            "a hypervisor adds VM exits to timer latency, and the CPU time of other guests",
         ),
         fact(
-            "stolen time",
+            "steal time",
             waking.stolen_share.map_or_else(|| UNKNOWN.to_owned(), percent),
-            "share of all cores' time in which the hypervisor ran something else in this run",
+            "share of all cores' time that the hypervisor gave to others in this run",
         ),
     ]
 }
@@ -343,7 +337,7 @@ fn yes_no(value: Option<bool>) -> &'static str {
     }
 }
 
-/// A clock's figures, in the order of [`CLOCK_TITLES`].
+/// Returns a clock's figures, in the order of [`CLOCK_TITLES`].
 pub(crate) fn figures(clock: &ClockFacts) -> [String; 6] {
     let absent = || ABSENT.to_owned();
     let ns = |ns: Option<u64>| ns.map_or_else(absent, human_ns);
@@ -352,8 +346,8 @@ pub(crate) fn figures(clock: &ClockFacts) -> [String; 6] {
         Some(false) => "system call",
         None => ABSENT,
     };
-    // What is not known to a ten-thousandth is not worth telling.
-    let is_known = clock.rate_doubt_ppm.is_none_or(|doubt| doubt < DOUBT_MAX_PPM);
+    // A value not known to a ten-thousandth is not shown.
+    let is_known = clock.rate_error_bound_ppm.is_none_or(|doubt| doubt < RATE_ERROR_MAX_PPM);
     let known = clock.rate_ppm.filter(|_| is_known);
     let ppm =
         |ppm: f64| format!("{ppm:+.3} ppm").replace("-0.000", "0.000").replace("+0.000", "0.000");
@@ -363,6 +357,6 @@ pub(crate) fn figures(clock: &ClockFacts) -> [String; 6] {
         clock.cost_ns.map_or_else(absent, |cost| format!("{cost:.1} ns")),
         by.to_owned(),
         known.map_or_else(absent, ppm),
-        clock.rate_doubt_ppm.map_or_else(absent, |doubt| format!("{doubt:.3} ppm")),
+        clock.rate_error_bound_ppm.map_or_else(absent, |doubt| format!("{doubt:.3} ppm")),
     ]
 }

@@ -1,4 +1,4 @@
-//! What the terminal and the page say alike of a host's delays.
+//! Common words of the terminal and the HTML report on a host's delays.
 
 use horolog_record::{
     ClaimVerdict, DelayCell, DelaySetting, DelaySlack, HostDelayResult, InterruptedDelay,
@@ -7,22 +7,22 @@ use horolog_record::{
 
 use crate::units::{full_count, human_ns, percent};
 
-/// What the figures are.
-pub(crate) const NOTE: &str = "Overshoot: how much later than asked for a wait ended, by \
-                               CLOCK_MONOTONIC. Functions that take whole seconds or milliseconds are \
-                               asked for nothing shorter. Of long delays there are few waits. p99 and max: \
-                               the worst of all delays.";
+/// Explanation of the figures.
+pub(crate) const NOTE: &str = "Overshoot: end of a wait minus its requested end, by \
+                               CLOCK_MONOTONIC. Functions with a resolution of seconds or \
+                               milliseconds have no shorter delays. Long delays have few waits. \
+                               p99 and max: worst over all delays.";
 
-/// Why functions differ.
-pub(crate) const SLACK: &str = "select, poll and epoll let the kernel be late by a thousandth of the \
-                                delay, 100 ms at most, or by the timer slack where that is more; \
-                                sleep, usleep and nanosleep by the timer slack; alarm, timerfd and \
-                                io_uring by nothing, nor any real-time thread.";
+/// Reason for which functions differ.
+pub(crate) const SLACK: &str = "Timer slack: select, poll and epoll allow 0.1% of the delay, at \
+                                most 100 ms, or the timer slack if larger; sleep, usleep and \
+                                nanosleep the timer slack; alarm, timerfd, io_uring and real-time \
+                                threads none.";
 
-/// The heading of the claims.
-pub(crate) const CLAIMS: &str = "What is said of clocks and delays, and what holds here";
+/// Heading of the claims.
+pub(crate) const CLAIMS: &str = "Claims about clocks and delays";
 
-/// A setting's name; views of a plot have constant ones.
+/// Returns a setting's name; views of a plot have constant ones.
 #[must_use]
 pub const fn setting_name(setting: &DelaySetting) -> &'static str {
     match (setting.policy, setting.slack) {
@@ -33,12 +33,12 @@ pub const fn setting_name(setting: &DelaySetting) -> &'static str {
     }
 }
 
-/// Whether there is a figure of a setting; the run may have ended before there was.
+/// Returns true if there is a figure of a setting; the run may have ended before there was.
 pub(crate) fn is_measured(result: &HostDelayResult, setting: usize) -> bool {
     cells_of(result, setting).any(|cell| cell.overshoot_ns.is_some())
 }
 
-/// A setting in full.
+/// Returns a setting in full.
 pub(crate) fn setting(result: &HostDelayResult, index: usize) -> String {
     let setting = &result.settings[index];
     let name = setting_name(setting);
@@ -54,7 +54,7 @@ pub(crate) fn setting(result: &HostDelayResult, index: usize) -> String {
     }
 }
 
-/// The cells of a setting.
+/// Returns the cells of a setting.
 pub(crate) fn cells_of(
     result: &HostDelayResult,
     setting: usize,
@@ -62,7 +62,7 @@ pub(crate) fn cells_of(
     result.cells.iter().filter(move |cell| cell.setting == setting)
 }
 
-/// The delays that were asked for, the shortest first.
+/// Returns the requested delays, the shortest first.
 pub(crate) fn delays(result: &HostDelayResult) -> Vec<u64> {
     let mut delays: Vec<_> = result.cells.iter().map(|cell| cell.requested_ns).collect();
     delays.sort_unstable();
@@ -70,24 +70,24 @@ pub(crate) fn delays(result: &HostDelayResult) -> Vec<u64> {
     delays
 }
 
-/// The headings of [`interrupted`].
+/// Headings of [`interrupted`].
 pub(crate) const INTERRUPTED_TITLES: [&str; 5] =
-    ["asked for", "took", "signals", "calls", "processor"];
+    ["requested", "duration", "signals", "calls", "CPU"];
 
-/// How a program goes on, in words.
+/// Returns the program's resumption after an interruption, in words.
 pub(crate) const fn resumption(resumption: Resumption) -> &'static str {
     match resumption {
         Resumption::None => "not resumed",
-        Resumption::Remaining => "resumed with the rest",
-        Resumption::Absolute => "until the same instant",
-        Resumption::Again => "begun again",
+        Resumption::Remaining => "resumed for the rest",
+        Resumption::Absolute => "until the same time",
+        Resumption::Again => "restarted",
     }
 }
 
-/// The figures of an interrupted delay.
+/// Returns the figures of an interrupted delay.
 pub(crate) fn interrupted(delay: &InterruptedDelay) -> [String; 5] {
-    let share = delay.processor_ns as f64 / delay.took_ns.max(1) as f64;
-    let took = human_ns(delay.took_ns);
+    let share = delay.processor_ns as f64 / delay.duration_ns.max(1) as f64;
+    let took = human_ns(delay.duration_ns);
     [
         human_ns(delay.requested_ns),
         if delay.ended { took } else { format!(">{took}") },
@@ -97,7 +97,7 @@ pub(crate) fn interrupted(delay: &InterruptedDelay) -> [String; 5] {
     ]
 }
 
-/// A verdict in a word.
+/// Returns a verdict in a word.
 pub(crate) const fn verdict(verdict: ClaimVerdict) -> &'static str {
     match verdict {
         ClaimVerdict::Holds => "holds",
@@ -107,11 +107,11 @@ pub(crate) const fn verdict(verdict: ClaimVerdict) -> &'static str {
     }
 }
 
-/// How many claims hold and how many do not.
+/// Returns the numbers of claims that hold and that do not.
 pub(crate) fn tally(result: &HostDelayResult) -> String {
     let count = |verdict| result.claims.iter().filter(|claim| claim.verdict == verdict).count();
     format!(
-        "{} hold, {} do not, {} were not measured, {} are other commands'.",
+        "{} hold, {} do not, {} not measured, {} covered by other commands.",
         count(ClaimVerdict::Holds),
         count(ClaimVerdict::Fails),
         count(ClaimVerdict::NotMeasured),

@@ -1,35 +1,35 @@
-//! What the terminal and the page say alike of a network card: each fact with one line on what it
-//! means, and what to change.
+//! Common words of the terminal and the HTML report on a NIC: each fact with one line on its
+//! meaning, and the recommended changes.
 
 use horolog_record::{
     HostNicResult, NicAdvice, NicCoalescing, NicInterrupt, NicPurpose, NicTimestamps, NicXdp,
-    NicXdpAbility, NicXdpMode,
+    NicXdpFeature, NicXdpMode,
 };
 
 use crate::facts::{Fact, FactGroup, UNKNOWN, fact, listed};
 use crate::units::{full_count, human_ns};
 
-/// What stands above the changes, and above what no command changes.
-const CHANGES: &str = "What to change";
-const REMARKS: &str = "What to know";
+/// Headings of the changes, and of those that no command makes.
+const CHANGES: &str = "Advice";
+const REMARKS: &str = "Notes";
 
-/// The changes, and what no command changes, each with what stands above it.
+/// Returns the changes, and those that no command makes, each with its heading.
 pub(crate) fn advice(result: &HostNicResult) -> [(&'static str, Vec<&NicAdvice>); 2] {
     let (changes, remarks) = result.advice.iter().partition(|one| one.command.is_some());
     [(CHANGES, changes), (REMARKS, remarks)]
 }
 
-/// All facts.
+/// Returns all facts.
 pub(crate) fn groups(result: &HostNicResult) -> Vec<FactGroup> {
     let mut groups = vec![
-        FactGroup { title: "Card", facts: card(result) },
+        FactGroup { title: "NIC", facts: nic_facts(result) },
         FactGroup { title: "Queues and interrupts", facts: queues(result) },
-        FactGroup { title: "Packets on their way", facts: packets(result) },
+        FactGroup { title: "Packet processing", facts: packets(result) },
         FactGroup { title: "Timestamps", facts: timestamps(result.timestamps.as_ref()) },
     ];
-    let untold = result.untold.iter();
-    let untold: Vec<_> = untold.map(|one| fact(&*one.what, "not told", &*one.why)).collect();
-    groups.push(FactGroup { title: "Not told", facts: untold });
+    let untold = result.unavailable.iter();
+    let untold: Vec<_> = untold.map(|one| fact(&*one.item, "unavailable", &*one.reason)).collect();
+    groups.push(FactGroup { title: "Unavailable", facts: untold });
     groups.retain(|group| !group.facts.is_empty());
     groups
 }
@@ -38,7 +38,7 @@ fn or_unknown(text: Option<&String>) -> String {
     text.cloned().unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
-fn card(result: &HostNicResult) -> Vec<Fact> {
+fn nic_facts(result: &HostNicResult) -> Vec<Fact> {
     let driver = match (&result.driver, &result.kind) {
         (Some(driver), Some(kind)) if driver != kind => format!("{driver} ({kind})"),
         (Some(driver), _) => driver.clone(),
@@ -55,17 +55,13 @@ fn card(result: &HostNicResult) -> Vec<Fact> {
     let node =
         result.numa_node.map_or_else(|| "one or unknown".to_owned(), |node| node.to_string());
     vec![
-        fact("driver", driver, "what it can do follows from this"),
-        fact(
-            "device",
-            or_unknown(result.bus.as_ref()),
-            "where the card is; virtual ones are nowhere",
-        ),
-        fact("firmware", or_unknown(result.firmware.as_ref()), "the card's own program"),
-        fact("link", if result.operational { "up" } else { "down" }, "whether packets pass now"),
+        fact("driver", driver, "determines the features"),
+        fact("device", or_unknown(result.bus.as_ref()), "bus address; none if virtual"),
+        fact("firmware", or_unknown(result.firmware.as_ref()), "firmware version"),
+        fact("link", if result.operational { "up" } else { "down" }, "operational state"),
         fact("speed", speed, "at 1000 Mbit/s a packet of 90 bytes takes 0.9 µs on the wire"),
         fact("MTU", result.mtu.to_string(), "longer packets are fragmented"),
-        fact("memory node", node, "threads on its cores reach the card's memory fastest"),
+        fact("NUMA node", node, "its cores have the shortest path to the NIC"),
     ]
 }
 
@@ -75,19 +71,19 @@ fn queues(result: &HostNicResult) -> Vec<Fact> {
     let mut facts = vec![fact(
         "queues",
         format!(
-            "{} of {} to receive, {} of {} to send, {kind}",
+            "RX {} of {}, TX {} of {}, {kind}",
             queues.rx, queues.rx_max, queues.tx, queues.tx_max
         ),
-        "each is served by one core at a time: with one queue one core does all",
+        "each queue is served by one core at a time: one queue uses one core",
     )];
-    if let Some(spreading) = &result.spreading {
+    if let Some(spreading) = &result.rss {
         let shares: Vec<_> = spreading.entries_of_queues.iter().map(u64::to_string).collect();
         facts.push(fact(
-            "spreading (RSS)",
+            "RSS",
             format!("{} entries, by queue {}", spreading.entries, listed(&shares, "none")),
             format!(
-                "a hash of addresses and ports chooses the entry (key of {} bytes): one client stays \
-                 on one queue, many spread",
+                "a hash of addresses and ports selects the entry (key of {} bytes): a client \
+                 stays on one queue, many clients are distributed",
                 spreading.key_bytes
             ),
         ));
@@ -101,28 +97,24 @@ fn interrupt(interrupt: &NicInterrupt) -> Fact {
     let effective = interrupt.effective_cores.clone().unwrap_or_else(|| allowed.clone());
     fact(
         format!("interrupt {}", interrupt.number),
-        format!(
-            "{} to core {effective}, came {} times",
-            interrupt.name,
-            full_count(interrupt.count)
-        ),
-        format!("may go to cores {allowed}; {}", errand(&interrupt.name)),
+        format!("{} to core {effective}, {} times", interrupt.name, full_count(interrupt.count)),
+        format!("allowed cores {allowed}; {}", errand(&interrupt.name)),
     )
 }
 
-/// What is done where an interrupt goes, as far as drivers' names tell: `virtio2-input.0`,
+/// Returns the purpose of an interrupt, as far as drivers' names show it: `virtio2-input.0`,
 /// `eth0-rx-1`, `eth0-TxRx-0`, `virtio2-output.0`, `virtio2-config`.
 fn errand(name: &str) -> &'static str {
     let name = name.to_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     if has(&["config", "mgmt", "async", "misc", "adminq"]) {
-        "by it the card tells of its own state"
+        "reports the NIC state"
     } else if has(&["rx", "input", "comp"]) {
-        "where it goes, packets are received"
+        "RX packets are received on its core"
     } else if has(&["tx", "output"]) {
-        "where it goes, buffers of sent packets are freed"
+        "transmit buffers are freed on its core"
     } else {
-        "where it goes, the card's work is done"
+        "the work of the NIC is done on its core"
     }
 }
 
@@ -131,11 +123,8 @@ fn packets(result: &HostNicResult) -> Vec<Fact> {
     if let Some(rings) = result.rings {
         facts.push(fact(
             "rings",
-            format!(
-                "{} of {} to receive, {} of {} to send",
-                rings.rx, rings.rx_max, rings.tx, rings.tx_max
-            ),
-            "packets that wait in the card; what finds the ring full is lost",
+            format!("RX {} of {}, TX {} of {}", rings.rx, rings.rx_max, rings.tx, rings.tx_max),
+            "packets queued in the NIC; packets that find the ring full are lost",
         ));
     }
     facts.extend(result.coalescing.map(coalescing));
@@ -147,21 +136,21 @@ fn packets(result: &HostNicResult) -> Vec<Fact> {
     facts.push(fact(
         "offloads",
         listed(&offloads, UNKNOWN),
-        "merging (gro, lro) spares work on bulk data and may hold a packet back; packets of time \
-         are too short to gain",
+        "aggregation (gro, lro) saves CPU on bulk data and can delay a packet; time packets are \
+         too short to benefit",
     ));
     facts.extend(xdp(&result.xdp));
     let drops = result.drops;
     facts.push(fact(
         "dropped",
         format!(
-            "{} received, of these {} for a full ring; {} bad; {} to send",
+            "RX {} ({} ring full), {} RX errors; TX {}",
             full_count(drops.rx_dropped.saturating_add(drops.rx_missed)),
             full_count(drops.rx_missed),
             full_count(drops.rx_errors),
             full_count(drops.tx_dropped.saturating_add(drops.tx_errors))
         ),
-        "since the interface was made",
+        "since the interface was created",
     ));
     facts
 }
@@ -172,44 +161,49 @@ fn coalescing(set: NicCoalescing) -> Fact {
         format!("{name} {} or {frames} packets{adaptive}", human_ns(ns))
     };
     fact(
-        "interrupts wait",
+        "coalescing",
         format!(
             "{}; {}",
-            one("received", set.rx_ns, set.rx_frames, set.adaptive_rx),
-            one("sent", set.tx_ns, set.tx_frames, set.adaptive_tx)
+            one("RX", set.rx_ns, set.rx_frames, set.adaptive_rx),
+            one("TX", set.tx_ns, set.tx_frames, set.adaptive_tx)
         ),
-        "fewer interrupts for many packets, against timestamps of the kernel that are late by as \
-         much",
+        "fewer interrupts at high packet rates, but kernel timestamps are late by up to this \
+         time",
     )
 }
 
 fn xdp(xdp: &NicXdp) -> [Fact; 2] {
     let attached = match xdp.attached {
         None => "none",
-        Some(NicXdpMode::Native) => "in the driver (native)",
-        Some(NicXdpMode::Generic) => "behind the driver (generic)",
-        Some(NicXdpMode::Offloaded) => "in the card",
-        Some(NicXdpMode::Several) => "at several places",
+        Some(NicXdpMode::Native) => "native (driver)",
+        Some(NicXdpMode::Generic) => "generic (network stack)",
+        Some(NicXdpMode::Offloaded) => "offloaded (NIC)",
+        Some(NicXdpMode::Several) => "multiple modes",
     };
-    let name = |ability: &NicXdpAbility| {
+    let name = |ability: &NicXdpFeature| {
         match ability {
-            NicXdpAbility::Native => "native programs",
-            NicXdpAbility::Redirect => "redirecting",
-            NicXdpAbility::RedirectTarget => "taking redirected packets",
-            NicXdpAbility::ZeroCopy => "AF_XDP without copies",
-            NicXdpAbility::Offload => "programs in the card",
-            NicXdpAbility::Fragments => "packets in several buffers",
-            NicXdpAbility::TimestampMetadata => "hardware timestamps in programs",
+            NicXdpFeature::Native => "native programs",
+            NicXdpFeature::Redirect => "redirect",
+            NicXdpFeature::RedirectTarget => "redirect target",
+            NicXdpFeature::ZeroCopy => "AF_XDP zero-copy",
+            NicXdpFeature::Offload => "hardware offload",
+            NicXdpFeature::Fragments => "multi-buffer",
+            NicXdpFeature::TimestampMetadata => "hardware timestamps",
         }
         .to_owned()
     };
-    let can = xdp.can.as_ref().map(|can| can.iter().map(name).collect::<Vec<_>>());
+    let can = xdp.supported.as_ref().map(|can| can.iter().map(name).collect::<Vec<_>>());
     [
-        fact("XDP program", attached, "what 'horolog serve' attaches answers before the stack"),
         fact(
-            "XDP abilities",
+            "XDP program",
+            attached,
+            "the program of 'horolog serve' answers before the network \
+            stack",
+        ),
+        fact(
+            "XDP features",
             can.map_or_else(|| UNKNOWN.to_owned(), |can| listed(&can, "none")),
-            "without native programs the server answers by sockets",
+            "without native programs the server uses the socket engine",
         ),
     ]
 }
@@ -217,39 +211,39 @@ fn xdp(xdp: &NicXdp) -> [Fact; 2] {
 fn timestamps(stamps: Option<&NicTimestamps>) -> Vec<Fact> {
     let Some(stamps) = stamps else { return Vec::new() };
     let who = |software, hardware| match (software, hardware) {
-        (_, true) => "card",
+        (_, true) => "NIC",
         (true, false) => "kernel",
-        (false, false) => "nobody",
+        (false, false) => "none",
     };
     vec![
         fact(
-            "who stamps",
+            "timestamp source",
             format!(
-                "received: {}; sent: {}",
+                "RX: {}; TX: {}",
                 who(stamps.software_rx, stamps.hardware_rx),
                 who(stamps.software_tx, stamps.hardware_tx)
             ),
-            "the card at the wire, the kernel after the interrupt and before the driver",
+            "NIC: at the wire; kernel: after the RX interrupt and before the TX driver",
         ),
         fact(
-            "card's clock",
+            "PHC",
             stamps.clock.clone().unwrap_or_else(|| "none".to_owned()),
-            "hardware timestamps are by this clock, not by the system's",
+            "hardware timestamps are by this clock, not the system clock",
         ),
         fact(
-            "stamps of sent",
+            "TX timestamps",
             listed(&stamps.transmit_types, "none"),
-            "what the card can stamp; onestep-sync writes the time into a PTP Sync",
+            "supported types; onestep-sync writes the time into a PTP Sync",
         ),
         fact(
-            "stamps of received",
+            "RX filters",
             listed(&stamps.receive_filters, "none"),
-            "'all' serves NTP too; ptp ones stamp PTP's packets alone",
+            "'all' includes NTP; ptp filters timestamp only PTP packets",
         ),
     ]
 }
 
-/// A change in words.
+/// Returns a change in words.
 pub(crate) fn change(advice: &NicAdvice) -> String {
     let purpose = match advice.purpose {
         NicPurpose::Serving => "for serving",
@@ -266,9 +260,9 @@ mod tests {
     #[test]
     fn interrupts_are_for_what_their_names_say() {
         for (name, word) in [
-            ("virtio2-input.0", "received"),
-            ("eth0-TxRx-0", "received"),
-            ("mlx5_comp3@pci:0000:03:00.0", "received"),
+            ("virtio2-input.0", "RX"),
+            ("eth0-TxRx-0", "RX"),
+            ("mlx5_comp3@pci:0000:03:00.0", "RX"),
             ("virtio2-output.0", "freed"),
             ("virtio2-config", "state"),
             ("eth0", "work"),

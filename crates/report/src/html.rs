@@ -1,8 +1,9 @@
-//! One self-contained page for a result: no network, no file beside it, the whole result inside.
+//! HTML reports: one self-contained page for a result, without network access or further files, the
+//! whole result inside.
 //!
 //! The page is written here, text and tables complete; `assets/page.js` only draws the plots, from
-//! points that are worked out here, and saves the result that is embedded. Everything that comes
-//! out of a result is escaped, and a content security policy keeps the page from loading anything.
+//! points that are computed here, and saves the embedded result. Everything that comes from a
+//! result is escaped, and a content security policy keeps the page from loading anything.
 
 mod after;
 mod at;
@@ -10,19 +11,19 @@ mod bars;
 mod bench_cores;
 mod bench_nts;
 mod bench_relay;
+mod breakdown;
 mod campaign;
 mod clock;
 mod clock_compare;
 mod clock_log;
 mod compare;
-mod course;
 mod cycle;
 mod cycle_predict;
 mod cycle_test;
 mod data;
 mod demo;
 mod escape;
-mod establishment;
+mod headline;
 mod host_all;
 mod host_clock;
 mod host_delay;
@@ -35,11 +36,11 @@ mod latency;
 mod live;
 mod load;
 mod losses;
+mod nts_ke;
 mod offsets;
 mod path_stall;
 mod path_tcp;
 mod path_udp;
-mod places;
 mod plot;
 mod query;
 mod relay_tree;
@@ -47,7 +48,7 @@ mod relay_tree_gain;
 mod sections;
 mod series;
 mod stability;
-mod top;
+mod time_series;
 mod trials;
 
 use serde::Serialize;
@@ -68,7 +69,6 @@ pub use cycle::cycle;
 pub use cycle_predict::cycle_predict;
 pub use cycle_test::cycle_test;
 pub use demo::demo;
-pub use establishment::establishment;
 pub use host_all::host_all;
 pub use host_clock::host_clock;
 pub use host_delay::host_delay;
@@ -78,6 +78,7 @@ pub use host_switch::host_switch;
 pub use host_timer::host_timer;
 pub use live::{Live, live};
 pub use load::load;
+pub use nts_ke::nts_ke;
 pub use path_stall::path_stall;
 pub use path_tcp::path_tcp;
 pub use path_udp::path_udp;
@@ -88,39 +89,38 @@ pub use sections::mode_name;
 const TEMPLATE: &str = include_str!("../assets/page.html");
 const PAGE_CSS: &str = include_str!("../assets/page.css");
 const PAGE_JS: &str = include_str!("../assets/page.js");
-/// uPlot 1.6.32, MIT; its licence goes wherever it goes, so into the page too.
+/// uPlot 1.6.32, MIT; its licence must accompany it, so it is in the page too.
 const UPLOT_JS: &str = include_str!("../assets/uPlot.iife.min.js");
 const UPLOT_LICENCE: &str = include_str!("../assets/uPlot.LICENSE");
 const UPLOT_CSS: &str = include_str!("../assets/uPlot.min.css");
 
-/// What the template is filled with. Texts are escaped when the page is put together; `verdict` and
-/// `main` are markup.
-struct Page<'a, R> {
+/// Values of the template. Texts are escaped when the page is assembled; `verdict` and `main` are
+/// markup.
+struct PageTemplate<'a, R> {
     kind: &'a str,
-    /// What of it is not as it should be, in a word and a count; first of all, it stands in the
-    /// title and in the verdict.
+    /// Failures, in a word and a count; they come first in the title and in the verdict.
     failed: Option<String>,
     heading: String,
     lead: String,
-    /// Made by [`sections::verdict`].
+    /// Markup made by [`sections::verdict`].
     verdict: String,
     main: String,
-    /// How the figures on the page came about.
+    /// Explanation of the figures on the page.
     note: &'static str,
     schema: &'a str,
     plots: Vec<plot::Plot>,
     result: &'a R,
 }
 
-/// How the figures of a load came about.
-const LOAD_NOTE: &str = "Percentiles come from a histogram of under 1% relative error; times are \
-                         counted from the instant at which a request was meant to be sent.";
+/// Explanation of the figures of a load.
+const LOAD_NOTE: &str = "Percentiles come from a histogram with less than 1% relative error; \
+                         times count from the intended send time.";
 
-impl<R: Serialize> Page<'_, R> {
+impl<R: Serialize> PageTemplate<'_, R> {
     fn render(&self) -> String {
         let failed = self.failed.as_ref().map_or_else(String::new, |failed| format!("{failed} – "));
         let title = format!("{failed}{} – horolog {}", self.heading, self.kind);
-        let top = sections::on_top(self.failed.as_deref(), &self.verdict);
+        let top = sections::page_top(self.failed.as_deref(), &self.verdict);
         fill(
             TEMPLATE,
             &[
@@ -143,8 +143,8 @@ impl<R: Serialize> Page<'_, R> {
     }
 }
 
-/// The template with each `{{name}}` replaced once. A value is never looked at again, so one that
-/// contains `{{` stays as it is, and so does a name that is not known.
+/// Returns the template with each `{{name}}` replaced once. A value is not expanded again, so one
+/// that contains `{{` stays as it is, and so does an unknown name.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut parts = template.split("{{");
     let mut page = parts.next().unwrap_or_default().to_owned();
@@ -160,7 +160,7 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
     page
 }
 
-/// What stands in the main part of a page.
+/// Returns the main part of a page.
 #[cfg(test)]
 pub(crate) fn main_of(page: &str) -> &str {
     let (_, rest) = page.split_once("<main>").unwrap();
@@ -226,7 +226,7 @@ mod tests {
         result.findings[0].message = HOSTILE.to_owned();
         let server = &mut result.servers[0];
         server.name = HOSTILE.to_owned();
-        server.says.as_mut().unwrap().reference_id = HOSTILE.to_owned();
+        server.server_state.as_mut().unwrap().reference_id = HOSTILE.to_owned();
         server.counts.kisses.insert(HOSTILE.to_owned(), 1);
         result.servers[2].ended.as_mut().unwrap().message = HOSTILE.to_owned();
         result

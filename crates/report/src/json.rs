@@ -1,25 +1,26 @@
-//! The result as a JSON file. What the fields are called and mean is the record's business.
+//! Result as a JSON file. Names and meanings of the fields are those of the record.
 
 use serde::Serialize;
 
-/// The value as indented JSON with a newline at its end, as it stands in a result file.
+/// Returns the value as indented JSON with a newline at its end, as in a result file.
 ///
 /// # Panics
 ///
-/// Never for the types of `horolog_record`; for a type whose `Serialize` fails or whose map
-/// keys are not strings.
+/// Never for the types of `horolog_record`; for a type whose `Serialize` fails or whose map keys
+/// are not strings.
 #[must_use]
 pub fn to_json(value: &impl Serialize) -> String {
     let value = in_memory(serde_json::to_string_pretty(value));
     format!("{value}\n")
 }
 
-/// The value as JSON on one line, for embedding.
+/// Returns the value as JSON on one line, for embedding.
 pub(crate) fn to_compact_json(value: &impl Serialize) -> String {
     in_memory(serde_json::to_string(value))
 }
 
-/// Writing to memory cannot fail, and the records' maps have strings or unit variants as keys.
+/// Returns JSON written to memory, which cannot fail: the records' maps have strings or unit
+/// variants as keys.
 fn in_memory(written: serde_json::Result<String>) -> String {
     #[expect(clippy::expect_used, reason = "a failure is a fault of the type, not of the data")]
     written.expect("a result serialises")
@@ -37,7 +38,7 @@ mod tests {
         let result = fixture::load();
         let text = to_json(&result);
         assert!(text.ends_with("}\n"));
-        assert!(text.starts_with("{\n  \"schema\": \"horolog.load/1\""));
+        assert!(text.starts_with("{\n  \"schema\": \"horolog.load/2\""));
         assert_eq!(serde_json::from_str::<LoadResult>(&text).unwrap(), result);
     }
 }

@@ -1,22 +1,22 @@
-//! What was checked as XML of `JUnit`, in the form that most continuous-integration systems read:
-//! one suite, a case for each check, the findings as its output.
+//! Checks as `JUnit` XML, in the form that most continuous-integration systems read: one suite, a
+//! case for each check, the findings as its output.
 
 use std::fmt::Write as _;
 
-use crate::checks::{Case, Checks, Outcome};
+use crate::checks::{Case, CaseOutcome, Checks};
 
-/// `2026-01-31T12:00:00`: the format has instants without a fraction and a zone.
+/// Length of `2026-01-31T12:00:00`: the format has instants without a fraction and a zone.
 const INSTANT: usize = 19;
 
-/// The file.
+/// Returns the file.
 #[must_use]
 pub fn junit(checks: &Checks) -> String {
     let counts = format!(
         "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3}\"",
         checks.cases.len(),
-        checks.count(&Outcome::Failed),
-        checks.count(&Outcome::Error),
-        checks.count(&Outcome::Skipped),
+        checks.count(&CaseOutcome::Failed),
+        checks.count(&CaseOutcome::Error),
+        checks.count(&CaseOutcome::Skipped),
         checks.seconds
     );
     let started = checks.started.as_deref().map_or_else(String::new, |started| {
@@ -41,12 +41,12 @@ pub fn junit(checks: &Checks) -> String {
 }
 
 fn case(case: &Case, class: &str) -> String {
-    let told = escaped(&case.told);
+    let told = escaped(&case.detail);
     let inner = match case.outcome {
-        Outcome::Passed => format!("<system-out>{told}</system-out>"),
-        Outcome::Failed => format!("<failure type=\"failed\" message=\"{told}\"/>"),
-        Outcome::Error => format!("<error type=\"not measured\" message=\"{told}\"/>"),
-        Outcome::Skipped => format!("<skipped message=\"{told}\"/>"),
+        CaseOutcome::Passed => format!("<system-out>{told}</system-out>"),
+        CaseOutcome::Failed => format!("<failure type=\"failed\" message=\"{told}\"/>"),
+        CaseOutcome::Error => format!("<error type=\"not measured\" message=\"{told}\"/>"),
+        CaseOutcome::Skipped => format!("<skipped message=\"{told}\"/>"),
     };
     format!(
         "    <testcase classname=\"{}\" name=\"{}\" time=\"0\">\n      {inner}\n    </testcase>\n",
@@ -55,8 +55,8 @@ fn case(case: &Case, class: &str) -> String {
     )
 }
 
-/// Text for an element or an attribute; what may not stand in XML 1.0 at all, not even as a
-/// reference, is shown as a replacement character.
+/// Escapes text for an element or an attribute; characters that XML 1.0 does not allow at all, not
+/// even as a reference, become a replacement character.
 fn escaped(raw: &str) -> String {
     let mut text = String::with_capacity(raw.len());
     for character in raw.chars() {
@@ -65,7 +65,7 @@ fn escaped(raw: &str) -> String {
             '<' => text.push_str("&lt;"),
             '>' => text.push_str("&gt;"),
             '"' => text.push_str("&quot;"),
-            // Readers make spaces of these in attributes, and a newline of a carriage return.
+            // Readers convert these to spaces in attributes, and a carriage return to a newline.
             '\n' => text.push_str("&#10;"),
             '\r' => text.push_str("&#13;"),
             '\t' => text.push_str("&#9;"),
@@ -83,7 +83,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::checks::Ending;
+    use crate::checks::CommandEnd;
     use crate::fixture;
 
     #[test]
@@ -115,13 +115,13 @@ mod tests {
                 "schema": format!("horolog.x{raw}/1"),
                 "started": message,
                 "limits": [
-                    { "expression": message, "unit": "ns", "bound": 1.0, "value": 2.0, "of": raw, "failed": true },
+                    { "expression": message, "unit": "ns", "bound": 1.0, "value": 2.0, "scope": raw, "failed": true },
                 ],
                 "findings": [
-                    { "code": "noisy", "severity": "warning", "message": message, "advice": raw },
+                    { "code": "trials-inconsistent", "severity": "warning", "message": message, "advice": raw },
                 ],
             });
-            let xml = junit(&Checks::of(&[String::new(), raw.clone()], Some(&result), &Ending::Done, 1.0));
+            let xml = junit(&Checks::of(&[String::new(), raw.clone()], Some(&result), &CommandEnd::Done, 1.0));
             let names = ["testsuites", "testsuite", "testcase", "system-out", "failure", "?xml"];
             for tag in xml.split('<').skip(1) {
                 let name = tag.trim_start_matches('/').split([' ', '>']).next().unwrap();

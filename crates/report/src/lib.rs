@@ -1,12 +1,12 @@
-//! Pure renderers: a result goes in, bytes for a terminal, a file, a browser or another
-//! program come out.
+//! Pure renderers: a result goes in, bytes for a terminal, a file, a browser or another program
+//! come out.
 //!
 //! Nothing here reads a clock, a file, the environment or the terminal: width and colour are
-//! parameters, so the same result always gives the same bytes. No figure is worked out here that is
-//! not in the result, save sums, shares and ratios of figures that are; whatever cannot be stated
-//! is shown as `-`, never as a NaN or a negative number.
+//! parameters, so the same result always gives the same bytes. No figure is computed here that is
+//! not in the result, except sums, shares and ratios of figures that are; a value that cannot be
+//! stated is shown as `-`, never as a NaN or a negative number.
 
-mod any;
+mod breakdown;
 mod campaign;
 mod checks;
 mod clients;
@@ -29,14 +29,14 @@ mod json;
 mod junit;
 mod limits;
 mod live;
-mod parts;
+mod markdown_summary;
+mod mix_parts;
 mod path_udp;
-mod places;
 mod relay;
 mod relay_tree;
 mod relay_tree_gain;
+mod render;
 mod stall;
-mod summary;
 pub mod table;
 pub mod units;
 mod verdict;
@@ -44,16 +44,17 @@ mod verdict;
 #[cfg(test)]
 mod fixture;
 
-pub use any::{AnyError, check_result, page_of, result_kinds, table_of};
-pub use checks::{Checks, Ending};
+pub use checks::{Checks, CommandEnd};
 pub use cycle_test::fault_name as cycle_test_fault_name;
+pub use findings::severity_name;
 pub use host_delay::setting_name;
 pub use json::to_json;
 pub use junit::junit;
 pub use limits::broken as broken_limits;
 pub use live::load_metrics;
+pub use markdown_summary::summary;
+pub use render::{RenderError, check_result, page_of, result_kinds, table_of};
 pub use stall::{
     mechanism as stall_mechanism, not_followed as stall_not_followed, pattern as stall_pattern,
 };
-pub use summary::summary;
-pub use verdict::highest;
+pub use verdict::{highest, location_name};

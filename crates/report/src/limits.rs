@@ -1,5 +1,5 @@
-//! The limits that a run was held against, as text: which were broken, by what, and where. The
-//! table, the page and the last line of a command that fails say it with these words.
+//! Limits of a run, as text: the failed ones, with their values and paths. The table, the HTML
+//! report and the last line of a command that fails share these words.
 
 use std::cmp::Ordering;
 
@@ -7,65 +7,66 @@ use horolog_record::{LimitResult, LimitUnit};
 
 use crate::units::{ABSENT, human_ns, human_rate, per_second};
 
-/// What a figure of a limit is to a reader.
+/// Formats a figure of a limit.
 fn figure(value: f64, unit: LimitUnit) -> String {
     match unit {
-        // More digits than elsewhere: the figure stands beside one that it just missed.
+        // More digits than elsewhere: the figure is next to one that it just missed.
         LimitUnit::Ratio if value.is_finite() => format!("{:.4}%", value * 100.0),
         LimitUnit::Factor if value.is_finite() => format!("{value:.3}"),
         LimitUnit::Ratio | LimitUnit::Factor => ABSENT.to_owned(),
-        // Rounded as it is in tables.
+        // Rounded as in tables.
         LimitUnit::Ns => human_ns(value.max(0.0).round() as u64),
         LimitUnit::PerSecond => human_rate(value),
         LimitUnit::BytesPerSecond => per_second(value, "B/s"),
     }
 }
 
-/// What was measured, and of what or in which trial.
+/// Returns the measured value, with its subject or its trial.
 pub(crate) fn measured(limit: &LimitResult) -> String {
     let value =
         limit.value.map_or_else(|| "not measured".to_owned(), |value| figure(value, limit.unit));
-    match (limit.trial, &limit.of) {
+    match (limit.trial, &limit.scope) {
         (Some(trial), _) => format!("{value} in trial {}", trial.saturating_add(1)),
         (None, Some(of)) => format!("{value} ({of})"),
         (None, None) => value,
     }
 }
 
-/// One limit in a line.
+/// Returns one limit in a line.
 pub(crate) fn line(limit: &LimitResult) -> String {
-    let verdict = if limit.failed { "broken" } else { "kept" };
+    let verdict = if limit.failed { "failed" } else { "passed" };
     format!("limit '{}' {verdict}: {}", limit.expression, measured(limit))
 }
 
-/// How many limits are broken, for a title; `None` where all were kept.
+/// Returns the number of failed limits, for a title; `None` if all passed.
 pub(crate) fn failed(limits: &[LimitResult]) -> Option<String> {
     match (limits.iter().filter(|limit| limit.failed).count(), limits.len()) {
         (0, _) => None,
-        (_, 1) => Some("failed: its limit is broken".to_owned()),
-        (broken, all) => Some(format!("failed: {broken} of {all} limits broken")),
+        (_, 1) => Some("failed: limit not met".to_owned()),
+        (broken, all) => Some(format!("failed: {broken} of {all} limits not met")),
     }
 }
 
-/// How far beyond its bound a figure lies, as a ratio; one that is missing lies beyond all others.
+/// Returns the excess of a figure beyond its bound, as a ratio; a missing one exceeds all others.
 fn excess(limit: &LimitResult) -> f64 {
     let Some(value) = limit.value else { return f64::INFINITY };
     let (value, bound) = (value.max(f64::MIN_POSITIVE), limit.bound.max(f64::MIN_POSITIVE));
     (value / bound).max(bound / value)
 }
 
-/// The worst broken limit, and how many others are broken, in one line; `None` where all were kept.
+/// Returns the worst failed limit, and the number of other failed ones, in one line; `None` if all
+/// passed.
 #[must_use]
 pub fn broken(limits: &[LimitResult]) -> Option<String> {
     let broken = || limits.iter().filter(|limit| limit.failed);
     let by_excess = |one: &&LimitResult, other: &&LimitResult| {
-        // The first of those that are alike.
+        // The first of equal ones.
         excess(one).total_cmp(&excess(other)).then(Ordering::Greater)
     };
     let worst = line(broken().max_by(by_excess)?);
     Some(match broken().count() {
         1 => worst,
-        count => format!("{worst}; {count} of {} limits are broken", limits.len()),
+        count => format!("{worst}; {count} of {} limits not met", limits.len()),
     })
 }
 
@@ -75,7 +76,7 @@ mod tests {
 
     fn limit(expression: &str, unit: LimitUnit, bound: f64, value: Option<f64>) -> LimitResult {
         let expression = expression.to_owned();
-        LimitResult { expression, unit, bound, value, trial: Some(2), of: None, failed: true }
+        LimitResult { expression, unit, bound, value, trial: Some(2), scope: None, failed: true }
     }
 
     #[test]
@@ -84,19 +85,26 @@ mod tests {
         let slow = limit("p99>200us", LimitUnit::Ns, 200e3, Some(1_234_567.0));
         let lossy = limit("loss>0.1%", LimitUnit::Ratio, 0.001, Some(0.001_04));
         let text = broken(&[kept.clone(), lossy.clone(), slow]).unwrap();
-        let expected = "limit 'p99>200us' broken: 1.23 ms in trial 3; 2 of 3 limits are broken";
+        let expected = "limit 'p99>200us' failed: 1.23 ms in trial 3; 2 of 3 limits not met";
         assert_eq!(text, expected);
         assert_eq!(
             broken(std::slice::from_ref(&lossy)).unwrap(),
-            "limit 'loss>0.1%' broken: 0.1040% in trial 3"
+            "limit 'loss>0.1%' failed: 0.1040% in trial 3"
         );
-        assert_eq!(failed(&[kept.clone(), lossy.clone()]).unwrap(), "failed: 1 of 2 limits broken");
-        assert_eq!(failed(&[lossy]).unwrap(), "failed: its limit is broken");
+        assert_eq!(
+            failed(&[kept.clone(), lossy.clone()]).unwrap(),
+            "failed: 1 of 2 limits not \
+            met"
+        );
+        assert_eq!(failed(&[lossy]).unwrap(), "failed: limit not met");
         assert_eq!((broken(std::slice::from_ref(&kept)), failed(&[kept])), (None, None));
         let of = Some("core 1".to_owned());
-        let of_core =
-            LimitResult { of, trial: None, ..limit("p99>200us", LimitUnit::Ns, 200e3, Some(1e6)) };
-        assert_eq!(broken(&[of_core]).unwrap(), "limit 'p99>200us' broken: 1.00 ms (core 1)");
+        let of_core = LimitResult {
+            scope: of,
+            trial: None,
+            ..limit("p99>200us", LimitUnit::Ns, 200e3, Some(1e6))
+        };
+        assert_eq!(broken(&[of_core]).unwrap(), "limit 'p99>200us' failed: 1.00 ms (core 1)");
     }
 
     #[test]
@@ -105,13 +113,13 @@ mod tests {
         let missing = limit("ndr<1M", LimitUnit::PerSecond, 1e6, None);
         let missing = LimitResult { trial: None, ..missing };
         let text = broken(&[slow, missing]).unwrap();
-        assert!(text.starts_with("limit 'ndr<1M' broken: not measured; "), "{text}");
+        assert!(text.starts_with("limit 'ndr<1M' failed: not measured; "), "{text}");
     }
 
     #[test]
     fn a_time_is_rounded_as_in_the_table_beside_it() {
         let near = limit("stddev>1ns", LimitUnit::Ns, 1.0, Some(1.6));
-        assert!(line(&near).contains("broken: 2 ns"), "{}", line(&near));
+        assert!(line(&near).contains("failed: 2 ns"), "{}", line(&near));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! What `bench relay` has to say, for the terminal and the page alike: the totals of each size over
-//! the number of children, what a copy costs and how much later it comes, and whether the figures
-//! of the document look the same.
+//! Results of `bench relay`, shared by the terminal and the HTML report: the totals of each size
+//! over the number of children, the cost and the additional delay of a copy, and the comparison
+//! with the figures of the paper.
 
 use horolog_record::{
     BenchRelayResult, Distribution, FLAT_RATIO_MAX, RelayCell, RelayDirect, RelayEngine, RelayShape,
@@ -8,20 +8,20 @@ use horolog_record::{
 
 use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, mean_ns, signed_ns, times};
 
-/// Cao, Su and Lu, "A Mechanism Improving the Forwarding Throughput of Application Layer
-/// Multicast", Journal of National University of Defense Technology 30 (2008), 2, 51-55: what is
-/// gained on average with packets of each size, in percent, at the least and at the most.
+/// Published gain (Cao, Su and Lu, "A Mechanism Improving the Forwarding Throughput of Application
+/// Layer Multicast", Journal of National University of Defense Technology 30 (2008), 2, 51-55): the
+/// average gain with packets of each size, in percent, lowest and highest.
 const PUBLISHED_GAIN: (f64, f64) = (40.49, 132.45);
 
-/// What the figures are.
-pub(crate) const DEFINITION: &str = "Totals: copies per second that all children together got, at the highest rate at which each \
-     got each packet. Added: by how much the percentiles of the first copy's time are above those \
-     of a packet that is sent as fast without a relay; last: from the source's sending to the last \
-     copy's arrival; both at half of that rate. CPU: processor time of the whole machine for a copy \
-     without the source's, and the relay's without the receivers' as well, at the same rate; \
-     interrupts' time counts.";
+/// Explanation of the figures.
+pub(crate) const DEFINITION: &str = "Totals: copies per second received by all children, at the \
+     highest rate without loss. Added: difference between the percentiles of the first copy and \
+     those of a packet sent at the same rate without a relay. Last: from sending at the source to \
+     arrival of the last copy. Both at half that rate. CPU: CPU time of the host per copy without \
+     that of the source, and of the relay alone (also without the receivers), at the same rate, \
+     including interrupts.";
 
-/// The titles of a size's totals behind the number of children, and their widths.
+/// Returns the titles of a size's totals after the number of children, and their widths.
 pub(crate) fn total_columns(result: &BenchRelayResult) -> Vec<(&'static str, usize)> {
     let engines = result.engines().into_iter().map(|engine| (engine.name(), 11));
     engines
@@ -29,13 +29,13 @@ pub(crate) fn total_columns(result: &BenchRelayResult) -> Vec<(&'static str, usi
         .collect()
 }
 
-/// Whether there is both what gains and what it gains over.
+/// Returns true if both sides of a gain were measured.
 fn is_compared(result: &BenchRelayResult) -> bool {
     let engines = result.engines();
     [RelayEngine::Send, RelayEngine::Xdp].iter().all(|engine| engines.contains(engine))
 }
 
-/// The totals of a size: a row for each number of children.
+/// Returns the totals of a size: a row for each number of children.
 pub(crate) fn totals(result: &BenchRelayResult, size: usize) -> Vec<(String, Vec<String>)> {
     let row = |children: usize| {
         let cell = |engine| total(result.cell(size, children, engine));
@@ -61,17 +61,17 @@ fn signed_percent(percent: f64) -> String {
     if percent.is_finite() { format!("{percent:+.1}%") } else { absent() }
 }
 
-/// How many times as many copies per second an engine gives as something else does.
-pub(crate) struct Gain {
-    /// Which engine, and over what.
+/// Ratio of an engine's copies per second to those of another sender.
+pub(crate) struct EngineRatio {
+    /// Engine, and the other sender.
     pub(crate) name: String,
-    /// By children; without those for which one of both was not measured.
+    /// Ratios by children; without those for which one of both was not measured.
     pub(crate) ratios: Vec<(usize, f64)>,
 }
 
-/// What the engines gain with packets of a size: over the first of them, and over what a source
-/// sends without a relay. Nothing is compared with itself.
-pub(crate) fn gains(result: &BenchRelayResult, size: usize) -> Vec<Gain> {
+/// Returns the gains of the engines with packets of a size: over the first of them, and over a
+/// source that sends without a relay. Nothing is compared with itself.
+pub(crate) fn gains(result: &BenchRelayResult, size: usize) -> Vec<EngineRatio> {
     let engines = result.engines();
     let rate = |children, engine| result.cell(size, children, engine)?.copies_per_s();
     let gain = |engine: RelayEngine, name: &str, other: &dyn Fn(usize) -> Option<f64>| {
@@ -80,7 +80,7 @@ pub(crate) fn gains(result: &BenchRelayResult, size: usize) -> Vec<Gain> {
             Some((children, amount(rate(children, engine)? / other)?))
         };
         let ratios = result.children(size).into_iter().filter_map(ratio).collect();
-        Gain { name: format!("{} over {name}", engine.name()), ratios }
+        EngineRatio { name: format!("{} over {name}", engine.name()), ratios }
     };
     let mut gains = Vec::new();
     if let [first, others @ ..] = &engines[..] {
@@ -95,15 +95,15 @@ pub(crate) fn gains(result: &BenchRelayResult, size: usize) -> Vec<Gain> {
     gains
 }
 
-/// The titles of what copies gain, and a row for each number of children.
-pub(crate) fn gain_rows(gains: &[Gain]) -> (Vec<&str>, Vec<(String, Vec<String>)>) {
+/// Returns the titles of the gains of copies, and a row for each number of children.
+pub(crate) fn gain_rows(gains: &[EngineRatio]) -> (Vec<&str>, Vec<(String, Vec<String>)>) {
     let mut children: Vec<usize> = Vec::new();
     for (of, _) in gains.iter().flat_map(|gain| &gain.ratios) {
         if !children.contains(of) {
             children.push(*of);
         }
     }
-    let cell = |gain: &Gain, of: usize| {
+    let cell = |gain: &EngineRatio, of: usize| {
         let ratio = gain.ratios.iter().find(|(children, _)| *children == of);
         ratio.map_or_else(absent, |(_, ratio)| times(*ratio))
     };
@@ -112,11 +112,12 @@ pub(crate) fn gain_rows(gains: &[Gain]) -> (Vec<&str>, Vec<(String, Vec<String>)
     (titles, children.into_iter().map(row).collect())
 }
 
-/// The titles of what a copy costs behind children and engine, and their widths.
+/// Titles of the cost of a copy after children and engine, and their widths.
 pub(crate) const COST_COLUMNS: [(&str, usize); 6] =
-    [("added p50", 9), ("p99", 8), ("last p50", 9), ("p99", 8), ("CPU a copy", 10), ("relay's", 8)];
+    [("added p50", 9), ("p99", 8), ("last p50", 9), ("p99", 8), ("CPU/copy", 10), ("relay CPU", 8)];
 
-/// What a copy costs, and how much later it comes: a row for each number of children and engine.
+/// Returns the cost of a copy, and its additional delay: a row for each number of children and
+/// engine.
 pub(crate) fn costs(result: &BenchRelayResult, size: usize) -> Vec<(String, Vec<String>)> {
     let cells = result.cells.iter().filter(|cell| cell.size_bytes == size);
     let row = |cell: &RelayCell| {
@@ -133,7 +134,7 @@ pub(crate) fn costs(result: &BenchRelayResult, size: usize) -> Vec<(String, Vec<
     cells.map(row).collect()
 }
 
-/// What the way without a relay is like.
+/// Returns the properties of the route without a relay.
 pub(crate) fn direct(direct: &RelayDirect) -> String {
     let threads = match direct.source_threads {
         1 => "1 thread".to_owned(),
@@ -145,14 +146,14 @@ pub(crate) fn direct(direct: &RelayDirect) -> String {
     };
     let parts = [
         receiving("a frame", direct.receiving_frame_ns),
-        receiving("a socket's packet", direct.receiving_socket_ns),
+        receiving("a packet on a socket", direct.receiving_socket_ns),
     ];
     let first = format!("Without a relay: {rate} from {threads}");
     let parts: Vec<_> = [Some(first)].into_iter().chain(parts).flatten().collect();
     parts.join("; ") + "."
 }
 
-/// What the totals of a size come to, and whether they look as published.
+/// Returns the conclusions from the totals of a size, and their agreement with the published ones.
 pub(crate) fn sentences(result: &BenchRelayResult, size: usize) -> Vec<String> {
     let (least, most) = PUBLISHED_GAIN;
     let gain = result.mean_gain_percent(size).map(|gain| {
@@ -204,7 +205,7 @@ fn growth(shape: &RelayShape) -> String {
     }
 }
 
-/// The name of a size.
+/// Returns the name of a size.
 pub(crate) fn size_name(size: usize) -> String {
     format!("{} B", full_count(size as u64))
 }
@@ -221,7 +222,7 @@ mod tests {
         assert!(said.contains("+40.49% to +132.45%") && said.contains("as published"), "{said}");
         let mut other = result;
         other.cells.iter_mut().filter(|cell| cell.children == 16).for_each(|cell| {
-            cell.rounds.iter_mut().for_each(|round| round.copies_per_s /= 4.0);
+            cell.repetitions.iter_mut().for_each(|round| round.copies_per_s /= 4.0);
         });
         let said = sentences(&other, 64).join(" ");
         assert!(said.contains("not flat") && said.contains("up to 4 children"), "{said}");
@@ -254,7 +255,7 @@ mod tests {
         assert_eq!(Some(most), result.ratio(64, 16));
         result.direct.clear();
         result.cells.iter_mut().filter(|cell| cell.children == 4).for_each(|cell| {
-            cell.rounds.clear();
+            cell.repetitions.clear();
         });
         let left = gains(&result, 64);
         let children: Vec<_> = left[0].ratios.iter().map(|(children, _)| *children).collect();
@@ -269,7 +270,7 @@ mod tests {
     fn what_was_not_measured_is_absent() {
         let mut result = fixture::bench_relay();
         result.cells.iter_mut().for_each(|cell| {
-            cell.rounds.clear();
+            cell.repetitions.clear();
             (cell.first_copy_ns, cell.last_copy_ns) = (None, None);
         });
         assert!(sentences(&result, 64).is_empty());

@@ -1,4 +1,4 @@
-//! What a tree of relays comes to, in words and cells: the table and the page say it with these.
+//! Results of a tree of relays, in words and cells that the table and the HTML report share.
 
 use std::collections::BTreeMap;
 
@@ -9,37 +9,40 @@ use horolog_record::{
 
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_mean_ns};
 
-/// Trees with more nodes are shown level by level.
+/// Maximum number of nodes shown one by one; larger trees are shown level by level.
 const NODES_SHOWN: usize = 128;
 
-/// How the figures came about.
-pub(crate) const METHOD: &str = "The delay of a node is the sum of what happens on the way from the root: the processing of each \
-     node but the last, and the transmission delay c of each edge (Cao, Su and Lu 2008, section \
-     2.1). A node serves its children one after another, so its processing is longer the later the \
-     child's place. D is the delay of the slowest leaf, the mean is of all nodes but the root.";
+/// Explanation of the method.
+pub(crate) const METHOD: &str = "The delay of a node is the sum along the path from the root: \
+     the processing of each node but the last, and the transmission delay c of each edge (Cao, Su \
+     and Lu 2008, section 2.1). A node serves its children in sequence, so its processing is \
+     longer for later children. D is the delay of the slowest leaf; the mean is over all nodes \
+     but the root.";
 
-const MEASURING: &str = "Measured delays begin when the root has a packet and end with the timestamp that the kernel \
-     gives it at the node's interface; all hosts have one clock. To see when a packet comes to a \
-     node that relays it, the tree was ended at its level, so each level was measured for itself. \
-     Links of private hosts take no time of their own: to hand a packet over is work of the sender, \
-     and so in its processing.";
+const MEASURING: &str = "Measured delays start when the root has a packet and end with the \
+     kernel timestamp at the node's interface; all hosts share one clock. Each level was measured \
+     separately, with the tree cut below it, to timestamp arrivals at relaying nodes. Lab links \
+     have no delay of their own: forwarding is work of the sender, and part of its processing.";
 
-/// One kind of figure of a node: its title, and how it is found.
-pub(crate) type Figure = (&'static str, fn(&RelayTreeResult, usize) -> Option<f64>);
+/// Figure of a node: its title, and its function.
+pub(crate) type NodeMetric = (&'static str, fn(&RelayTreeResult, usize) -> Option<f64>);
 
-/// The titles of the figures that a result has of its nodes.
+/// Returns the titles of the figures that a result has of its nodes.
 pub(crate) fn titles(result: &RelayTreeResult) -> Vec<&'static str> {
     figures(result).into_iter().map(|(title, _)| title).collect()
 }
 
-/// A row for each node, or for each level of a tree with many: then it has the largest of each
-/// figure.
+/// Returns a row for each node, or for each level of a tree with many: then it has the largest of
+/// each figure.
 pub(crate) fn rows(result: &RelayTreeResult) -> Vec<(String, Vec<String>)> {
     rows_of(result, &figures(result))
 }
 
-/// The same with these figures.
-pub(crate) fn rows_of(result: &RelayTreeResult, figures: &[Figure]) -> Vec<(String, Vec<String>)> {
+/// Returns the rows with these figures.
+pub(crate) fn rows_of(
+    result: &RelayTreeResult,
+    figures: &[NodeMetric],
+) -> Vec<(String, Vec<String>)> {
     let cell = |value: Option<f64>| value.map_or_else(|| ABSENT.to_owned(), signless);
     if result.nodes.len() <= NODES_SHOWN {
         let row = |at: usize| {
@@ -54,7 +57,7 @@ pub(crate) fn rows_of(result: &RelayTreeResult, figures: &[Figure]) -> Vec<(Stri
         levels.entry(node.depth).or_default().push(at);
     }
     let row = |(depth, nodes): (usize, Vec<usize>)| {
-        let largest = |(_, of): &Figure| {
+        let largest = |(_, of): &NodeMetric| {
             let all = nodes.iter().filter_map(|at| of(result, *at));
             cell(all.reduce(f64::max))
         };
@@ -64,15 +67,15 @@ pub(crate) fn rows_of(result: &RelayTreeResult, figures: &[Figure]) -> Vec<(Stri
     levels.into_iter().map(row).collect()
 }
 
-fn figures(result: &RelayTreeResult) -> Vec<Figure> {
+fn figures(result: &RelayTreeResult) -> Vec<NodeMetric> {
     let engine = |result: &RelayTreeResult, place: usize| -> Option<RelayTreeMeasured> {
         result.engines.get(place)?.measured.clone()
     };
-    let mut figures: Vec<Figure> = vec![("c", |result, at| {
+    let mut figures: Vec<NodeMetric> = vec![("c", |result, at| {
         let node = result.nodes.get(at)?;
         node.parent.map(|_| node.delay_ns)
     })];
-    let of_engine: [[Figure; 3]; 2] = [
+    let of_engine: [[NodeMetric; 3]; 2] = [
         [
             ("model 1", |result, at| model(result, 0, at)),
             ("p50 1", |result, at| Some(measured(result, 0, at)?.p50 as f64)),
@@ -107,17 +110,17 @@ pub(crate) fn measured(
     result.engines.get(engine)?.measured.as_ref()?.nodes.get(at)?.as_ref()
 }
 
-/// What an inner node gains alone; a leaf has nothing to be replaced.
+/// Returns the gain by an inner node alone; a leaf has no engine to be replaced.
 pub(crate) fn gained(
     result: &RelayTreeResult,
     at: usize,
 ) -> Option<&horolog_record::RelayTreeNodeGain> {
-    // Nodes stand level by level, so their parents rise.
+    // Nodes are ordered level by level, so their parents rise.
     let is_inner = result.nodes.binary_search_by(|node| node.parent.cmp(&Some(at))).is_ok();
     result.gain.as_ref()?.nodes.get(at).filter(|_| is_inner)
 }
 
-/// The nodes, each behind its parent and before its parent's next child.
+/// Returns the nodes, each after its parent and before its parent's next child.
 fn in_order(result: &RelayTreeResult) -> Vec<usize> {
     let mut below: Vec<Vec<usize>> = vec![Vec::new(); result.nodes.len()];
     let mut open: Vec<usize> = Vec::new();
@@ -136,12 +139,12 @@ fn in_order(result: &RelayTreeResult) -> Vec<usize> {
     order
 }
 
-/// A time, with its sign only where it is negative.
+/// Formats a time, with its sign only if it is negative.
 fn signless(ns: f64) -> String {
     if ns < 0.0 { signed_mean_ns(ns) } else { mean_ns(ns) }
 }
 
-/// What the result comes to, a sentence or a few each.
+/// Returns the conclusions, a sentence or a few each.
 pub(crate) fn sentences(result: &RelayTreeResult) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for (place, engine) in result.engines.iter().enumerate() {
@@ -154,17 +157,17 @@ pub(crate) fn sentences(result: &RelayTreeResult) -> Vec<String> {
     lines
 }
 
-/// How it was measured, where it was.
+/// Returns the measuring method, if it was measured.
 pub(crate) fn method(result: &RelayTreeResult) -> Option<String> {
     let method = result.method.as_ref()?;
-    let idle = if method.awake { "held off" } else { "left as they are" };
+    let idle = if method.idle_states_held { "disabled" } else { "unrestricted" };
     Some(format!(
-        "{MEASURING} Each time {} packets of {} bytes, one every {}, in {} rounds over all levels \
-         and one node alone; in each {} do not count. Idle states {idle}.",
+        "{MEASURING} {} packets of {} bytes each, one every {}, in {} rounds over all levels and \
+         one node alone; the first {} of each do not count. Idle states {idle}.",
         full_count(method.packets),
         method.payload,
         human_ns(method.interval_ns),
-        full_count(method.rounds),
+        full_count(method.repetitions),
         full_count(method.warm_up)
     ))
 }
@@ -176,15 +179,14 @@ fn name(result: &RelayTreeResult, at: usize) -> &str {
 fn of_engine(result: &RelayTreeResult, place: usize, engine: &RelayTreeEngine) -> String {
     let takes = match &engine.processing[..] {
         [first, others @ ..] if others.iter().all(|other| other == first) => format!(
-            "a node takes {} until the first copy leaves and {} from one to the next",
+            "a node takes {} to the first copy and {} between copies",
             mean_ns(first.first_ns),
             mean_ns(first.next_ns)
         ),
-        _ => "nodes differ in how long they take".to_owned(),
+        _ => "nodes have different processing times".to_owned(),
     };
     let leaves = result.leaves_mean_ns(engine);
-    let leaves =
-        leaves.map_or_else(String::new, |ns| format!(", of the leaves alone {}", mean_ns(ns)));
+    let leaves = leaves.map_or_else(String::new, |ns| format!(", of the leaves {}", mean_ns(ns)));
     format!(
         "Engine {}, {}: {takes}. D = {} (to {}), mean {}{}.",
         place + 1,
@@ -206,18 +208,18 @@ fn of_measured(engine: &RelayTreeEngine, measured: &RelayTreeMeasured) -> String
     };
     let last = measured.last_leaf_ns.as_ref().map_or_else(String::new, |last| {
         let (p50, p99) = (human_ns(last.p50), human_ns(last.p99));
-        format!(" The last leaf had a packet after {p50} (p50), {p99} (p99).")
+        format!(" Delay of the last leaf: {p50} (p50), {p99} (p99).")
     });
     let copies: Vec<String> =
         measured.calibration.copies_ns.iter().map(|ns| signless(*ns)).collect();
     let reversed = if measured.calibration.reversed {
-        " It serves the last of its table first, so it was given tables the other way round."
+        " It serves the last entry of its table first, so its tables were reversed."
     } else {
         ""
     };
     format!(
-        "Measured with {}: D = {}, mean {}; {} copies lost.{last} One node alone: children had \
-         theirs after {}.{reversed}",
+        "Measured with {}: D = {}, mean {}; {} copies lost.{last} One node alone: copies to the \
+         children after {}.{reversed}",
         engine.name,
         with_ratio(measured.tree_ns, engine.tree_ns),
         with_ratio(measured.mean_ns, engine.mean_ns),
@@ -236,28 +238,28 @@ fn of_gain(
         value.map_or_else(String::new, |value| format!(" (measured {})", signed_mean_ns(value)))
     };
     let path = if gain.same_path {
-        "the same leaf is the slowest with either engine, so they are equal"
+        "the same leaf is the slowest with both engines, so it equals ΔD"
     } else {
-        "another leaf is the slowest afterwards, so it is not ΔD"
+        "another leaf is the slowest afterwards, so it differs from ΔD"
     };
     vec![
         format!(
-            "{after} in place of {before} at all nodes: ΔD = {}{} by (1) and (2), mean {}{} by (5) \
-             and (6).",
+            "{after} instead of {before} at all nodes: ΔD = {}{} by (1) and (2), mean {}{} by \
+             (5) and (6).",
             signed_mean_ns(gain.tree_ns),
             measured(gain.measured_tree_ns),
             signed_mean_ns(gain.mean_ns),
             measured(gain.measured_mean_ns)
         ),
         format!(
-            "(3), the gains of the nodes on the way to the slowest leaf: {}; {path}.",
+            "(3), sum of the gains on the path to the slowest leaf: {}; {path}.",
             signed_mean_ns(gain.along_path_ns)
         ),
         equation_4(result, gain),
         format!(
-            "(7) as printed: {}. It leaves out the root, which (5) and (6) do not, and weighs each \
-             node once, where by (5) and (6) each copy counts once for every node that it reaches.",
-            signed_mean_ns(gain.printed_mean_ns)
+            "(7) as published: {}. It omits the root, unlike (5) and (6), and weights each node \
+             once, whereas (5) and (6) count each copy once for every node that it reaches.",
+            signed_mean_ns(gain.published_mean_ns)
         ),
     ]
 }
@@ -271,9 +273,9 @@ fn equation_4(result: &RelayTreeResult, gain: &RelayTreeGain) -> String {
     let leaves = leaves(result);
     let shown = |value: Option<f64>| value.map_or_else(|| ABSENT.to_owned(), signed_mean_ns);
     format!(
-        "(4), (log_m n) ΔTP with m = {} and ΔTP = {}: {} with n = {} leaves, which is exact; {} as \
-         printed with n = {} nodes, which counts more nodes than are on the way. All nodes take as \
-         long, inner ones have m children, leaves are as far away.",
+        "(4), (log_m n) ΔTP with m = {} and ΔTP = {}: {} with n = {} leaves, which is exact; {} \
+         as published with n = {} nodes, which counts more nodes than are on the path. Premises: \
+         equal processing times, m children per inner node, equal depth of the leaves.",
         regular.degree,
         signed_mean_ns(regular.processing_ns),
         shown(regular.leaves_ns),
@@ -296,21 +298,21 @@ fn leaves(result: &RelayTreeResult) -> usize {
 const fn assumption(assumption: RelayTreeAssumption) -> &'static str {
     match assumption {
         RelayTreeAssumption::SameDegree => {
-            "inner nodes do not all have the same number of children, two or more"
+            "inner nodes do not all have the same number (at least two) of children"
         }
-        RelayTreeAssumption::SameDepth => "leaves are not all as far from the root",
-        RelayTreeAssumption::SameNodes => "nodes do not all take as long",
+        RelayTreeAssumption::SameDepth => "leaves have different depths",
+        RelayTreeAssumption::SameNodes => "nodes have different processing times",
         RelayTreeAssumption::SamePath => "another leaf is the slowest with the other engine",
-        RelayTreeAssumption::SamePlace => {
-            "nodes on the way to the slowest leaf serve it at different places"
+        RelayTreeAssumption::SameIndex => {
+            "nodes on the path to the slowest leaf serve it at different positions"
         }
     }
 }
 
-/// The titles of [`shapes`].
+/// Titles of [`shapes`].
 pub(crate) const SHAPE_TITLES: [&str; 4] = ["children", "depth", "D", "mean"];
 
-/// A row for each tree that was compared: the most children, the depth, D and the mean.
+/// Returns a row for each tree that was compared: the most children, the depth, D and the mean.
 pub(crate) fn shapes(result: &RelayTreeResult) -> Vec<(String, Vec<String>)> {
     let row = |shape: &horolog_record::RelayTreeShape| {
         let cells = [
@@ -324,7 +326,7 @@ pub(crate) fn shapes(result: &RelayTreeResult) -> Vec<(String, Vec<String>)> {
     result.shapes.iter().map(row).collect()
 }
 
-/// The name of a kind of trees.
+/// Returns the name of a kind of trees.
 pub(crate) const fn shape_name(kind: RelayTreeShapeKind) -> &'static str {
     match kind {
         RelayTreeShapeKind::Compact => "compact tree",
@@ -333,14 +335,14 @@ pub(crate) const fn shape_name(kind: RelayTreeShapeKind) -> &'static str {
     }
 }
 
-/// What tree it is.
+/// Returns the description of the tree.
 pub(crate) fn heading(result: &RelayTreeResult) -> String {
     let depth = result.nodes.iter().map(|node| node.depth).max().unwrap_or(0);
     let degree = result
         .nodes
         .iter()
         .filter(|node| node.parent.is_some())
-        .map(|node| node.place.saturating_add(1));
+        .map(|node| node.child_index.saturating_add(1));
     format!(
         "tree of {} nodes, {} leaves, depth {depth}, at most {} children",
         full_count(result.nodes.len() as u64),

@@ -1,36 +1,36 @@
-//! What is gained in a tree of relays, for its page: by the second engine in place of the first, at
-//! all nodes or at one alone, and by the tree over others. What was not worked out is not there.
+//! Gains in a tree of relays, for its page: by the second engine in place of the first, at all
+//! nodes or at one alone, and by the tree over others. Gains that were not computed are absent.
 
 use horolog_record::{RelayTreeResult, RelayTreeShapeKind};
 
-use crate::relay_tree::{Figure, measured, model, shape_name};
+use crate::relay_tree::{NodeMetric, measured, model, shape_name};
 
-/// How much earlier the last node has a packet.
-pub(crate) struct Gained {
-    /// What stands in place of what.
+/// Earlier arrival of a packet at the last node.
+pub(crate) struct GainValue {
+    /// Replacement and the replaced item.
     pub(crate) name: String,
-    /// Earlier by this, in ns; below 0 where it is later.
+    /// Gain in ns; below 0 for a later arrival.
     pub(crate) ns: f64,
-    /// D before, in ns.
+    /// Previous D, in ns.
     before_ns: Option<f64>,
 }
 
-impl Gained {
-    /// As a share of D before.
+impl GainValue {
+    /// Returns the gain as a share of the previous D.
     pub(crate) fn share(&self) -> Option<f64> {
         self.before_ns.filter(|before| *before > 0.0).map(|before| self.ns / before)
     }
 }
 
-/// What all nodes gain together, by the model and as measured, and the tree that was made over the
-/// others.
-pub(crate) fn of_trees(result: &RelayTreeResult) -> Vec<Gained> {
+/// Returns the gain of all nodes together, by the model and as measured, and that of the
+/// constructed tree over the others.
+pub(crate) fn of_trees(result: &RelayTreeResult) -> Vec<GainValue> {
     let mut all = Vec::new();
     if let (Some(gain), Some(name), Some(before)) =
         (&result.gain, exchange(result), result.engines.first())
     {
         let of =
-            |way: &str, ns, before_ns| Gained { name: format!("{name}, {way}"), ns, before_ns };
+            |way: &str, ns, before_ns| GainValue { name: format!("{name}, {way}"), ns, before_ns };
         all.push(of("model", gain.tree_ns, Some(before.tree_ns)));
         let before_ns = before.measured.as_ref().and_then(|measured| measured.tree_ns);
         all.extend(gain.measured_tree_ns.map(|ns| of("measured", ns, before_ns)));
@@ -38,8 +38,8 @@ pub(crate) fn of_trees(result: &RelayTreeResult) -> Vec<Gained> {
     let is_made = |kind| kind == RelayTreeShapeKind::Compact;
     if let Some(made) = result.shapes.iter().find(|shape| is_made(shape.kind)) {
         let others = result.shapes.iter().filter(|shape| !is_made(shape.kind));
-        all.extend(others.map(|other| Gained {
-            name: format!("{} in place of {}", shape_name(made.kind), shape_name(other.kind)),
+        all.extend(others.map(|other| GainValue {
+            name: format!("{} instead of {}", shape_name(made.kind), shape_name(other.kind)),
             ns: other.tree_ns - made.tree_ns,
             before_ns: Some(other.tree_ns),
         }));
@@ -47,16 +47,18 @@ pub(crate) fn of_trees(result: &RelayTreeResult) -> Vec<Gained> {
     all
 }
 
-/// Which engine stands in place of which, where there are two.
+/// Returns the replacing and the replaced engine, if there are two.
 pub(crate) fn exchange(result: &RelayTreeResult) -> Option<String> {
     let [before, after] = &result.engines[..] else { return None };
-    Some(format!("{} in place of {}", after.name, before.name))
+    Some(format!("{} instead of {}", after.name, before.name))
 }
 
-/// How much earlier each node but the root has a packet: kinds of figures that the result has.
-pub(crate) fn of_nodes(result: &RelayTreeResult) -> Vec<Figure> {
-    let figures: [Figure; 2] = [("model", by_model), ("p50", by_median)];
-    let is_there = |(_, of): &Figure| (0..result.nodes.len()).any(|at| of(result, at).is_some());
+/// Returns the earlier arrival at each node except the root: the kinds of figures that the result
+/// has.
+pub(crate) fn of_nodes(result: &RelayTreeResult) -> Vec<NodeMetric> {
+    let figures: [NodeMetric; 2] = [("model", by_model), ("p50", by_median)];
+    let is_there =
+        |(_, of): &NodeMetric| (0..result.nodes.len()).any(|at| of(result, at).is_some());
     figures.into_iter().filter(is_there).collect()
 }
 
@@ -81,7 +83,7 @@ mod tests {
         let names = |result: &RelayTreeResult| {
             of_trees(result).into_iter().map(|one| one.name).collect::<Vec<_>>()
         };
-        let (engine, shape) = ("xdp in place of send, model", "compact tree in place of star");
+        let (engine, shape) = ("xdp instead of send, model", "compact tree instead of star");
         assert_eq!(names(&result), [engine, shape]);
         let all = of_trees(&result);
         let share = result.gain.as_ref().unwrap().tree_ns / result.engines[0].tree_ns;

@@ -1,5 +1,5 @@
 //! Stalls of TCP in words: patterns, options, mechanisms, the kernel's settings. The table and the
-//! page say it with these words.
+//! HTML report share these words.
 
 use std::fmt::Write as _;
 
@@ -10,16 +10,16 @@ use horolog_record::{
 
 use crate::units::{ABSENT, full_count, human_ns, percent_of};
 
-/// What the figures are.
-pub(crate) const DEFINITION: &str = "Stalled: exchanges that took that much longer than one that waits for nothing. Band: \
-                                     those of 38 to 42 ms. Held: by what the sockets kept data back \
-                                     while exchanges waited (TCP_INFO of both ends).";
+/// Explanation of the figures.
+pub(crate) const DEFINITION: &str = "Stalled: exchanges longer by the threshold than one without \
+                                     a wait. Band: those of 38 to 42 ms. Mechanism: cause for \
+                                     which the sockets held back data (TCP_INFO of both ends).";
 
-/// The columns of a table of cells.
+/// Columns of a table of cells.
 pub(crate) const COLUMNS: [&str; 9] =
-    ["first", "p50", "max", "exchanges", "stalled", "band", "read", "mechanism", "answer in"];
+    ["first", "p50", "max", "exchanges", "stalled", "band", "read", "mechanism", "service"];
 
-/// A pattern with its numbers.
+/// Returns a pattern with its numbers.
 #[must_use]
 pub fn pattern(cell: &StallCell) -> String {
     let bytes = cell.write_bytes;
@@ -35,13 +35,13 @@ pub fn pattern(cell: &StallCell) -> String {
     }
 }
 
-/// A cell of a table and how many cells it stands for, itself included.
-pub(crate) struct Folded<'a> {
+/// Cell of a table and the number of cells that it represents, itself included.
+pub(crate) struct GroupedCell<'a> {
     pub(crate) cell: &'a StallCell,
     pub(crate) of: usize,
 }
 
-impl Folded<'_> {
+impl GroupedCell<'_> {
     pub(crate) fn pattern(&self) -> String {
         match self.of {
             1 => pattern(self.cell),
@@ -53,20 +53,20 @@ impl Folded<'_> {
     }
 }
 
-/// What is said of folded cells.
-pub(crate) const FOLDED: &str = "Of batches with one option and one mechanism the worst stands for \
-                                 all; --json and --html have each.";
+/// Explanation of folded cells.
+pub(crate) const FOLDED: &str = "Batches with the same option and mechanism are shown by the \
+                                 worst one; --json and --html contain all.";
 
-/// All cells, but of the batches with the same option and mechanism that which stalled most often,
-/// or longest, in the place of the first.
-pub(crate) fn folded(cells: &[StallCell]) -> Vec<Folded<'_>> {
+/// Returns all cells, except that of the batches with the same option and mechanism only the one
+/// that stalled most often, or longest, remains, in the place of the first.
+pub(crate) fn grouped(cells: &[StallCell]) -> Vec<GroupedCell<'_>> {
     let badness = |cell: &StallCell| {
         let share = cell.stalled as f64 / cell.exchanges.max(1) as f64;
         (share, cell.exchange_ns.as_ref().map_or(0, |times| times.p50))
     };
-    let mut all: Vec<Folded<'_>> = Vec::new();
+    let mut all: Vec<GroupedCell<'_>> = Vec::new();
     for cell in cells {
-        let is_like = |other: &&mut Folded<'_>| {
+        let is_like = |other: &&mut GroupedCell<'_>| {
             let is_batch = |cell: &StallCell| cell.pattern == StallPattern::Batch;
             let other = other.cell;
             is_batch(cell)
@@ -80,13 +80,13 @@ pub(crate) fn folded(cells: &[StallCell]) -> Vec<Folded<'_>> {
                     like.cell = cell;
                 }
             }
-            None => all.push(Folded { cell, of: 1 }),
+            None => all.push(GroupedCell { cell, of: 1 }),
         }
     }
     all
 }
 
-/// An option.
+/// Returns the name of an option.
 pub(crate) const fn option(option: SocketOption) -> &'static str {
     match option {
         SocketOption::None => "-",
@@ -97,7 +97,7 @@ pub(crate) const fn option(option: SocketOption) -> &'static str {
     }
 }
 
-/// A mechanism.
+/// Returns the name of a mechanism.
 #[must_use]
 pub const fn mechanism(mechanism: Option<Mechanism>) -> &'static str {
     match mechanism {
@@ -105,13 +105,13 @@ pub const fn mechanism(mechanism: Option<Mechanism>) -> &'static str {
         Some(Mechanism::NagleDelayedAck) => "Nagle + delayed ACK",
         Some(Mechanism::WindowDelayedAck) => "cwnd + delayed ACK",
         Some(Mechanism::Cork) => "cork",
-        Some(Mechanism::LateAnswer) => "late answer",
+        Some(Mechanism::LateAnswer) => "late response",
         Some(Mechanism::Loss) => "loss",
-        Some(Mechanism::Elsewhere) => "elsewhere",
+        Some(Mechanism::Elsewhere) => "other",
     }
 }
 
-/// The figures of a cell, in the order of [`COLUMNS`].
+/// Returns the figures of a cell, in the order of [`COLUMNS`].
 pub(crate) fn cell(cell: &StallCell) -> [String; 9] {
     let time = |ns: Option<u64>| ns.map_or_else(|| ABSENT.to_owned(), human_ns);
     let times = cell.exchange_ns.as_ref();
@@ -128,7 +128,7 @@ pub(crate) fn cell(cell: &StallCell) -> [String; 9] {
     ]
 }
 
-/// What this kernel does, in a line.
+/// Returns the settings of this kernel, in a line.
 pub(crate) fn kernel(kernel: &StallKernel) -> String {
     let mut facts = Vec::new();
     if let (Some(hz), Some(min)) = (kernel.hz, kernel.delayed_ack_min_ns) {
@@ -163,22 +163,22 @@ pub(crate) fn kernel(kernel: &StallKernel) -> String {
     facts.join("; ")
 }
 
-/// What mechanisms were told by, in a line.
+/// Returns the evidence for mechanisms, in a line.
 pub(crate) fn evidence(result: &PathStallResult) -> String {
     let by = match result.evidence {
         StallEvidence::TcpInfo => "TCP_INFO and timing",
-        StallEvidence::Packets => "TCP_INFO, timing and the packets",
+        StallEvidence::Packets => "TCP_INFO, timing and packets",
     };
-    format!("told by {by}; stalled from {} on", human_ns(result.stall_min_ns))
+    format!("evidence: {by}; stall threshold {}", human_ns(result.stall_min_ns))
 }
 
-/// What the packets said, in a line for each cell that has something to say.
+/// Returns the evidence from packets, in a line for each cell that has any.
 pub(crate) fn packets(result: &PathStallResult) -> Vec<String> {
-    let line = |one: &Folded<'_>| {
+    let line = |one: &GroupedCell<'_>| {
         let acks = one.cell.acks.as_ref()?;
         let delay = acks.delay_ns?;
         Some(format!(
-            "{} ({}): {} of {} pure acknowledgements came {} late, {} of them let held data go",
+            "{} ({}): {} of {} pure ACKs delayed by {}, {} of them released held data",
             one.pattern(),
             option(one.cell.option),
             acks.delayed,
@@ -187,15 +187,15 @@ pub(crate) fn packets(result: &PathStallResult) -> Vec<String> {
             acks.released
         ))
     };
-    folded(&result.cells).iter().filter_map(line).collect()
+    grouped(&result.cells).iter().filter_map(line).collect()
 }
 
-/// Two extremes and the median, or one figure where they are alike to a reader.
+/// Formats two extremes and the median, or one figure if they look alike.
 fn spread(min: String, median: &str, max: &str) -> String {
     if min == max { min } else { format!("{min} to {max} (median {median})") }
 }
 
-/// How the congestion window grew, in a line.
+/// Returns the growth of the congestion window, in a line.
 pub(crate) fn window(result: &PathStallResult) -> Option<String> {
     let step = |step: &horolog_record::WindowStep| {
         let pause = if step.after_pause { " after a pause" } else { "" };
@@ -203,57 +203,66 @@ pub(crate) fn window(result: &PathStallResult) -> Option<String> {
     };
     let steps: Vec<_> = result.window.iter().map(step).collect();
     (!steps.is_empty()).then(|| {
-        format!("Congestion window before each burst, and how long it took: {}.", steps.join(", "))
+        format!("Congestion window before each burst, and its duration: {}.", steps.join(", "))
     })
 }
 
-/// A claim's verdict in a word.
+/// Returns a claim's verdict in a word.
 pub(crate) const fn held(held: Option<bool>) -> &'static str {
     match held {
-        Some(true) => "held",
-        Some(false) => "not held",
-        None => "not tried",
+        Some(true) => "holds",
+        Some(false) => "does not hold",
+        None => "not tested",
     }
 }
 
-/// What was watched, in a line.
+/// Returns the watched traffic, in a line.
 pub(crate) fn watched(watch: &StallWatch) -> String {
     let sum = |of: fn(&WatchedConnection) -> u64| {
         watch.connections.iter().map(of).fold(0, u64::saturating_add)
     };
     let mut text = format!(
-        "Port {} watched for {}: {}, {} stalls at clients, {} at servers",
+        "Port {} observed for {}: {}, {} stalls at clients, {} at servers",
         watch.port,
         human_ns(watch.duration_ns),
         connections(watch.connections.len() as u64, ""),
         sum(|one| one.client_stalls),
         sum(|one| one.server_stalls)
     );
-    if watch.connections_missed > 0 {
-        let _ = write!(text, "; {}", not_followed(watch.connections_missed));
+    if watch.connections_untracked > 0 {
+        let _ = write!(text, "; {}", not_followed(watch.connections_untracked));
     }
     if watch.packets_dropped > 0 {
-        let _ = write!(text, "; {} packets were not seen", full_count(watch.packets_dropped));
+        let _ =
+            write!(text, "; {} packets dropped by the capture", full_count(watch.packets_dropped));
     }
     text
 }
 
-/// How many connections there was no room for.
+/// Returns the number of connections that there was no room for.
 #[must_use]
 pub fn not_followed(missed: u64) -> String {
     let least = if missed < CONNECTIONS_MISSED_MAX { "" } else { "at least " };
-    format!("{least}{} not followed", connections(missed, " more"))
+    format!("{least}{} not tracked", connections(missed, " more"))
 }
 
 fn connections(count: u64, more: &str) -> String {
     format!("{} connection{}{more}", full_count(count), if count == 1 { "" } else { "s" })
 }
 
-/// The columns of a table of watched connections.
-pub(crate) const WATCHED_COLUMNS: [&str; 8] =
-    ["client", "answers", "at client", "at server", "stall p50", "stall max", "band", "mechanism"];
+/// Columns of a table of watched connections.
+pub(crate) const WATCHED_COLUMNS: [&str; 8] = [
+    "client",
+    "responses",
+    "at client",
+    "at server",
+    "stall p50",
+    "stall max",
+    "band",
+    "mechanism",
+];
 
-/// The figures of a watched connection, in the order of [`WATCHED_COLUMNS`].
+/// Returns the figures of a watched connection, in the order of [`WATCHED_COLUMNS`].
 pub(crate) fn connection(one: &WatchedConnection) -> [String; 8] {
     let times = one.stall_ns.as_ref();
     let time = |ns: Option<u64>| ns.map_or_else(|| ABSENT.to_owned(), human_ns);

@@ -1,7 +1,6 @@
-//! The table on a terminal: a load run row by row as its trials finish, what the run comes to, and
-//! the comparisons of a demonstration and of an experiment. It looks like ntpperf's, with
-//! percentiles. Whether there is a terminal, how wide it is and whether it may show colour is for
-//! the caller to know.
+//! Table on a terminal: a load run row by row as its trials finish, its summary, and the
+//! comparisons of a demonstration and of an experiment. It looks like ntpperf's, with percentiles.
+//! The caller determines the presence of a terminal, its width and its use of colour.
 
 pub(crate) mod after;
 pub(crate) mod at;
@@ -17,7 +16,6 @@ mod cycle;
 mod cycle_predict;
 mod cycle_test;
 mod demo;
-pub(crate) mod establishment;
 mod grid;
 mod host_all;
 mod host_clock;
@@ -28,6 +26,7 @@ pub(crate) mod host_switch;
 pub(crate) mod host_timer;
 mod load;
 mod ntpperf;
+pub(crate) mod nts_ke;
 pub(crate) mod path_stall;
 pub(crate) mod path_tcp;
 mod path_udp;
@@ -54,16 +53,16 @@ pub use cycle::cycle;
 pub use cycle_predict::cycle_predict;
 pub use cycle_test::cycle_test;
 pub use demo::demo;
-pub use establishment::{establishment, establishment_header, establishment_row};
 pub use host_all::{host_all, host_part};
 pub use host_clock::host_clock;
 pub use host_delay::host_delay;
 pub use host_interrupt::host_interrupt;
 pub use host_nic::host_nic;
-pub use host_switch::{exchange_name, host_switch, partner_name};
+pub use host_switch::{exchange_name, host_switch, peer_name};
 pub use host_timer::host_timer;
-pub use load::{Shown, header, load, row};
+pub use load::{LoadTableOptions, header, load, row};
 pub use ntpperf::{NtpperfPanel, NtpperfTable};
+pub use nts_ke::{nts_ke, nts_ke_header, nts_ke_row};
 pub use path_stall::path_stall;
 pub use path_tcp::path_tcp;
 pub use path_udp::path_udp;
@@ -73,18 +72,18 @@ pub use run_list::run_list;
 pub use series::{behind_label, interval_header, interval_row, labelled};
 pub use summary::summary;
 
-/// How a table may look.
+/// Layout of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableStyle {
-    /// Whether to mark with colour what the text says anyway.
+    /// True if colour marks parts that the text also states.
     pub colour: bool,
-    /// Columns of characters to keep to. A load table leaves out columns that do not fit, down to
-    /// rate, loss, median and 99th percentile; nothing is left out of the result for that.
+    /// Maximum width in columns of characters. A load table omits columns that do not fit, down to
+    /// rate, loss, median and 99th percentile; the result itself stays complete.
     pub width: usize,
 }
 
 impl Default for TableStyle {
-    /// All columns and no colour: for a file or a pipe.
+    /// Returns all columns and no colour: for a file or a pipe.
     fn default() -> Self {
         Self { colour: false, width: usize::MAX }
     }

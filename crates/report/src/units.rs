@@ -1,14 +1,14 @@
-//! Numbers as a person reads them: three significant digits and a unit. Results keep the exact
-//! figures; these are for display only and are not meant to be parsed.
+//! Numbers for people: three significant digits and a unit. Results keep the exact figures; these
+//! are for display only and are not meant to be parsed.
 
-/// What stands where there is no figure.
+/// Mark of an absent figure.
 pub const ABSENT: &str = "-";
 
-/// Powers of a thousand and their prefixes, as far as a count of 64 bits goes.
+/// Prefixes of the powers of a thousand, up to the range of a count of 64 bits.
 const PREFIXES: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
 
-/// A time in `ns`, `µs`, `ms` or `s` with three significant digits. Above 999 s, which no reply
-/// timeout allows, it says only that.
+/// Formats a time in `ns`, `µs`, `ms` or `s` with three significant digits. Above 999 s, which no
+/// reply timeout allows, only that bound is shown.
 #[must_use]
 pub fn human_ns(ns: u64) -> String {
     if ns < 1000 {
@@ -22,7 +22,8 @@ pub fn human_ns(ns: u64) -> String {
     }
 }
 
-/// A period, such as `20.0 ms`; from a thousand seconds on exactly, such as `2 h` or `1,001 s`.
+/// Formats a period, such as `20.0 ms`; from a thousand seconds on exactly, such as `2 h` or `1,001
+/// s`.
 #[must_use]
 pub fn period_ns(ns: u64) -> String {
     const SECOND_NS: u64 = 1_000_000_000;
@@ -35,7 +36,7 @@ pub fn period_ns(ns: u64) -> String {
     format!("{} {unit}", full_count(ns / (seconds * SECOND_NS)))
 }
 
-/// A signed time with its sign, as [`human_ns`] has it: `+250 µs`, `-3.00 ms`. From a thousand
+/// Formats a signed time with its sign, like [`human_ns`]: `+250 µs`, `-3.00 ms`. From a thousand
 /// seconds on, in whole seconds.
 #[must_use]
 pub fn signed_ns(ns: i64) -> String {
@@ -53,20 +54,20 @@ pub fn signed_ns(ns: i64) -> String {
     }
 }
 
-/// A signed time that is worked out, to the nearest ns; [`ABSENT`] where it is no number.
+/// Formats a computed signed time, to the nearest ns; [`ABSENT`] if it is no number.
 #[must_use]
 pub fn signed_mean_ns(ns: f64) -> String {
     if ns.is_finite() { signed_ns(ns.round() as i64) } else { ABSENT.to_owned() }
 }
 
-/// A time that is worked out and has no sign, to the nearest ns; [`ABSENT`] where it is none.
+/// Formats a computed time without a sign, to the nearest ns; [`ABSENT`] if it is none.
 #[must_use]
 pub fn mean_ns(ns: f64) -> String {
     amount(ns).map_or_else(|| ABSENT.to_owned(), |ns| human_ns(ns.round() as u64))
 }
 
-/// A rate per second with three significant digits: `950/s`, `45.0 k/s`, `3.98 M/s`; [`ABSENT`]
-/// where it is negative or not a number.
+/// Formats a rate per second with three significant digits: `950/s`, `45.0 k/s`, `3.98 M/s`;
+/// [`ABSENT`] if it is negative or not a number.
 #[must_use]
 pub fn human_rate(rate: f64) -> String {
     let Some(rate) = amount(rate) else { return ABSENT.to_owned() };
@@ -79,7 +80,7 @@ pub fn human_rate(rate: f64) -> String {
     }
 }
 
-/// A rate with three digits and its own unit.
+/// Formats a rate with three digits and its own unit.
 pub(crate) fn per_second(rate: f64, unit: &str) -> String {
     let Some(rate) = amount(rate) else { return ABSENT.to_owned() };
     let text = human_rate(rate);
@@ -87,14 +88,14 @@ pub(crate) fn per_second(rate: f64, unit: &str) -> String {
         || text.clone(),
         |number| {
             let number = number.trim_end();
-            // What ends in a prefix takes the unit behind it.
+            // A number that ends in a prefix is followed by the unit without a gap.
             let gap = if number.ends_with(|c: char| c.is_ascii_alphabetic()) { "" } else { " " };
             format!("{number}{gap}{unit}")
         },
     )
 }
 
-/// A count in full, with a comma between the thousands.
+/// Formats a count in full, with a comma between the thousands.
 #[must_use]
 pub fn full_count(count: u64) -> String {
     let digits = count.to_string();
@@ -108,9 +109,9 @@ pub fn full_count(count: u64) -> String {
     grouped
 }
 
-/// A share from 0 to 1 as a percentage with two decimals. A share that is not 0 is never shown as
-/// `0.00%`, nor one that is not 1 as `100.00%`: a single lost packet in a million is what a search
-/// for a lossless rate is about. Above 1 (replies that nobody asked for) it goes on up to `>9999%`.
+/// Formats a share from 0 to 1 as a percentage with two decimals. A share that is not 0 is never
+/// shown as `0.00%`, nor one that is not 1 as `100.00%`: a single lost packet in a million matters
+/// in a search for a lossless rate. Above 1 (unsolicited replies) it continues up to `>9999%`.
 #[must_use]
 pub fn percent(ratio: f64) -> String {
     let Some(ratio) = amount(ratio) else { return ABSENT.to_owned() };
@@ -128,7 +129,7 @@ pub fn percent(ratio: f64) -> String {
     }
 }
 
-/// A ratio with three significant digits: `0.0357 ×`, `22.1 ×`; [`ABSENT`] where it is none.
+/// Formats a ratio with three significant digits: `0.0357 ×`, `22.1 ×`; [`ABSENT`] if it is none.
 pub(crate) fn times(ratio: f64) -> String {
     let Some(ratio) = amount(ratio) else { return ABSENT.to_owned() };
     let above = if ratio > 0.0 { ratio.log10().floor() } else { 2.0 };
@@ -136,19 +137,19 @@ pub(crate) fn times(ratio: f64) -> String {
     format!("{ratio:.decimals$} ×")
 }
 
-/// A share of sent requests as a percentage; [`ABSENT`] where nothing was sent.
+/// Formats a share of sent requests as a percentage; [`ABSENT`] if nothing was sent.
 pub(crate) fn percent_of(part: u64, whole: u64) -> String {
     if whole == 0 { ABSENT.to_owned() } else { percent(part as f64 / whole as f64) }
 }
 
-/// A number that can be the size of something: neither negative, nor infinite, nor a NaN.
+/// Returns a number that can be a size: neither negative, nor infinite, nor a NaN.
 pub(crate) fn amount(value: f64) -> Option<f64> {
-    // The absolute value takes the sign off a negative zero.
+    // The absolute value removes the sign of a negative zero.
     (value.is_finite() && value >= 0.0).then(|| value.abs())
 }
 
-/// A value below 1000 and the power of 1000 that was taken out. The limit is where three digits
-/// would round up to `1000`.
+/// Returns a value below 1000 and the power of 1000 that was divided out. The limit is the value at
+/// which three digits would round up to `1000`.
 fn scaled(mut value: f64) -> (f64, usize) {
     let mut power = 0;
     while value >= 999.5 {

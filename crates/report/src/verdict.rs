@@ -1,33 +1,33 @@
-//! What a run comes to, in one figure and one sentence, and which of its trials stand for it.
-//! The table and the page both say it with these words; no layout here.
+//! Verdict of a run, in one figure and one sentence, and the trials that represent it. The table
+//! and the HTML report share these words; no layout here.
 
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    LoadResult, Overload, Place, Point, SearchEnd, SearchKind, SearchResult, Series, Trial,
+    LoadResult, LossLocation, Overload, Point, SearchEnd, SearchKind, SearchResult, Series, Trial,
 };
 
 use crate::clock::since_begin;
 use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent, percent_of};
 
-/// Bounds of a search that lie within this factor of one another are one figure.
+/// Ratio of the bounds of a search up to which they are one figure.
 const CLOSE: f64 = 1.02;
 
-/// The highest rate within the goal, as far as the run could tell.
+/// Highest rate within the goal, as far as the run could determine it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Highest {
+pub(crate) enum BestRate {
     /// Found, with a rate above it that failed or as close as the search went.
     Exactly(f64),
-    /// It held this; the run ended for another reason than the server's limit.
+    /// Sustained rate; the run ended for another reason than the server's limit.
     AtLeast(f64),
-    /// Not even this, the lowest rate tried, held.
+    /// Lowest rate tried, which already failed.
     Below(f64),
-    /// Nothing can be said.
+    /// No rate is known.
     Nothing,
 }
 
-impl Highest {
-    /// Reads it from the search, or from the trials alone where there was none.
+impl BestRate {
+    /// Reads it from the search, or from the trials alone if there was none.
     pub(crate) fn of(result: &LoadResult) -> Self {
         result.search.as_ref().map_or_else(|| Self::of_trials(&result.trials), Self::of_search)
     }
@@ -58,7 +58,7 @@ impl Highest {
         }
     }
 
-    /// The rate that was held, where one was.
+    /// Returns the sustained rate, if any.
     pub(crate) const fn held(self) -> Option<f64> {
         match self {
             Self::Exactly(rate) | Self::AtLeast(rate) => Some(rate),
@@ -66,7 +66,7 @@ impl Highest {
         }
     }
 
-    /// For a cell: `3.98 M/s`, `≥ 3.98 M/s`, `< 1.00 k/s` or `-`.
+    /// Returns the text of a cell: `3.98 M/s`, `≥ 3.98 M/s`, `< 1.00 k/s` or `-`.
     pub(crate) fn text(self) -> String {
         match self {
             Self::Exactly(rate) => human_rate(rate),
@@ -76,8 +76,8 @@ impl Highest {
         }
     }
 
-    /// How many times `base` this is: `4.87×`, with `≥` where this is a lower bound, `≤` where the
-    /// base is one, and `-` where that leaves nothing to be said.
+    /// Returns the ratio to `base`: `4.87×`, with `≥` if this is a lower bound, `≤` if the base is
+    /// one, and `-` if that leaves no conclusion.
     pub(crate) fn ratio_to(self, base: Self) -> String {
         let (sign, rate, base) = match (self, base) {
             (Self::Exactly(rate), Self::Exactly(base)) => ("", rate, base),
@@ -89,10 +89,10 @@ impl Highest {
     }
 }
 
-/// The highest rate within the goal for a line: with `≥` or `<` where it is only known to be that.
+/// Returns the highest rate within the goal for a line: with `≥` or `<` if it is only a bound.
 #[must_use]
 pub fn highest(result: &LoadResult) -> String {
-    Highest::of(result).text()
+    BestRate::of(result).text()
 }
 
 fn times(ratio: f64) -> String {
@@ -107,63 +107,71 @@ fn times(ratio: f64) -> String {
     }
 }
 
-/// What the run found, in one sentence.
+/// Returns the result of the run, in one sentence.
 pub(crate) fn sentence(result: &LoadResult) -> String {
     match (&result.search, &result.series) {
         (Some(search), _) => {
-            let overload = result.overload.as_ref().map(overload_sentence);
+            let overload = result
+                .overload
+                .as_ref()
+                .map(|overload| overload_sentence(overload, &result.trials));
             [Some(search_sentence(search)), overload]
                 .into_iter()
                 .flatten()
                 .collect::<Vec<_>>()
                 .join(" ")
         }
-        (None, Some(series)) => course_sentence(result, series),
+        (None, Some(series)) => series_sentence(result, series),
         (None, None) => ramp_sentence(&result.trials),
     }
 }
 
-/// How long a course was, what it lost, and in which interval most of it; and how the server came
-/// out of an overload.
-fn course_sentence(result: &LoadResult, series: &Series) -> String {
+/// Returns the length of a run, its losses, and the interval with most of them; and the recovery of
+/// the server from an overload.
+fn series_sentence(result: &LoadResult, series: &Series) -> String {
     let losses = Losses::of(&result.trials);
     let sent_s: f64 = result.trials.iter().map(|trial| trial.duration_s).sum();
     let length = format!("{:.1} s", amount(sent_s).unwrap_or_default());
     let lost = percent_of(losses.lost, losses.sent);
-    // The first of those that are alike, which is the last from behind.
+    // The first of equal ones, which is the last from the end.
     let by_loss = |a: &&Point, b: &&Point| a.loss_ratio().total_cmp(&b.loss_ratio());
     let worst = series.points.iter().rev().max_by(by_loss);
     let worst = worst.filter(|point| point.lost > 0).map_or_else(String::new, |point| {
         let most = percent(point.loss_ratio());
-        format!("; at most {most} in one interval, that from {}", since_begin(point.at_s))
+        format!("; at most {most} in one interval, at {}", since_begin(point.at_s))
     });
     let sent = full_count(losses.sent);
-    let course = format!("In {length} {lost} of {sent} requests were lost{worst}.");
+    let course = format!("{lost} of {sent} requests lost in {length}{worst}.");
     match &result.overload {
         None => course,
-        Some(overload) => format!("{course} {}", overload_sentence(overload)),
+        Some(overload) => format!("{course} {}", overload_sentence(overload, &result.trials)),
     }
 }
 
-/// How a server came out of an overload.
-fn overload_sentence(overload: &Overload) -> String {
+/// Returns the recovery of a server from an overload.
+fn overload_sentence(overload: &Overload, trials: &[Trial]) -> String {
+    // Its three phases are the last trials.
+    let base = trials.len().checked_sub(3).and_then(|base| trials.get(base));
     let resolution = human_ns((overload.resolution_ms.max(0.0) * 1e6) as u64);
     let recovery = match overload.recovery_ms {
-        None => "it was not as before until the end".to_owned(),
-        Some(ms) if ms > 0.0 => {
-            format!("{} after that it was as before", human_ns((ms * 1e6) as u64))
+        None if base.is_some_and(|base| base.received == 0) => {
+            "no reply before the overload to compare with".to_owned()
         }
-        Some(_) => format!("within {resolution} after that it was as before"),
+        None => "not recovered by the end of the run".to_owned(),
+        Some(ms) if ms > 0.0 => {
+            format!("recovered after {}", human_ns((ms * 1e6) as u64))
+        }
+        Some(_) => format!("recovered within {resolution}"),
     };
     format!(
-        "Of {} the server answered {}; {recovery}.",
+        "Overload {}: {} answered; {recovery}.",
         human_rate(overload.overload_rate),
         // Both are rates of the same time, to the length of an interval.
         human_rate(overload.answered_rate.min(overload.overload_rate))
     )
 }
 
-/// The goal by its name: `No-drop rate` or `Partial-drop rate`.
+/// Returns the goal by its name: `No-drop rate` or `Partial-drop rate`.
 pub(crate) const fn goal_name(kind: SearchKind) -> &'static str {
     match kind {
         SearchKind::Ndr => "No-drop rate",
@@ -171,49 +179,49 @@ pub(crate) const fn goal_name(kind: SearchKind) -> &'static str {
     }
 }
 
-/// What a search found.
+/// Returns the result of a search.
 pub(crate) fn search_sentence(search: &SearchResult) -> String {
     let goal = if search.goal_loss_ratio > 0.0 {
         format!("loss of at most {}", percent(search.goal_loss_ratio))
     } else {
-        "no loss at all".to_owned()
+        "zero loss".to_owned()
     };
     let name = goal_name(search.kind);
     let held = match (search.lower, search.upper) {
         (Some(lower), Some(upper)) => format!(
-            "{} held with {} lost, {} did not hold",
+            "{} passed with {} loss, {} failed",
             human_rate(lower),
             percent(search.loss_ratio),
             human_rate(upper)
         ),
         (Some(lower), None) => {
-            format!("{} held with {} lost", human_rate(lower), percent(search.loss_ratio))
+            format!("{} passed with {} loss", human_rate(lower), percent(search.loss_ratio))
         }
-        (None, Some(upper)) => format!("{} did not hold", human_rate(upper)),
-        (None, None) => "no rate was decided".to_owned(),
+        (None, Some(upper)) => format!("{} failed", human_rate(upper)),
+        (None, None) => "no rate was classified".to_owned(),
     };
     format!("{name} ({goal}): {held}; {}.", end_reason(search.end))
 }
 
-/// Why a search ended, to follow a semicolon.
+/// Returns the reason for which a search ended, to follow a semicolon.
 pub(crate) const fn end_reason(end: SearchEnd) -> &'static str {
     match end {
-        SearchEnd::Converged => "the bounds are as close as was asked",
-        SearchEnd::CappedAtMax => "the highest rate allowed held, so the limit lies at or above it",
-        SearchEnd::BelowMin => "not even the lowest rate allowed held",
+        SearchEnd::Converged => "search width reached",
+        SearchEnd::CappedAtMax => "the maximum rate passed, so the limit is at or above it",
+        SearchEnd::BelowMin => "the minimum rate failed",
         SearchEnd::GeneratorLimit => {
-            "the generator could not send more, so the limit lies at or above it"
+            "the generator could not send faster, so the limit is at or above it"
         }
         SearchEnd::BudgetSpent => {
-            "the search's time or trials were used up before the bounds were close"
+            "search time or trials exhausted before the search width was reached"
         }
     }
 }
 
 fn ramp_sentence(trials: &[Trial]) -> String {
     match highest_within(trials, 0.0) {
-        None if trials.is_empty() => "No trial was run.".to_owned(),
-        None => "No trial was without loss.".to_owned(),
+        None if trials.is_empty() => "No trials were run.".to_owned(),
+        None => "Every trial had loss.".to_owned(),
         Some(held) => {
             let rate = human_rate(held.achieved_rate);
             let failed = trials
@@ -226,20 +234,20 @@ fn ramp_sentence(trials: &[Trial]) -> String {
                     human_rate(failed.achieved_rate),
                     percent(failed.loss_ratio())
                 ),
-                None => format!("Highest trial without loss: {rate}; none above it lost any."),
+                None => format!("Highest trial without loss: {rate}; no higher trial had loss."),
             };
             let below = |trial: &&Trial| trial.lost > 0 && trial.achieved_rate < held.achieved_rate;
             match trials.iter().filter(below).count() {
                 0 => said,
-                1 => format!("{said} One trial below it lost some."),
-                count => format!("{said} {count} trials below it lost some."),
+                1 => format!("{said} One lower trial had loss."),
+                count => format!("{said} {count} lower trials had loss."),
             }
         }
     }
 }
 
-/// The index of the trial that stands for the run: the one at the search's lower bound, or the
-/// highest without loss where there was no search.
+/// Returns the index of the trial that represents the run: the one at the search's lower bound, or
+/// the highest without loss if there was no search.
 pub(crate) fn lower_bound_trial(result: &LoadResult) -> Option<usize> {
     let (goal, rate) = match &result.search {
         Some(search) => (search.goal_loss_ratio, search.lower?),
@@ -270,17 +278,17 @@ fn lowest_rate(trials: &[Trial]) -> Option<f64> {
         .min_by(f64::total_cmp)
 }
 
-/// Requests sent and lost in all trials together, and where the lost ones went, most first.
+/// Requests sent and lost in all trials together, and the loss locations, most first.
 pub(crate) struct Losses {
     pub(crate) sent: u64,
     pub(crate) lost: u64,
-    pub(crate) places: Vec<(Place, u64)>,
+    pub(crate) by_location: Vec<(LossLocation, u64)>,
 }
 
 impl Losses {
-    /// Adds up the trials.
+    /// Sums up the trials.
     pub(crate) fn of(trials: &[Trial]) -> Self {
-        let mut by_place = BTreeMap::<Place, u64>::new();
+        let mut by_place = BTreeMap::<LossLocation, u64>::new();
         for (place, count) in trials.iter().flat_map(|trial| &trial.lost_at) {
             let sum = by_place.entry(*place).or_default();
             *sum = sum.saturating_add(*count);
@@ -289,21 +297,23 @@ impl Losses {
         places.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let sum =
             |field: fn(&Trial) -> u64| trials.iter().map(field).fold(0_u64, u64::saturating_add);
-        Self { sent: sum(|trial| trial.sent), lost: sum(|trial| trial.lost), places }
+        Self { sent: sum(|trial| trial.sent), lost: sum(|trial| trial.lost), by_location: places }
     }
 }
 
-/// A place's name in a sentence.
-pub(crate) const fn place_name(place: Place) -> &'static str {
+/// Returns a location's name in a sentence.
+#[must_use]
+pub const fn location_name(place: LossLocation) -> &'static str {
     match place {
-        Place::Generator => "generator",
-        Place::OwnRing => "own receive ring",
-        Place::Link => "link",
-        Place::Interface => "server's interface",
-        Place::Socket => "server's socket",
-        Place::Server => "server",
-        Place::Late => "nowhere, but too late",
-        Place::Unknown => "unknown",
+        LossLocation::Generator => "generator",
+        LossLocation::OwnRing => "generator RX ring",
+        LossLocation::Link => "link",
+        LossLocation::Interface => "server's interface",
+        LossLocation::Socket => "server's socket",
+        LossLocation::Server => "server",
+        LossLocation::Late => "late reply",
+        LossLocation::Invalid => "invalid reply",
+        LossLocation::Unknown => "unknown",
     }
 }
 
@@ -318,8 +328,8 @@ mod tests {
         (result.search, result.series) = (None, Some(fixture::series()));
         result.trials =
             vec![Trial { sent: 300, lost: 150, duration_s: 1.5, ..fixture::silent_trial() }];
-        let course = "In 1.5 s 50.00% of 300 requests were lost; at most 100.00% in one interval, \
-                      that from 1.00 s.";
+        let course = "50.00% of 300 requests lost in 1.5 s; at most 100.00% in one interval, \
+                      at 1.00 s.";
         assert_eq!(sentence(&result), course);
         let points = &mut result.series.as_mut().unwrap().points;
         points.extend_from_within(2..);
@@ -336,15 +346,17 @@ mod tests {
         let told = |overload| sentence(&LoadResult { overload: Some(overload), ..result.clone() });
         let late = told(overload.clone());
         assert!(
-            late.ends_with(
-                "Of 30.0 k/s the server answered 9.00 k/s; 200 ms after that it was as before."
-            ),
+            late.ends_with("Overload 30.0 k/s: 9.00 k/s answered; recovered after 200 ms."),
             "{late}"
         );
         let at_once = told(Overload { recovery_ms: Some(0.0), ..overload.clone() });
-        assert!(at_once.ends_with("within 100 ms after that it was as before."), "{at_once}");
-        let never = told(Overload { recovery_ms: None, ..overload });
-        assert!(never.ends_with("it was not as before until the end."), "{never}");
+        assert!(at_once.ends_with("recovered within 100 ms."), "{at_once}");
+        let overload = Overload { recovery_ms: None, ..overload };
+        let never = told(overload.clone());
+        assert!(never.ends_with("not recovered by the end of the run."), "{never}");
+        result.trials = vec![fixture::silent_trial(); 3];
+        let unknown = sentence(&LoadResult { overload: Some(overload), ..result });
+        assert!(unknown.ends_with("no reply before the overload to compare with."), "{unknown}");
     }
 
     #[test]
@@ -365,13 +377,13 @@ mod tests {
         for (end, lower, upper, text) in cases {
             let search = result.search.as_mut().unwrap();
             (search.end, search.lower, search.upper) = (end, lower, upper);
-            assert_eq!(Highest::of(&result).text(), text, "{end:?}");
+            assert_eq!(BestRate::of(&result).text(), text, "{end:?}");
         }
     }
 
     #[test]
     fn ratios_keep_the_doubts_of_both_sides() {
-        use Highest::{AtLeast, Below, Exactly, Nothing};
+        use BestRate::{AtLeast, Below, Exactly, Nothing};
         assert_eq!(Exactly(88.0).ratio_to(Exactly(2.0)), "44.0×");
         assert_eq!(AtLeast(88.0).ratio_to(Exactly(2.0)), "≥ 44.0×");
         assert_eq!(Exactly(88.0).ratio_to(AtLeast(2.0)), "≤ 44.0×");
@@ -385,8 +397,8 @@ mod tests {
     fn a_sentence_for_a_search() {
         assert_eq!(
             sentence(&fixture::load()),
-            "No-drop rate (loss of at most 0.01%): 3.81 M/s held with 0.00% lost, 3.98 M/s did not \
-             hold; the bounds are as close as was asked."
+            "No-drop rate (loss of at most 0.01%): 3.81 M/s passed with 0.00% loss, 3.98 M/s \
+             failed; search width reached."
         );
     }
 
@@ -398,10 +410,10 @@ mod tests {
             sentence(&result).starts_with("Highest trial without loss: 3.81 M/s; the next, at")
         );
         result.trials.retain(|trial| trial.lost == 0);
-        assert_eq!(Highest::of(&result).text(), "≥ 3.81 M/s");
+        assert_eq!(BestRate::of(&result).text(), "≥ 3.81 M/s");
         result.trials.clear();
-        assert_eq!(sentence(&result), "No trial was run.");
-        assert_eq!(Highest::of(&result), Highest::Nothing);
+        assert_eq!(sentence(&result), "No trials were run.");
+        assert_eq!(BestRate::of(&result), BestRate::Nothing);
     }
 
     #[test]
@@ -417,7 +429,7 @@ mod tests {
         let result = fixture::load();
         let losses = Losses::of(&result.trials);
         assert!(losses.lost > 0);
-        assert_eq!(losses.places.iter().map(|(_, count)| count).sum::<u64>(), losses.lost);
-        assert!(losses.places.is_sorted_by(|a, b| a.1 >= b.1));
+        assert_eq!(losses.by_location.iter().map(|(_, count)| count).sum::<u64>(), losses.lost);
+        assert!(losses.by_location.is_sorted_by(|a, b| a.1 >= b.1));
     }
 }

@@ -1,8 +1,8 @@
-//! A keyed hash of addresses, cheap enough for every packet. It chooses slots of tables that
-//! strangers write into by asking; the key, drawn at the start, keeps them from choosing whom they
-//! meet there. It is no cryptographic hash and nothing is authenticated with it.
+//! Keyed hash of addresses, cheap enough for every packet. It selects slots of tables whose entries
+//! remote clients create by sending requests; the random key, drawn at start, keeps clients from
+//! choosing collisions. The hash is not cryptographic and authenticates nothing.
 //!
-//! The BPF program computes the same (`bpf/hash.h`), over the words as they lie in the packet.
+//! The BPF program computes the same hash (`bpf/hash.h`) over the words as they lie in the packet.
 
 use std::fmt;
 use std::io;
@@ -11,15 +11,15 @@ use std::net::IpAddr;
 /// Odd constants of `SplitMix64`'s finaliser (Steele, Lea and Flood, 2014).
 const FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
 const SECOND: u64 = 0x94d0_49bb_1331_11eb;
-/// What stands above an IPv4 address when it is written as an IPv6 one.
+/// Upper bits of an IPv4 address written as an IPv6 one.
 const MAPPED: u64 = 0xffff << 32;
 
-/// The key of the hash; whoever knows it can choose colliding addresses.
+/// Key of the hash. Knowledge of the key allows choosing colliding addresses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashKey(pub [u64; 2]);
 
 impl HashKey {
-    /// A key from the kernel's random numbers.
+    /// Creates a key from the kernel's random numbers.
     pub fn random() -> io::Result<Self> {
         let mut key = [0; 2];
         for word in &mut key {
@@ -28,13 +28,13 @@ impl HashKey {
         Ok(Self(key))
     }
 
-    /// The hash of an address.
+    /// Returns the hash of an address.
     #[must_use]
     pub fn of(self, ip: IpAddr) -> u64 {
         self.of_words(words(ip))
     }
 
-    /// The hash of an address that lies before us as [`words`], or of a part of it.
+    /// Returns the hash of an address, or of a part of it, in the form of [`words`].
     #[must_use]
     pub const fn of_words(self, [high, low]: [u64; 2]) -> u64 {
         let Self([first_key, second_key]) = self;
@@ -45,7 +45,7 @@ impl HashKey {
         hash ^ hash >> 32
     }
 
-    /// Another hash of what has this hash, which nobody can relate to it without the key.
+    /// Returns another hash of the value with this hash; the two cannot be related without the key.
     #[must_use]
     pub const fn again(hash: u64) -> u64 {
         let hash = hash.wrapping_mul(SECOND);
@@ -59,8 +59,8 @@ impl fmt::Debug for HashKey {
     }
 }
 
-/// The two halves of an address, each as this machine reads its bytes from a packet. An IPv4
-/// address is the lower half of its lower half, under the 16 ones of its form as IPv6.
+/// Returns the two halves of an address, each as this host reads its bytes from a packet. An IPv4
+/// address is the lower half of the lower half, below the 16 one bits of its IPv6 form.
 #[must_use]
 pub(crate) fn words(ip: IpAddr) -> [u64; 2] {
     match ip.to_canonical() {

@@ -1,72 +1,73 @@
-//! What stands behind the header of a request and of its reply: NTS (RFC 8915, section 5) and
-//! symmetric-key message authentication codes (RFC 5905, section 7.3; RFC 8573). It checks the one
-//! and writes the other in the caller's buffers; what the header says is decided elsewhere. It
-//! allocates nothing, and no reply becomes longer than its request.
+//! Trailer of a request and of its reply: NTS (RFC 8915, section 5) and symmetric-key message
+//! authentication codes (RFC 5905, section 7.3; RFC 8573). Checks the former and writes the latter
+//! in the caller's buffers; the content of the header is decided elsewhere. It allocates nothing,
+//! and no reply becomes longer than its request.
 
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use horolog_nts::mac::{Authentic, KeyTable};
 use horolog_nts::{
-    BATCH, BatchKeys, CookieKeys, Looks, Nonces, Opened, Outgoing, looks, nak, open_requests,
-    seal_replies,
+    AuthenticRequest, BATCH, BatchKeys, CookieKeys, Nonces, TrailerKind, UnsealedReply,
+    classify_trailer, nak, open_requests, seal_replies,
 };
 use horolog_wire::ntp::{HEADER_LEN, Header};
 
-use crate::{Reason, Totals};
+use crate::{IgnoreReason, SocketCounts};
 
-/// The secrets of a server, shared by all of its threads.
+/// Secrets of a server, shared by all of its threads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Secrets {
-    /// Symmetric keys at present; none where MACs are not looked at.
+    /// Current symmetric keys; `None` if MACs are not checked.
     pub(crate) keys: Option<Arc<ArcSwap<KeyTable>>>,
-    /// What opens and seals cookies at present; none where NTS is off.
+    /// Current keys that open and seal cookies; `None` if NTS is off.
     pub(crate) cookies: Option<Arc<ArcSwap<CookieKeys>>>,
 }
 
 impl Secrets {
-    /// Whether there is anything to authenticate with.
+    /// Returns true if any means of authentication is configured.
     pub(crate) fn is_some(&self) -> bool {
         self.keys.is_some() || self.cookies.is_some()
     }
 
-    /// The secrets for one batch, during which they stay as they are.
-    pub(crate) fn present(&self) -> Present {
-        Present {
+    /// Returns the secrets for one batch, for which they stay constant.
+    pub(crate) fn present(&self) -> SecretsSnapshot {
+        SecretsSnapshot {
             keys: self.keys.as_ref().map(|keys| keys.load()),
             cookies: self.cookies.as_ref().map(|cookies| cookies.load()),
         }
     }
 }
 
-/// [`Secrets`] as they are at present.
+/// Snapshot of [`Secrets`].
 #[derive(Debug)]
-pub(crate) struct Present {
+pub(crate) struct SecretsSnapshot {
     keys: Option<Guard<Arc<KeyTable>>>,
     cookies: Option<Guard<Arc<CookieKeys>>>,
 }
 
-/// What a request has shown of itself, and what its reply takes therefore.
+/// Credential of a request, which determines the trailer of its reply.
 #[derive(Debug)]
 pub(crate) enum Credential<'a> {
-    /// Nothing that is looked at; the reply is the header alone.
+    /// No credential that is checked; the reply is the header alone.
     None,
-    /// A MAC of a key that both sides have.
+    /// MAC of a key that both sides hold.
     Mac(Authentic<'a>),
-    /// NTS with a cookie of ours.
-    Nts(Opened<'a>),
-    /// NTS with a cookie that is not ours or not the sender's; the reply is a kiss that makes an
-    /// honest client get new ones (RFC 8915, section 5.7). Here is the request's unique identifier.
+    /// NTS with a cookie of this server.
+    Nts(AuthenticRequest<'a>),
+    /// NTS with a cookie of another server or another client. The reply is a kiss that makes an
+    /// honest client request new cookies (RFC 8915, section 5.7). The value is the request's unique
+    /// identifier.
     Kiss(&'a [u8]),
 }
 
-/// What each request of a batch has shown; nothing where none was checked.
-pub(crate) type Credentials<'a> = [Option<Result<Credential<'a>, Reason>>; BATCH];
+/// Credentials of the requests of a batch; `None` for a request that was not checked.
+pub(crate) type Credentials<'a> = [Option<Result<Credential<'a>, IgnoreReason>>; BATCH];
 
-impl Present {
-    /// Checks what stands behind the headers of `requests`, each at least as long as a header. What
-    /// is not looked at (a MAC without a key file, NTS without cookie keys, other extension fields)
-    /// authenticates nothing and does no harm.
+impl SecretsSnapshot {
+    /// Checks the trailers of `requests`, each at least as long as a header. Trailers that are not
+    /// evaluated (a MAC without a key file, NTS without cookie keys, other extension fields)
+    /// authenticate nothing and do no harm.
     pub(crate) fn check<'a>(
         &'a self,
         requests: &[Option<&'a [u8]>; BATCH],
@@ -79,11 +80,11 @@ impl Present {
         {
             let Some(request) = *request else { continue };
             let rest = &request[HEADER_LEN.min(request.len())..];
-            *credential = match (looks(rest), &self.keys, &self.cookies) {
-                (Looks::Mac, Some(keys), _) => {
-                    Some(keys.verify(request).map(Credential::Mac).map_err(|_| Reason::Mac))
+            *credential = match (classify_trailer(rest), &self.keys, &self.cookies) {
+                (TrailerKind::Mac, Some(keys), _) => {
+                    Some(keys.verify(request).map(Credential::Mac).map_err(|_| IgnoreReason::Mac))
                 }
-                (Looks::Nts, _, Some(_)) => {
+                (TrailerKind::Nts, _, Some(_)) => {
                     *sealed = Some(request);
                     None
                 }
@@ -94,25 +95,27 @@ impl Present {
             open_requests(cookies, &sealed, room, |index, opened| {
                 credentials[index] = Some(match opened {
                     Ok(opened) => Ok(Credential::Nts(opened)),
-                    Err(refusal) => refusal.unique_id().map(Credential::Kiss).ok_or(Reason::Nts),
+                    Err(refusal) => {
+                        refusal.unique_id().map(Credential::Kiss).ok_or(IgnoreReason::Nts)
+                    }
                 });
             });
         }
         credentials
     }
 
-    /// Writes and seals replies of which the headers are final, and says how long each has become;
-    /// nothing where there is none.
+    /// Writes and seals replies whose headers are final, and returns the length of each; `None` if
+    /// there is no reply.
     pub(crate) fn seal<'c>(
         &self,
-        replies: impl Iterator<Item = Option<(&'c Opened<'c>, &'c Header, &'c mut [u8])>>,
+        replies: impl Iterator<Item = Option<(&'c AuthenticRequest<'c>, &'c Header, &'c mut [u8])>>,
         room: &mut BatchKeys,
         nonces: &mut Nonces,
     ) -> [Option<usize>; BATCH] {
         let Some(cookies) = &self.cookies else { return [None; BATCH] };
         let mut outgoing = [const { None }; BATCH];
         for (slot, reply) in outgoing.iter_mut().zip(replies) {
-            *slot = reply.map(|(opened, header, out)| Outgoing {
+            *slot = reply.map(|(opened, header, out)| UnsealedReply {
                 opened,
                 header: bytes_of(header),
                 out,
@@ -133,9 +136,9 @@ fn bytes_of(header: &Header) -> [u8; HEADER_LEN] {
 }
 
 impl Credential<'_> {
-    /// Writes the reply of which `header` is final to the front of `out`, and returns its length; 0
-    /// where it has no room. `out` is as long as the request at most. A reply that is to be sealed
-    /// is left to [`Present::seal`]: it takes all of `out`, and is written there.
+    /// Writes the reply with the final `header` to the front of `out` and returns its length; 0 if
+    /// there is no room. `out` is at most as long as the request. A reply to be sealed is left to
+    /// [`SecretsSnapshot::seal`], which needs all of `out`.
     pub(crate) fn write(&self, header: &Header, out: &mut [u8]) -> usize {
         match self {
             Self::None => header.emit(out),
@@ -149,8 +152,8 @@ impl Credential<'_> {
         }
     }
 
-    /// Counts it.
-    pub(crate) fn count(&self, turn: &mut Totals) {
+    /// Counts the credential in `turn`.
+    pub(crate) fn count(&self, turn: &mut SocketCounts) {
         match self {
             Self::None => {}
             Self::Mac(_) => turn.mac += 1,
@@ -159,7 +162,7 @@ impl Credential<'_> {
         }
     }
 
-    /// Whether the reply may tell the client anything but to get new cookies.
+    /// Returns true if the reply may carry time rather than only a request to get new cookies.
     pub(crate) const fn is_served(&self) -> bool {
         !matches!(self, Self::Kiss(_))
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use horolog_nts::mac::{Key, MacAlgorithm};
-use horolog_nts::{Algorithm, MasterSecret, ReplyFault, SessionKeys, open_reply, seal_request};
+use horolog_nts::mac::{MacAlgorithm, SymmetricKey};
+use horolog_nts::{Algorithm, MasterSecret, ReplyError, SessionKeys, open_reply, seal_request};
 use horolog_time::{NtpTimestamp, Timestamp};
 use proptest::prelude::*;
 
@@ -16,8 +16,8 @@ fn header() -> Header {
     Header::request(4, NtpTimestamp::from_bits(42))
 }
 
-fn key(id: u32, byte: u8) -> Key {
-    Key::new(id, MacAlgorithm::Aes128, &[byte; 16]).unwrap()
+fn key(id: u32, byte: u8) -> SymmetricKey {
+    SymmetricKey::new(id, MacAlgorithm::Aes128, &[byte; 16]).unwrap()
 }
 
 fn cookie_keys(byte: u8) -> CookieKeys {
@@ -49,7 +49,7 @@ fn nts_request(keys: &CookieKeys, placeholders: usize) -> Vec<u8> {
 }
 
 /// The reply to a request that is answered, with what was counted.
-type Answer = Result<(Vec<u8>, Totals), Reason>;
+type Answer = Result<(Vec<u8>, SocketCounts), IgnoreReason>;
 
 fn reply(secrets: &Secrets, request: &[u8]) -> Answer {
     let [answer, ..] = replies(secrets, &[request]);
@@ -79,14 +79,14 @@ fn replies(secrets: &Secrets, requests: &[&[u8]]) -> [Option<Answer>; BATCH] {
         let (credential, mut out) = (credentials[index].as_ref()?, outs.next()?);
         Some(credential.as_ref().map_err(|reason| *reason).map(|credential| {
             out.truncate(lens[index].unwrap_or(out.len()));
-            let mut turn = Totals::default();
+            let mut turn = SocketCounts::default();
             credential.count(&mut turn);
             (out, turn)
         }))
     })
 }
 
-fn mac_request(key: &Key) -> Vec<u8> {
+fn mac_request(key: &SymmetricKey) -> Vec<u8> {
     let mut out = vec![0; 68];
     out[..HEADER_LEN].copy_from_slice(&bytes_of(&header()));
     assert_eq!(key.append(16, &mut out, HEADER_LEN), 68);
@@ -104,11 +104,44 @@ fn a_mac_of_a_known_key_is_answered_with_one() {
 #[test]
 fn a_mac_of_another_key_is_not_answered() {
     for other in [key(8, 1), key(7, 2)] {
-        assert_eq!(reply(&secrets(), &mac_request(&other)).unwrap_err(), Reason::Mac);
+        assert_eq!(reply(&secrets(), &mac_request(&other)).unwrap_err(), IgnoreReason::Mac);
     }
     let mut changed = mac_request(&key(7, 1));
     changed[10] ^= 1;
-    assert_eq!(reply(&secrets(), &changed).unwrap_err(), Reason::Mac);
+    assert_eq!(reply(&secrets(), &changed).unwrap_err(), IgnoreReason::Mac);
+}
+
+/// What clients put behind the header that no key here verifies: MS-SNTP's authenticators, of which
+/// the client wants the server to make the digests; MACs of other keys; a crypto-NAK; the
+/// authenticator of version 2; and what is neither that nor an extension field.
+fn authenticators_of_others() -> Vec<Vec<u8>> {
+    vec![
+        [&[0xe8, 3, 0, 0][..], &[0; 16]].concat(),
+        [&[0xe8, 3, 0, 0, 0, 1, 0, 0][..], &[0; 64]].concat(),
+        [&[0, 0, 0, 42][..], &[7; 16]].concat(),
+        [&[0, 0, 0, 1][..], &[7; 20]].concat(),
+        [&[0, 0, 0, 7][..], &[7; 64]].concat(),
+        vec![0; 4],
+        [&[0, 0, 0, 1][..], &[7; 8]].concat(),
+        [&[1, 4, 0, 0][..], &[0; 24]].concat(),
+        [&[1, 4, 0xff, 0xfc][..], &[0; 24]].concat(),
+    ]
+}
+
+#[test]
+fn authenticators_of_others_are_not_answered_where_there_are_keys_and_passed_over_elsewhere() {
+    let without_keys = Secrets { keys: None, ..secrets() };
+    for authenticator in authenticators_of_others() {
+        for field in [&[][..], &[0xf3, 0x23, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]] {
+            let request = [&bytes_of(&header())[..], field, &authenticator].concat();
+            let refusal = reply(&secrets(), &request).unwrap_err();
+            assert_eq!(refusal, IgnoreReason::Mac, "{field:02x?} {authenticator:02x?}");
+            for secrets in [&without_keys, &Secrets::default()] {
+                let (answer, turn) = reply(secrets, &request).unwrap();
+                assert_eq!((answer, turn), (bytes_of(&header()).to_vec(), SocketCounts::default()));
+            }
+        }
+    }
 }
 
 #[test]
@@ -137,7 +170,7 @@ fn a_cookie_of_others_and_a_forgery_get_a_kiss() {
         assert!(answer.len() < request.len());
         assert_eq!((answer[1], &answer[12..16]), (0, &b"NTSN"[..]));
         let opened = open_reply(&session(), &answer, &UNIQUE_ID, &mut []);
-        assert_eq!(opened.unwrap_err(), ReplyFault::Refused);
+        assert_eq!(opened.unwrap_err(), ReplyError::Refused);
     }
 }
 
@@ -146,7 +179,7 @@ fn broken_fields_get_nothing() {
     let whole = nts_request(&cookie_keys(1), 0);
     // Without its authenticator, and without anything but the unique identifier.
     for cut in [whole.len() - 40, HEADER_LEN + 36] {
-        assert_eq!(reply(&secrets(), &whole[..cut]).unwrap_err(), Reason::Nts, "{cut} bytes");
+        assert_eq!(reply(&secrets(), &whole[..cut]).unwrap_err(), IgnoreReason::Nts, "{cut} bytes");
     }
 }
 
@@ -195,7 +228,7 @@ fn what_is_not_looked_at_is_answered_by_a_header() {
         (&secrets(), plain),
     ] {
         let (answer, turn) = reply(secrets, &request).unwrap();
-        assert_eq!((answer, turn), (bytes_of(&header()).to_vec(), Totals::default()));
+        assert_eq!((answer, turn), (bytes_of(&header()).to_vec(), SocketCounts::default()));
     }
 }
 

@@ -1,55 +1,56 @@
-//! What can be known of a configuration before anything is opened for serving: its own rules, and
-//! whether what it names is there. It opens no socket by which anything is served and no device,
-//! and changes nothing, so that a server that runs does not notice.
+//! Checks of a configuration before anything is opened for serving: its own rules, and the
+//! existence of the files and devices that it names. They open no serving socket and no device and
+//! change nothing, so a running server is not affected.
 
 use std::fs;
 
 use horolog_http::Token;
-use horolog_source::Fault;
+use horolog_source::SourceError;
 use horolog_sys::netlink::{Netlink, NetlinkError};
 
 use crate::hardware::{Hardware, HardwareStartError};
 use crate::ptp::{OpenPtp, PtpStartError};
 use crate::secrets::FromFiles;
-use crate::{ConfigError, LeapFile, ServerConfig};
+use crate::{CalibrationConfig, ConfigError, LeapFile, ServerConfig, SourceSpec};
 
-/// What is wrong with a configuration, or with what it names; its text is one line for the user.
+/// Error in a configuration or in a resource that it names; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// The configuration is not right.
+    /// Invalid configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// An interface that is not there.
-    #[error("there is no interface '{0}'; `ip link` lists those that {1} may name")]
+    /// Missing interface.
+    #[error("interface '{0}' not found; `ip link` lists those that {1} may name")]
     NoInterface(String, &'static str),
-    /// A source of time that is not there.
-    #[error("the source {0} cannot be used: {1}")]
-    Source(String, Fault),
-    /// An interface that takes no timestamps.
+    /// Missing time source.
+    #[error("the source {0} is unusable: {1}")]
+    Source(String, SourceError),
+    /// Interface without hardware timestamps.
     #[error(transparent)]
     Hardware(#[from] HardwareStartError),
-    /// A port of PTP that cannot be.
+    /// Impossible PTP port.
     #[error(transparent)]
     Ptp(#[from] PtpStartError),
-    /// A user that is not there.
-    #[error("there is no user '{0}'; --user takes a name of /etc/passwd")]
+    /// Unknown user.
+    #[error("user '{0}' not found; --user takes a name of /etc/passwd")]
     NoUser(String),
-    /// Anything else that an option names and that is not right.
+    /// Any other invalid resource named by an option.
     #[error("{0}")]
     Other(String),
 }
 
-/// Finds the first thing that would keep the configuration from being served.
+/// Returns the first error that would prevent the configuration from being served; if there is
+/// none, the advice for the user, if any.
 ///
-/// What it finds right may be gone when the server starts; starting looks again.
-pub fn check(config: &ServerConfig) -> Result<(), CheckError> {
+/// A resource that passes may have disappeared when the server starts, so the start checks again.
+pub fn check(config: &ServerConfig) -> Result<Option<String>, CheckError> {
     config.check()?;
-    let mut netlink = Netlink::open().map_err(|error| other(&error))?;
     for (names, option) in
         [(&config.interfaces, "--interface"), (&config.timestamps.hardware, "--timestamps")]
     {
         for name in names {
-            // In a private host /sys shows the interfaces of whoever mounted it.
+            // In a lab host /sys shows the interfaces of the namespace that mounted it.
+            let mut netlink = Netlink::open().map_err(|error| other(&error))?;
             match netlink.link_by_name(name) {
                 Err(NetlinkError::NoSuchInterface(_)) => {
                     return Err(CheckError::NoInterface(name.clone(), option));
@@ -60,14 +61,7 @@ pub fn check(config: &ServerConfig) -> Result<(), CheckError> {
     }
     Hardware::check(config)?;
     OpenPtp::check(config)?;
-    for source in &config.source.sources {
-        let failed = |fault| CheckError::Source(source.text.clone(), fault);
-        source.is_there().map_err(failed)?;
-    }
-    if let Some(calibration) = &config.calibration {
-        let failed = |fault| CheckError::Source(calibration.name(), fault);
-        calibration.is_there().map_err(failed)?;
-    }
+    check_sources(config)?;
     if let Some(name) = &config.operation.user
         && !user_exists(name)
     {
@@ -76,27 +70,43 @@ pub fn check(config: &ServerConfig) -> Result<(), CheckError> {
     check_files(config)
 }
 
+/// Rejects time sources if none of them exists; next to an existing one, another may appear later.
+fn check_sources(config: &ServerConfig) -> Result<(), CheckError> {
+    let of_source = |source: &SourceSpec| {
+        source.is_there().map_err(|fault| CheckError::Source(source.text.clone(), fault))
+    };
+    let of_receiver = |calibration: &CalibrationConfig| {
+        calibration.is_there().map_err(|fault| CheckError::Source(calibration.name(), fault))
+    };
+    let sources = config.source.sources.iter().map(of_source);
+    let all: Vec<_> = sources.chain(config.calibration.iter().map(of_receiver)).collect();
+    if all.iter().any(Result::is_ok) {
+        return Ok(());
+    }
+    all.into_iter().collect()
+}
+
 fn other(error: &dyn std::fmt::Display) -> CheckError {
     CheckError::Other(error.to_string())
 }
 
 /// Reads every file that a start would read, as a start would.
-fn check_files(config: &ServerConfig) -> Result<(), CheckError> {
+fn check_files(config: &ServerConfig) -> Result<Option<String>, CheckError> {
     if let Some(path) = &config.leap_seconds.file {
         LeapFile::open(path).map_err(|error| other(&error))?;
     }
     if let Some(path) = config.operation.web.as_ref().and_then(|web| web.token_file.as_ref()) {
         Token::load(path).map_err(|error| other(&error))?;
     }
-    FromFiles::read(&config.nts).map_err(|error| other(&error))?;
+    let secrets = FromFiles::read(&config.nts).map_err(|error| other(&error))?;
     if let (Some(certificate), Some(key)) = (&config.nts.certificate, &config.nts.key) {
         horolog_ke::check_certificate(certificate, key).map_err(|error| other(&error))?;
     }
-    Ok(())
+    Ok(secrets.notice)
 }
 
-/// Whether the system's user database has this name. Where it is not a file, nobody can say before
-/// the server starts.
+/// Returns true if the system's user database contains this name. A database other than a file
+/// cannot be checked before the server starts.
 fn user_exists(name: &str) -> bool {
     fs::read_to_string("/etc/passwd")
         .map_or(true, |text| text.lines().any(|line| line.split(':').next() == Some(name)))
@@ -135,6 +145,8 @@ mod tests {
             config.source.sources = vec![gone.parse().unwrap()];
             let error = check(&config).unwrap_err();
             assert!(matches!(error, CheckError::Source(..)), "{gone}: {error}");
+            config.source.sources.push("system:kernel".parse().unwrap());
+            check(&config).unwrap_or_else(|error| panic!("{gone} beside another: {error}"));
         }
         config.source.sources.clear();
         let user = Some("nobody-of-this-name".to_owned());

@@ -1,7 +1,7 @@
-//! The thread that renews the clock page: it looks at the system's clocks, makes a page and hands
-//! it to every sink, ten times a second. It runs before all ordinary threads where that is allowed,
-//! so that a machine busy with packets still renews; where it cannot run in time, the page expires
-//! and the server falls silent.
+//! Thread that updates the clock page: it reads the system's clocks, builds a page and publishes it
+//! to every sink, ten times a second. It runs at real-time priority if permitted, so that a host
+//! busy with packets still updates the page; if it cannot run in time, the page expires and the
+//! server stops answering.
 
 use std::io;
 use std::sync::Arc;
@@ -11,45 +11,47 @@ use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
 use horolog_sys::adjtimex::kernel_clock;
-use horolog_sys::affinity::{Scheduling, prefer_real_time};
+use horolog_sys::affinity::{Scheduling, try_real_time};
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
 use horolog_time::{Clock, Span};
 use serde::Serialize;
 
 use crate::ServerConfig;
-use crate::config::RENEWAL;
+use crate::config::PAGE_UPDATE_INTERVAL;
 use crate::page::PageSink;
+use crate::page_builder::{PageBuilder, SystemClockReading};
 use crate::periodic::Periodic;
-use crate::renewal::{Reading, Renewal};
 use crate::sources::SharedSources;
 
-/// The lowest real-time priority: before everything ordinary, behind everything that a user has
-/// made real-time on purpose.
+/// Lowest real-time priority: above all sched-other threads, below threads that a user has
+/// deliberately made real-time.
 const PRIORITY: i32 = 1;
 
-/// How the renewing goes.
+/// Health of the page updates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct ClockHealth {
-    /// Pages made.
-    pub renewals: u64,
-    /// Pages that a sink did not take.
+    /// Pages built.
+    pub page_updates: u64,
+    /// Pages that a sink rejected.
     pub publish_errors: u64,
-    /// The longest time from one renewal to the next, in nanoseconds.
+    /// Longest time between two page updates, in nanoseconds.
     pub gap_max_ns: u64,
-    /// Whether the thread has real-time scheduling.
+    /// True if the thread has real-time scheduling.
     pub real_time: bool,
-    /// How often the system clock was stepped: by more than [`STEP_MIN`] between two renewals.
+    /// Number of steps of the system clock: changes by more than [`STEP_MIN`] between two page
+    /// updates.
     pub steps: u64,
-    /// By how much it was stepped last, in nanoseconds.
+    /// Size of the last step, in nanoseconds.
     pub last_step_ns: i64,
 }
 
-/// A change of the system clock against the monotonic one that is a step and no better measurement.
+/// Smallest change of the system clock against the monotonic one that counts as a step, rather than
+/// as measurement noise.
 pub const STEP_MIN: Span = Span::from_ms(1);
 
 #[derive(Debug, Default)]
 struct Health {
-    renewals: AtomicU64,
+    page_updates: AtomicU64,
     publish_errors: AtomicU64,
     gap_max_ns: AtomicU64,
     real_time: AtomicBool,
@@ -57,14 +59,14 @@ struct Health {
     last_step_ns: AtomicI64,
 }
 
-/// Looks at the system's clocks.
-pub(crate) fn look() -> Reading {
+/// Reads the system's clocks.
+pub(crate) fn read_clocks() -> SystemClockReading {
     let kernel = kernel_clock().ok();
     let offset = realtime_minus_monotonic();
-    Reading { now: MonotonicClock.now(), offset, kernel }
+    SystemClockReading { now: MonotonicClock.now(), offset, kernel }
 }
 
-/// The renewing thread; dropping it ends it, and the last page expires.
+/// Page-update thread; dropping it ends the thread, and the last page expires.
 #[derive(Debug)]
 pub(crate) struct ClockThread {
     health: Arc<Health>,
@@ -72,7 +74,7 @@ pub(crate) struct ClockThread {
     thread: Periodic,
 }
 
-/// Where a configuration is put that the clock thread is to take over.
+/// Slot for a configuration that the clock thread is to adopt.
 #[derive(Debug)]
 pub(crate) struct NextConfig {
     slot: Arc<ArcSwapOption<ServerConfig>>,
@@ -80,7 +82,7 @@ pub(crate) struct NextConfig {
 }
 
 impl NextConfig {
-    /// Has it taken over at once.
+    /// Stores a configuration for immediate adoption.
     pub(crate) fn put(&self, config: Arc<ServerConfig>) {
         self.slot.store(Some(config));
         if let Some(thread) = &self.thread {
@@ -90,9 +92,9 @@ impl NextConfig {
 }
 
 impl ClockThread {
-    /// Renews at once and then every [`RENEWAL`].
+    /// Starts the thread, which updates the page at once and then every [`PAGE_UPDATE_INTERVAL`].
     pub(crate) fn start(
-        mut renewal: Renewal,
+        mut renewal: PageBuilder,
         sources: Arc<SharedSources>,
         mut sinks: Vec<Box<dyn PageSink>>,
     ) -> io::Result<Self> {
@@ -101,7 +103,7 @@ impl ClockThread {
         let next: Arc<ArcSwapOption<ServerConfig>> = Arc::default();
         let taken = Arc::clone(&next);
         let begin = move || {
-            let real_time = matches!(prefer_real_time(PRIORITY), Scheduling::RealTime);
+            let real_time = matches!(try_real_time(PRIORITY), Scheduling::RealTime);
             shared.real_time.store(real_time, Ordering::Relaxed);
             let mut last = Instant::now();
             let mut offset = None;
@@ -109,33 +111,34 @@ impl ClockThread {
                 last = shared.renewed_after(last);
                 if let Some(config) = taken.swap(None) {
                     renewal.reconfigure(&config);
+                    sources.accept();
                 }
-                let pages = renewal.hearing(&sources).pages(&look());
-                renewal.tell(&sources);
+                let pages = renewal.update_from_sources(&sources).pages(&read_clocks());
+                renewal.report_to_sources(&sources);
                 let ahead = pages.stepped.realtime_minus_monotonic;
                 shared.moved(offset.replace(ahead).map(|before| ahead - before));
                 let failed = sinks.iter_mut().filter_map(|sink| sink.publish(&pages).err()).count();
                 shared.publish_errors.fetch_add(failed as u64, Ordering::Relaxed);
                 for notice in renewal.take_notices() {
-                    sources.notify(notice.to_string());
+                    sources.push_notice(notice.to_string());
                 }
             };
             renew();
             renew
         };
-        let thread = Periodic::start("clock", RENEWAL, begin)?;
+        let thread = Periodic::start("clock", PAGE_UPDATE_INTERVAL, begin)?;
         Ok(Self { health, next, thread })
     }
 
-    /// Where to put a configuration that the thread is to take over.
+    /// Returns the slot for a configuration that the thread is to adopt.
     pub(crate) fn next(&self) -> NextConfig {
         NextConfig { slot: Arc::clone(&self.next), thread: self.thread.thread() }
     }
 
-    /// How it goes.
+    /// Returns the health of the page updates.
     pub(crate) fn health(&self) -> ClockHealth {
         ClockHealth {
-            renewals: self.health.renewals.load(Ordering::Relaxed),
+            page_updates: self.health.page_updates.load(Ordering::Relaxed),
             publish_errors: self.health.publish_errors.load(Ordering::Relaxed),
             gap_max_ns: self.health.gap_max_ns.load(Ordering::Relaxed),
             real_time: self.health.real_time.load(Ordering::Relaxed),
@@ -144,14 +147,14 @@ impl ClockThread {
         }
     }
 
-    /// Whether the thread has ended without being told to.
+    /// Returns true if the thread has ended without being stopped.
     pub(crate) fn has_died(&self) -> bool {
         self.thread.has_died()
     }
 }
 
 impl Health {
-    /// The system clock went so much further than the monotonic one.
+    /// Records by how much the system clock advanced further than the monotonic one.
     fn moved(&self, by: Option<Span>) {
         if let Some(by) = by
             && (by > STEP_MIN || by < -STEP_MIN)
@@ -163,7 +166,7 @@ impl Health {
 
     fn renewed_after(&self, last: Instant) -> Instant {
         let now = Instant::now();
-        self.renewals.fetch_add(1, Ordering::Relaxed);
+        self.page_updates.fetch_add(1, Ordering::Relaxed);
         self.gap_max_ns.fetch_max((now - last).as_nanos() as u64, Ordering::Relaxed);
         now
     }
@@ -176,7 +179,7 @@ mod tests {
 
     use super::*;
     use crate::page;
-    use crate::{Pages, ServerConfig, Trust};
+    use crate::{ClockTrust, Pages, ServerConfig};
 
     struct Refusing;
 
@@ -188,34 +191,37 @@ mod tests {
 
     #[test]
     fn renews_until_dropped_even_beside_a_sink_that_refuses() {
-        let config = ServerConfig { trust: Trust::Local, ..ServerConfig::default() };
-        let first = look();
-        let mut renewal = Renewal::new(&config, -25, &first);
+        let config = ServerConfig { trust: ClockTrust::Local, ..ServerConfig::default() };
+        let first = read_clocks();
+        let mut renewal = PageBuilder::new(&config, -25, &first);
         let (writer, reader) = page::shared(&renewal.pages(&first));
         let before = reader.read();
         let clock =
             ClockThread::start(renewal, Arc::default(), vec![Box::new(Refusing), Box::new(writer)])
                 .unwrap();
-        thread::sleep(3 * RENEWAL);
+        thread::sleep(3 * PAGE_UPDATE_INTERVAL);
         assert!(!clock.has_died());
         let health = clock.health();
-        assert!(health.renewals >= 2 && health.publish_errors >= health.renewals - 1, "{health:?}");
-        assert!(health.gap_max_ns > RENEWAL.as_nanos() as u64 / 2, "{health:?}");
+        assert!(
+            health.page_updates >= 2 && health.publish_errors >= health.page_updates - 1,
+            "{health:?}"
+        );
+        assert!(health.gap_max_ns > PAGE_UPDATE_INTERVAL.as_nanos() as u64 / 2, "{health:?}");
         let started = Instant::now();
         drop(clock);
         assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
         let after = reader.read();
         assert!(after.timebase.expires > before.timebase.expires);
         let last = after.timebase.anchor;
-        thread::sleep(RENEWAL);
+        thread::sleep(PAGE_UPDATE_INTERVAL);
         assert_eq!(reader.read().timebase.anchor, last);
     }
 
     #[test]
     fn the_page_shows_the_time_of_the_system() {
-        let config = ServerConfig { trust: Trust::Local, ..ServerConfig::default() };
-        let first = look();
-        let page = Renewal::new(&config, -25, &first).pages(&first).stepped;
+        let config = ServerConfig { trust: ClockTrust::Local, ..ServerConfig::default() };
+        let first = read_clocks();
+        let page = PageBuilder::new(&config, -25, &first).pages(&first).stepped;
         let before = horolog_sys::clock::Realtime.now();
         let served = page.timebase.ntp_at(MonotonicClock.now()).unwrap().to_utc(before);
         let error = (served - before).as_ns();

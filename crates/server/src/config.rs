@@ -1,5 +1,5 @@
-//! What a server is told before it starts: resolved options, and the rules that they must keep. It
-//! parses no command line and asks the machine nothing.
+//! Configuration of a server: resolved options and the rules for them. The module parses no command
+//! line and queries nothing on the host.
 
 mod calibration;
 mod error;
@@ -8,6 +8,7 @@ mod leap;
 mod limits;
 mod nts;
 mod operation;
+mod plausibility;
 mod source;
 mod timestamps;
 
@@ -18,51 +19,53 @@ use std::time::Duration;
 
 use horolog_source::CalibrationConfig;
 use horolog_time::{NS_PER_S, Span};
-use horolog_wire::ntp::{Leap, PORT};
+use horolog_wire::ntp::{LeapIndicator, PORT};
 
 pub use error::ConfigError;
-pub use interleaved::{InterleavedBody, InterleavedConfig};
+pub use interleaved::{InterleavedConfig, InterleavedEngine};
 pub use leap::{LeapConfig, LeapSystem, SMEARS};
 pub use limits::LimitsConfig;
 pub use nts::{NtsConfig, NtsConfigError};
 pub use operation::{OperationConfig, Sandbox, WebConfig};
+pub use plausibility::PlausibilityConfig;
 pub use source::SourceConfig;
 pub use timestamps::{TimestampsConfig, TimestampsConfigError};
 
 use crate::ptp::PtpConfig;
 
-/// The strata that a server may claim (RFC 5905, figure 11).
+/// Strata that a server may claim (RFC 5905, figure 11).
 pub const STRATA: RangeInclusive<u8> = 1..=15;
-/// The stratum claimed when none is given. The kernel does not know its own, and one too high is
-/// merely modest where one too low draws clients away from better servers.
+/// Stratum claimed by default. The kernel does not know its own; one too high is harmless, whereas
+/// one too low draws clients away from better servers.
 pub const DEFAULT_STRATUM: u8 = 10;
-/// How often the clock page is renewed.
-pub const RENEWAL: Duration = Duration::from_millis(100);
-/// How long a page may be served from. The lower end leaves room for one renewal that comes late;
-/// the upper end keeps within the reach of [`horolog_time::Timebase::ntp_at`].
+/// Interval between page updates.
+pub const PAGE_UPDATE_INTERVAL: Duration = Duration::from_millis(100);
+/// Range of the life of a clock page. The lower end leaves room for one late page update; the upper
+/// end keeps within the range of [`horolog_time::Timebase::ntp_at`].
 pub const PAGE_LIVES: RangeInclusive<Duration> =
     Duration::from_millis(200)..=Duration::from_secs(2);
-/// No oscillator is off by more than this, so a test has no use for it: a tenth.
+/// Largest test drift, a tenth: no oscillator is off by more.
 pub const DRIFT_MAX_PPB: u64 = 100_000_000;
-/// Half of the era of an NTP timestamp: beyond it an offset is another one modulo 136 years.
+/// Half of the era of an NTP timestamp: a larger offset is equivalent to another one modulo 136
+/// years.
 pub const OFFSET_MAX: Span = Span::from_ns((1 << 31) * NS_PER_S);
-/// More threads than any machine has cores.
+/// Largest number of threads, more than any host has cores.
 pub const THREADS_MAX: usize = 4_096;
 
-/// How the threads of the socket engine share the work.
+/// Distribution of work among the threads of the socket engine.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Dispatch {
-    /// Each thread has a socket of its own on the shared port, pinned to its core, and moves
+    /// One socket per thread on the shared port; each thread is pinned to its core and moves
     /// packets in batches.
     #[default]
     PerThread,
-    /// All threads share one socket, with one lock around receiving and another around sending,
-    /// and move one packet at a time.
+    /// One socket for all threads, with one lock around receiving and another around sending;
+    /// threads move one packet at a time.
     SharedLock,
 }
 
 impl Dispatch {
-    /// Its name on the command line and in reports.
+    /// Returns its name on the command line and in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -72,20 +75,20 @@ impl Dispatch {
     }
 }
 
-/// Which bodies of the server answer.
+/// Selection of the engines that answer.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Engine {
-    /// XDP where it can be had in native mode, and sockets for the rest.
+pub enum EngineSelection {
+    /// XDP where available in native mode, and sockets for the rest.
     #[default]
     Auto,
     /// Sockets only.
     Socket,
-    /// XDP, and sockets for what it passes up; no start without it.
+    /// XDP, and sockets for what it passes; XDP is required to start.
     Xdp,
 }
 
-impl Engine {
-    /// Its name on the command line and in reports.
+impl EngineSelection {
+    /// Returns its name on the command line and in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -96,74 +99,74 @@ impl Engine {
     }
 }
 
-/// How replies made in XDP leave.
+/// Transmission method of replies made in XDP.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum XdpReply {
     /// By redirect on virtual links (veth), otherwise by transmission.
     #[default]
     Auto,
-    /// By `XDP_TX`, the fastest. The other end of a virtual link must run an XDP program, or it
-    /// does not notice what was sent.
+    /// By `XDP_TX`, the fastest. The other end of a virtual link must run an XDP program, otherwise
+    /// it does not receive the replies.
     Transmit,
-    /// By a redirect to the interface that the request came in by.
+    /// By a redirect to the ingress interface of the request.
     Redirect,
 }
 
-/// Whether to trust the kernel's word on its own clock.
+/// Trust in the kernel's report on the state of its clock.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Trust {
-    /// Serve the system clock as synchronised only while the kernel says that it is; say otherwise
-    /// leap 3, stratum 16.
+pub enum ClockTrust {
+    /// Serve the system clock as synchronised only while the kernel reports it as synchronised;
+    /// otherwise serve leap 3, stratum 0.
     #[default]
     Kernel,
-    /// Serve the system clock as it is, as if it were right.
+    /// Serve the system clock as if it were correct.
     Local,
 }
 
-/// Everything that a server needs to know.
+/// Complete configuration of a server.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ServerConfig {
     /// Addresses and ports to listen on. Port 0 takes a free port, the same for all threads.
     pub listen: Vec<SocketAddr>,
-    /// Which bodies answer.
-    pub engine: Engine,
-    /// The interfaces that XDP is to answer on; all that have an address listened on when empty.
+    /// Engines that answer.
+    pub engine: EngineSelection,
+    /// Interfaces that XDP answers on; if empty, all that have a listen address.
     pub interfaces: Vec<String>,
-    /// Whether XDP may be attached behind the driver, in generic mode, instead of in it.
+    /// True if XDP may be attached after the driver, in generic mode, instead of in it.
     pub xdp_generic: bool,
-    /// How replies made in XDP leave.
+    /// Transmission method of replies made in XDP.
     pub xdp_reply: XdpReply,
-    /// Threads for each address listened on.
+    /// Threads per listen address.
     pub threads: usize,
-    /// How these threads share the work.
+    /// Distribution of work among these threads.
     pub dispatch: Dispatch,
-    /// With [`Dispatch::PerThread`]: whether a packet goes to the thread on the core that received
-    /// it, instead of to one chosen by a hash of its addresses. Faster where the link spreads
-    /// packets over the cores; slower where one core receives them all.
+    /// With [`Dispatch::PerThread`]: true if a packet goes to the thread on the core that received
+    /// it, instead of to one selected by a hash of its addresses. Faster if the link spreads
+    /// packets over the cores; slower if one core receives them all.
     pub steer_by_cpu: bool,
-    /// Whether to trust the kernel's word on its clock.
-    pub trust: Trust,
+    /// Trust in the kernel's report on its clock.
+    pub trust: ClockTrust,
     /// Stratum claimed while synchronised.
     pub stratum: u8,
-    /// Reference identifier; `LOCL` at stratum 1 and 127.127.1.1 above it when not given.
+    /// Reference identifier; by default `LOCL` at stratum 1 and 127.127.1.1 above it.
     pub reference_id: Option<[u8; 4]>,
-    /// Leap indicator while synchronised; the kernel's when not given.
-    pub leap: Option<Leap>,
+    /// Leap indicator while synchronised; the kernel's by default.
+    pub leap: Option<LeapIndicator>,
     /// Delay to the reference clock.
     pub root_delay: Span,
-    /// Dispersion to the reference clock; the kernel's estimate of its maximum error when not
-    /// given, and zero with [`Trust::Local`].
+    /// Dispersion to the reference clock; by default the kernel's estimate of its maximum error,
+    /// and zero with [`Trust::Local`].
     pub root_dispersion: Option<Span>,
-    /// Test: how far the served time is ahead of the system clock.
+    /// Test: lead of the served time over the system clock.
     pub test_offset: Span,
-    /// Test: how much the served time gains on the system clock from the start on, in parts per
+    /// Test: drift of the served time against the system clock from the start on, in parts per
     /// billion.
     pub test_drift_ppb: i64,
-    /// How long a clock page may be served from.
+    /// Life of a clock page, after which it must not be served.
     pub page_life: Duration,
-    /// Receive buffer asked for each socket, in bytes; the kernel may grant less.
+    /// Receive buffer requested for each socket, in bytes; the kernel may grant less.
     pub receive_buffer_bytes: usize,
-    /// Where to answer `horolog status`; nowhere when not given.
+    /// Path at which to answer `horolog status`; none by default.
     pub status_socket: Option<PathBuf>,
     /// Options for rate limits and lists of prefixes.
     pub limits: LimitsConfig,
@@ -171,13 +174,15 @@ pub struct ServerConfig {
     pub interleaved: InterleavedConfig,
     /// Options for leap seconds, stepped or smeared.
     pub leap_seconds: LeapConfig,
-    /// Options for where the time comes from.
+    /// Options for time sources.
     pub source: SourceConfig,
-    /// The receiver that the system clock is calibrated by, which is one more source.
+    /// Options for the plausibility of times.
+    pub plausibility: PlausibilityConfig,
+    /// Receiver that calibrates the system clock and is one more time source.
     pub calibration: Option<CalibrationConfig>,
     /// Options for Network Time Security and symmetric keys.
     pub nts: NtsConfig,
-    /// Which timestamps the sockets take.
+    /// Timestamps that the sockets take.
     pub timestamps: TimestampsConfig,
     /// Options for PTP.
     pub ptp: PtpConfig,
@@ -186,21 +191,22 @@ pub struct ServerConfig {
 }
 
 impl Default for ServerConfig {
-    /// All addresses, the NTP port, one thread, no test offset, no status socket.
+    /// Listens on all addresses at the NTP port with one thread, no test offset and no status
+    /// socket.
     fn default() -> Self {
         Self {
             listen: vec![
                 SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT),
                 SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), PORT),
             ],
-            engine: Engine::default(),
+            engine: EngineSelection::default(),
             interfaces: Vec::new(),
             xdp_generic: false,
             xdp_reply: XdpReply::default(),
             threads: 1,
             dispatch: Dispatch::default(),
             steer_by_cpu: false,
-            trust: Trust::default(),
+            trust: ClockTrust::default(),
             stratum: DEFAULT_STRATUM,
             reference_id: None,
             leap: None,
@@ -215,6 +221,7 @@ impl Default for ServerConfig {
             interleaved: InterleavedConfig::default(),
             leap_seconds: LeapConfig::default(),
             source: SourceConfig::default(),
+            plausibility: PlausibilityConfig::default(),
             calibration: None,
             nts: NtsConfig::default(),
             timestamps: TimestampsConfig::default(),
@@ -225,30 +232,29 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// The reference identifier that the server will state while synchronised (RFC 5905, figure 12,
-    /// for stratum 1; above it the address by which the reference implementation names its own
-    /// undisciplined clock).
+    /// Returns the reference identifier sent while synchronised (RFC 5905, figure 12, for stratum
+    /// 1; above it the address by which the reference implementation names its own undisciplined
+    /// clock).
     #[must_use]
     pub fn reference_id(&self) -> [u8; 4] {
         let default = if self.stratum == 1 { *b"LOCL" } else { [127, 127, 1, 1] };
         self.reference_id.unwrap_or(default)
     }
 
-    /// Whether the served time is wrong on purpose.
+    /// Returns true if the served time is deliberately wrong.
     #[must_use]
     pub fn is_test(&self) -> bool {
         self.test_offset != Span::ZERO || self.test_drift_ppb != 0
     }
 
-    /// Whether XDP hands requests with more than a header over to threads of this process, past the
-    /// network stack, instead of letting them go up: where there is something to do with what
-    /// follows the header.
+    /// Returns true if XDP redirects requests longer than a header to threads of this process,
+    /// bypassing the network stack, instead of passing them: if trailers are evaluated.
     #[must_use]
-    pub fn hands_over(&self) -> bool {
+    pub fn uses_af_xdp(&self) -> bool {
         self.nts.authenticates() && !self.xdp_generic
     }
 
-    /// Finds the first rule that the configuration breaks.
+    /// Returns the first rule that the configuration breaks.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_listen()?;
         if !(1..=THREADS_MAX).contains(&self.threads) {
@@ -270,7 +276,7 @@ impl ServerConfig {
         self.check_test()
     }
 
-    /// The addresses listened on, those of smeared time last.
+    /// Returns the listen addresses, those of smeared time last.
     #[must_use]
     pub fn all_listen(&self) -> Vec<SocketAddr> {
         [&self.listen[..], &self.leap_seconds.smear_listen].concat()
@@ -329,8 +335,8 @@ impl ServerConfig {
     }
 }
 
-/// Whether strangers cannot send to this address: loopback, private, link-local or documentation
-/// (RFC 6890; RFC 9637 for `3fff::/20`).
+/// Returns true if this address is not publicly reachable: loopback, private, link-local or
+/// documentation (RFC 6890; RFC 9637 for `3fff::/20`).
 fn is_out_of_reach(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => {
@@ -376,7 +382,7 @@ mod tests {
         assert_eq!(listening(&["127.0.0.1:0", "127.0.0.1:0"]).check(), Ok(()));
         assert_eq!(listening(&["[fe80::1%2]:123"]).check(), Ok(()));
         let message = listening(&["[fe80::1]:123"]).check().unwrap_err().to_string();
-        assert!(message.ends_with("as in --listen '[fe80::1%2]:123'"), "{message}");
+        assert!(message.ends_with("as in --listen '[fe80::1%eth0]:123'"), "{message}");
     }
 
     #[test]
@@ -454,7 +460,7 @@ mod tests {
     fn messages_are_one_line() {
         let public = ConfigError::TestInPublic("0.0.0.0:123".parse().unwrap()).to_string();
         assert!(
-            public.contains("which 0.0.0.0:123 could give to strangers; listen on"),
+            public.contains("which 0.0.0.0:123 could give to third parties; listen on"),
             "{public}"
         );
         assert!(!public.contains('\n'));

@@ -1,44 +1,44 @@
-//! What a server counts. Each worker owns one [`Counters`] on cache lines of its own and adds a
-//! whole batch to it at once; a reader sums them. Nothing here is exact across fields while the
-//! server runs: the fields of one worker are read one after the other.
+//! Counters of a server. Each worker owns one [`Counters`] on its own cache lines and adds a whole
+//! batch to it at once; a reader sums them. Sums are not exact across fields while the server runs:
+//! the fields of one worker are read one after the other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use crate::Reason;
+use crate::IgnoreReason;
 use crate::response::{BUCKETS, ResponseTimes};
 
 /// Declares the counters once: the atomic ones that a worker owns, and their plain sums.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// The counters of one worker. Aligned so that no two workers share a cache line, nor the
-        /// pair of lines that x86 processors fetch together.
+        /// Counters of one worker, aligned so that no two workers share a cache line or the pair of
+        /// lines that x86 processors fetch together.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct Counters {
             $($name: AtomicU64,)*
-            ignored: [AtomicU64; Reason::COUNT],
+            ignored: [AtomicU64; IgnoreReason::COUNT],
             response_times: [AtomicU64; BUCKETS],
             response_times_ns: AtomicU64,
         }
 
-        /// Plain numbers: one batch, one worker's counters, or the sum over all workers.
-        /// `received` is the sum of `answered`, `ignored`, `expired` and `refused`.
+        /// Counts of one batch or one worker, or the sum over all workers. `received` is the sum of
+        /// `answered`, `ignored`, `expired` and `refused`.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-        pub struct Totals {
+        pub struct SocketCounts {
             $($(#[$doc])* pub $name: u64,)*
-            /// Datagrams that were not answered on purpose, by reason.
+            /// Datagrams deliberately not answered, by reason.
             pub ignored: Ignored,
-            /// How long replies took by their own timestamps, those that the kernel refused
-            /// included.
+            /// Response times by the replies' own timestamps, including replies that the kernel
+            /// refused.
             pub response_times: ResponseTimes,
         }
 
         impl Counters {
             /// Adds one batch.
-            pub fn add(&self, batch: &Totals) {
+            pub fn add(&self, batch: &SocketCounts) {
                 $(add(&self.$name, batch.$name);)*
                 for (counter, count) in self.ignored.iter().zip(batch.ignored.0) {
                     add(counter, count);
@@ -50,10 +50,10 @@ macro_rules! counters {
                 add(&self.response_times_ns, sum_ns);
             }
 
-            /// The counts so far.
+            /// Returns the counts so far.
             #[must_use]
-            pub fn totals(&self) -> Totals {
-                Totals {
+            pub fn totals(&self) -> SocketCounts {
+                SocketCounts {
                     $($name: self.$name.load(Ordering::Relaxed),)*
                     ignored: Ignored(self.ignored.each_ref().map(|c| c.load(Ordering::Relaxed))),
                     response_times: ResponseTimes {
@@ -64,7 +64,7 @@ macro_rules! counters {
             }
         }
 
-        impl std::ops::AddAssign for Totals {
+        impl std::ops::AddAssign for SocketCounts {
             fn add_assign(&mut self, other: Self) {
                 $(self.$name += other.$name;)*
                 for (sum, count) in self.ignored.0.iter_mut().zip(other.ignored.0) {
@@ -77,11 +77,11 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Datagrams taken from the sockets.
+    /// Datagrams received from the sockets.
     received,
-    /// Replies handed to the kernel.
+    /// Replies passed to the kernel.
     answered,
-    /// Requests left unanswered because the clock page had expired.
+    /// Requests unanswered because the clock page had expired.
     expired,
     /// Replies that the kernel refused to send.
     refused,
@@ -90,27 +90,33 @@ counters! {
     dropped,
     /// Receive calls that failed.
     receive_errors,
-    /// Requests that came with a timestamp of their reception by the kernel, part of `received`.
-    receive_kernel_stamps,
-    /// Requests that came with one of the interface's own clock; its time was served.
-    receive_hardware_stamps,
-    /// Replies that tell when the one before them left (RFC 9769), part of `answered` or `refused`.
+    /// Requests with a kernel receive timestamp, part of `received`.
+    receive_kernel_timestamps,
+    /// Requests with a hardware receive timestamp, which was served.
+    receive_hardware_timestamps,
+    /// Replies with the transmit time of the previous reply (RFC 9769), part of `answered` or
+    /// `refused`.
     interleaved,
+    /// Replies in symmetric passive mode (2) to requests in symmetric active mode (1), part of
+    /// `answered` or `refused`.
+    symmetric,
     /// Replies with a message authentication code, part of `answered` or `refused`.
     mac,
     /// Replies with Network Time Security, part of `answered` or `refused`.
     nts,
-    /// Requests to get new cookies (the kiss NTSN), part of `answered` or `refused`.
+    /// Replies with the kiss NTSN, which makes clients get new cookies, part of `answered` or
+    /// `refused`.
     nts_kisses,
-    /// Replies for which a timestamp of their transmission was asked.
-    transmit_stamps_wanted,
-    /// Replies for which the kernel's came.
-    transmit_kernel_stamps,
-    /// Replies for which one of the interface's own clock came.
-    transmit_hardware_stamps,
+    /// Replies for which a transmit timestamp was requested.
+    transmit_timestamps_requested,
+    /// Replies for which a kernel transmit timestamp arrived.
+    transmit_kernel_timestamps,
+    /// Replies for which a hardware transmit timestamp arrived.
+    transmit_hardware_timestamps,
 }
 
-/// Most counters stay unchanged by most batches; not writing keeps their line shared.
+/// Adds to a counter. Most batches leave most counters unchanged; skipping the write keeps their
+/// cache line shared.
 fn add(counter: &AtomicU64, count: u64) {
     if count != 0 {
         counter.fetch_add(count, Ordering::Relaxed);
@@ -119,21 +125,21 @@ fn add(counter: &AtomicU64, count: u64) {
 
 /// Ignored datagrams by reason; in JSON an object with one key for each reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Ignored([u64; Reason::COUNT]);
+pub struct Ignored([u64; IgnoreReason::COUNT]);
 
 impl Ignored {
-    /// Counts one.
-    pub fn count(&mut self, reason: Reason) {
+    /// Counts one datagram.
+    pub fn count(&mut self, reason: IgnoreReason) {
         self.0[reason as usize] += 1;
     }
 
-    /// How many were ignored for this reason.
+    /// Returns the number ignored for this reason.
     #[must_use]
-    pub fn of(&self, reason: Reason) -> u64 {
+    pub fn of(&self, reason: IgnoreReason) -> u64 {
         self.0[reason as usize]
     }
 
-    /// How many were ignored in all.
+    /// Returns the number ignored in total.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
@@ -142,8 +148,8 @@ impl Ignored {
 
 impl Serialize for Ignored {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(Reason::COUNT))?;
-        for reason in Reason::ALL {
+        let mut map = serializer.serialize_map(Some(IgnoreReason::COUNT))?;
+        for reason in IgnoreReason::ALL {
             map.serialize_entry(reason.name(), &self.of(reason))?;
         }
         map.end()
@@ -158,19 +164,20 @@ mod tests {
 
     #[test]
     fn workers_add_up() {
-        let mut batch = Totals { received: 5, answered: 3, expired: 1, ..Totals::default() };
-        batch.ignored.count(Reason::Mode);
+        let mut batch =
+            SocketCounts { received: 5, answered: 3, expired: 1, ..SocketCounts::default() };
+        batch.ignored.count(IgnoreReason::ModeControl);
         batch.response_times.count(Span::from_ns(1_500));
         let workers = [Counters::default(), Counters::default()];
         workers[0].add(&batch);
         workers[1].add(&batch);
         workers[1].add(&batch);
-        let mut sum = Totals::default();
+        let mut sum = SocketCounts::default();
         for worker in &workers {
             sum += worker.totals();
         }
         assert_eq!((sum.received, sum.answered, sum.expired), (15, 9, 3));
-        assert_eq!((sum.ignored.of(Reason::Mode), sum.ignored.total()), (3, 3));
+        assert_eq!((sum.ignored.of(IgnoreReason::ModeControl), sum.ignored.total()), (3, 3));
         let times = sum.response_times;
         assert_eq!((times.counts[1], times.total(), times.sum_ns), (3, 3, 4_500));
     }
@@ -183,8 +190,8 @@ mod tests {
 
     #[test]
     fn json_names_every_reason() {
-        let json = serde_json::to_value(Totals::default()).unwrap();
-        assert_eq!(json["ignored"].as_object().unwrap().len(), Reason::COUNT);
-        assert_eq!(json["ignored"]["mode"], 0);
+        let json = serde_json::to_value(SocketCounts::default()).unwrap();
+        assert_eq!(json["ignored"].as_object().unwrap().len(), IgnoreReason::COUNT);
+        assert_eq!(json["ignored"]["mode_control"], 0);
     }
 }

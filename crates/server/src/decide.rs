@@ -1,61 +1,61 @@
-//! What the server answers, as a pure function of the request, its source, the clock page, the
-//! receive timestamp and what is remembered of the client. It reads no clock, keeps no state, and
-//! leaves one field of a basic reply open: the transmit timestamp, which is filled in as late as it
-//! can be.
+//! Decision on a reply, as a pure function of the request, its source address, the clock page, the
+//! receive timestamp and the stored state of the client. It reads no clock, keeps no state, and
+//! leaves one field of a basic reply open: the transmit timestamp, which is filled in as late as
+//! possible.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use horolog_time::{NtpShort, NtpTimestamp};
-use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode, PORT};
+use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator, PORT};
 
-use crate::interleaved::{as_receive, as_transmit, looks_interleaved};
-use crate::{KissCode, Page, Why};
+use crate::interleaved::{as_receive, as_transmit, may_be_interleaved};
+use crate::{ClockPage, DropReason, KissCode};
 
-/// The versions that have the layout of version 4: RFC 1059, RFC 1119, RFC 1305, RFC 5905.
+/// Versions with the layout of version 4: RFC 1059, RFC 1119, RFC 1305, RFC 5905.
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=4;
 
-/// What to do about a datagram.
+/// Decision on a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// Send this back, 48 bytes.
+pub enum RequestVerdict {
+    /// Send this reply of 48 bytes.
     Reply(Reply),
     /// Send nothing.
-    Ignore(Reason),
+    Ignore(IgnoreReason),
 }
 
-/// A reply, and what there is to do with its transmit timestamp.
+/// Reply, with the handling of its transmit timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reply {
-    /// The reply's header. Its transmit timestamp is there already in an interleaved reply and
+    /// Header of the reply. Its transmit timestamp is final in an interleaved reply and
     /// [`NtpTimestamp::UNKNOWN`] in every other; see [`Reply::at`].
     pub header: Header,
-    /// Which mode it is of.
+    /// Mode of the reply.
     pub kind: ReplyKind,
 }
 
-/// The mode of a reply (RFC 9769, section 2).
+/// Mode of a reply (RFC 9769, section 2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReplyKind {
-    /// The request is of basic mode: nothing is remembered.
+    /// Request in basic mode: nothing is stored.
     Basic,
-    /// The request may be of interleaved mode, but of the reply that it refers to nothing is known.
-    /// The reply is of basic mode, and its timestamps are to be remembered.
+    /// Request that may be in interleaved mode but refers to an unknown reply. The reply is in
+    /// basic mode, and its timestamps must be stored.
     First,
-    /// The reply tells when the one before it left, and its own timestamps are to be remembered.
+    /// Reply with the transmit time of the previous reply; its own timestamps must be stored.
     Interleaved,
 }
 
 impl ReplyKind {
-    /// Whether the reply's receive timestamp and the instant at which it leaves are to be
-    /// remembered for the client's next request.
+    /// Returns true if the reply's receive timestamp and transmit time must be stored for the
+    /// client's next request.
     #[must_use]
-    pub const fn is_remembered(self) -> bool {
+    pub const fn needs_timestamps_stored(self) -> bool {
         !matches!(self, Self::Basic)
     }
 }
 
 impl Reply {
-    /// The header as it is sent when the reply leaves at `transmit`.
+    /// Returns the header as sent at `transmit`.
     #[must_use]
     pub const fn at(mut self, transmit: NtpTimestamp) -> Header {
         if !matches!(self.kind, ReplyKind::Interleaved) {
@@ -64,12 +64,12 @@ impl Reply {
         self.header
     }
 
-    /// The kiss to send in the place of a reply of basic mode (RFC 5905, section 7.4). It says
-    /// nothing of the clock and is not remembered.
+    /// Returns the kiss that replaces a reply in basic mode (RFC 5905, section 7.4). It carries no
+    /// time and is not stored.
     #[must_use]
     pub const fn into_kiss(self, code: KissCode) -> Self {
         let header = Header {
-            leap: Leap::Unsynchronised,
+            leap: LeapIndicator::Unsynchronised,
             stratum: 0,
             root_delay: NtpShort::from_bits(0),
             root_dispersion: NtpShort::from_bits(0),
@@ -81,120 +81,175 @@ impl Reply {
     }
 }
 
-/// Why a datagram is not answered.
+/// Reason for which a datagram is not answered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(usize)]
-pub enum Reason {
-    /// Shorter than a header, or what follows the header cannot be extension fields and a message
-    /// authentication code, which come in words of 32 bits.
+pub enum IgnoreReason {
+    /// Length below that of a header, or a trailer that cannot be extension fields and a message
+    /// authentication code, which consist of 32-bit words.
     Length,
-    /// A version other than 1 to 4.
+    /// Version other than 1 to 4.
     Version,
-    /// Not a client's request: an answer to it could start two servers answering one another, or
-    /// serve as an amplifier (modes 6 and 7).
-    Mode,
-    /// From port 0, which cannot be answered, or from an address that names no single host.
+    /// Mode 0, reserved, in a version that has modes, or from the port of a server.
+    ModeReserved,
+    /// Mode 2, symmetric passive: a reply to a packet that this server never sends.
+    ModePassive,
+    /// Mode 4, server: a reply to it could start a loop between two servers.
+    ModeServer,
+    /// Mode 5, broadcast.
+    ModeBroadcast,
+    /// Mode 6, control: a reply could be longer than the request.
+    ModeControl,
+    /// Mode 7, private use: a reply could be longer than the request.
+    ModePrivate,
+    /// Port 0, which cannot be replied to, or an address that does not identify a single host.
     Source,
-    /// A message authentication code of a key that is not known, or a wrong one.
+    /// Message authentication code that is wrong or of an unknown key.
     Mac,
     /// Fields of Network Time Security that are malformed or lack a cookie.
     Nts,
-    /// The client asked too often.
+    /// Request in excess of the client's rate limit.
     Limited,
-    /// The lists of prefixes deny the client.
+    /// Client denied by the lists of prefixes.
     Denied,
-    /// Too many clients that were not known before.
-    Newcomers,
+    /// Request in excess of the limit for new clients.
+    NewClients,
+    /// Multicast or broadcast destination, of IP or of the link: each thread, and each server on
+    /// the link, would reply.
+    NotUnicast,
 }
 
-impl From<Why> for Reason {
-    fn from(why: Why) -> Self {
+impl From<DropReason> for IgnoreReason {
+    fn from(why: DropReason) -> Self {
         match why {
-            Why::Limited => Self::Limited,
-            Why::Denied => Self::Denied,
-            Why::Newcomers => Self::Newcomers,
+            DropReason::Limited => Self::Limited,
+            DropReason::Denied => Self::Denied,
+            DropReason::NewClients => Self::NewClients,
         }
     }
 }
 
-impl Reason {
-    /// Every reason, each at the index that it has as a number.
+impl IgnoreReason {
+    /// All reasons, each at the index of its discriminant.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Length,
         Self::Version,
-        Self::Mode,
+        Self::ModeReserved,
+        Self::ModePassive,
+        Self::ModeServer,
+        Self::ModeBroadcast,
+        Self::ModeControl,
+        Self::ModePrivate,
         Self::Source,
         Self::Mac,
         Self::Nts,
         Self::Limited,
         Self::Denied,
-        Self::Newcomers,
+        Self::NewClients,
+        Self::NotUnicast,
     ];
-    /// How many there are.
-    pub const COUNT: usize = 9;
+    /// Number of reasons.
+    pub const COUNT: usize = 15;
 
-    /// Its name in counters.
+    /// Returns its name in counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Length => "length",
             Self::Version => "version",
-            Self::Mode => "mode",
+            Self::ModeReserved => "mode_reserved",
+            Self::ModePassive => "mode_passive",
+            Self::ModeServer => "mode_server",
+            Self::ModeBroadcast => "mode_broadcast",
+            Self::ModeControl => "mode_control",
+            Self::ModePrivate => "mode_private",
             Self::Source => "source",
             Self::Mac => "mac",
             Self::Nts => "nts",
             Self::Limited => "limited",
             Self::Denied => "denied",
-            Self::Newcomers => "newcomers",
+            Self::NewClients => "new_clients",
+            Self::NotUnicast => "not_unicast",
         }
     }
 }
 
-/// Judges the payload of a UDP datagram that came from `source` at `received` (T2). For a request
-/// that may be of interleaved mode, and for no other, `transmit_of` is asked for the transmit
-/// timestamp of this client's reply whose receive timestamp was the one given.
+/// Judges the payload of a UDP datagram from `source`, received at `received` (T2). Only for a
+/// request that may be in interleaved mode, `transmit_of` is called for the transmit timestamp of
+/// this client's reply with the given receive timestamp.
 ///
-/// Extension fields and message authentication codes are passed over: the reply is 48 bytes and
-/// authenticates nothing, so a client that asked for authentication drops it, as it must. No reply
+/// Extension fields and message authentication codes are skipped: the reply has 48 bytes and
+/// authenticates nothing, so a client that requires authentication drops it, as it must. No reply
 /// is longer than its request.
 #[must_use]
 pub fn decide(
     request: &[u8],
     source: SocketAddr,
-    page: &Page,
+    page: &ClockPage,
     received: NtpTimestamp,
     transmit_of: impl FnOnce(NtpTimestamp) -> Option<NtpTimestamp>,
-) -> Verdict {
+) -> RequestVerdict {
+    if let Some(reason) = other_layout(request) {
+        return RequestVerdict::Ignore(reason);
+    }
     let Ok((request, rest)) = Header::parse(request) else {
-        return Verdict::Ignore(Reason::Length);
+        return RequestVerdict::Ignore(IgnoreReason::Length);
     };
     match objection(&request, rest, source) {
-        Some(reason) => Verdict::Ignore(reason),
-        None => Verdict::Reply(reply(&request, page, received, transmit_of)),
+        Some(reason) => RequestVerdict::Ignore(reason),
+        None => RequestVerdict::Reply(reply(&request, page, received, transmit_of)),
     }
 }
 
-fn objection(request: &Header, rest: &[u8], source: SocketAddr) -> Option<Reason> {
+/// Returns the reason to ignore modes with another layout after the first byte, and hence other
+/// lengths. Sockets may truncate a datagram to one byte (see `horolog_io::filter`), so a single
+/// byte has no other layout.
+fn other_layout(request: &[u8]) -> Option<IgnoreReason> {
+    let [first, _, ..] = *request else { return None };
+    match AssociationMode::from_bits(first) {
+        AssociationMode::Control => Some(IgnoreReason::ModeControl),
+        AssociationMode::Private => Some(IgnoreReason::ModePrivate),
+        _ => None,
+    }
+}
+
+fn objection(request: &Header, rest: &[u8], source: SocketAddr) -> Option<IgnoreReason> {
     if !rest.len().is_multiple_of(4) {
-        Some(Reason::Length)
+        Some(IgnoreReason::Length)
     } else if !VERSIONS.contains(&request.version) {
-        Some(Reason::Version)
-    } else if !is_client(request, source.port()) {
-        Some(Reason::Mode)
+        Some(IgnoreReason::Version)
+    } else if let Some(reason) = objection_to_mode(request, source.port()) {
+        Some(reason)
     } else if source.port() == 0 || !names_one_host(source.ip()) {
-        Some(Reason::Source)
+        Some(IgnoreReason::Source)
     } else {
         None
     }
 }
 
-/// Version 1 had no mode field; its three bits are zero, and a client is told from a peer by its
-/// port, which is not 123 (RFC 1059, appendix B and section 3; RFC 1305, appendix D).
-fn is_client(request: &Header, source_port: u16) -> bool {
+/// Returns the reason to ignore the mode, if any. Version 1 had no mode field; its three bits are
+/// zero, and a client is distinguished from a peer by its port, which is not 123 (RFC 1059,
+/// appendix B and section 3; RFC 1305, appendix D).
+fn objection_to_mode(request: &Header, source_port: u16) -> Option<IgnoreReason> {
     match request.mode {
-        Mode::Client => true,
-        Mode::Reserved => request.version == 1 && source_port != PORT,
-        _ => false,
+        AssociationMode::Client | AssociationMode::SymmetricActive => None,
+        AssociationMode::Reserved if request.version == 1 && source_port != PORT => None,
+        AssociationMode::Reserved => Some(IgnoreReason::ModeReserved),
+        AssociationMode::SymmetricPassive => Some(IgnoreReason::ModePassive),
+        AssociationMode::Server => Some(IgnoreReason::ModeServer),
+        AssociationMode::Broadcast => Some(IgnoreReason::ModeBroadcast),
+        AssociationMode::Control => Some(IgnoreReason::ModeControl),
+        AssociationMode::Private => Some(IgnoreReason::ModePrivate),
+    }
+}
+
+/// Returns the mode of the reply. A request in symmetric active mode, as sent by the Windows time
+/// service, gets a reply in symmetric passive mode without an association: mode 2 is never replied
+/// to, so the reply ends the exchange from any port.
+const fn reply_mode(request: AssociationMode) -> AssociationMode {
+    match request {
+        AssociationMode::SymmetricActive => AssociationMode::SymmetricPassive,
+        _ => AssociationMode::Server,
     }
 }
 
@@ -205,7 +260,7 @@ fn names_one_host(ip: IpAddr) -> bool {
 
 fn reply(
     request: &Header,
-    page: &Page,
+    page: &ClockPage,
     received: NtpTimestamp,
     transmit_of: impl FnOnce(NtpTimestamp) -> Option<NtpTimestamp>,
 ) -> Reply {
@@ -213,8 +268,8 @@ fn reply(
     let basic = Header {
         leap: variables.leap,
         version: request.version,
-        mode: Mode::Server,
-        stratum: variables.stratum,
+        mode: reply_mode(request.mode),
+        stratum: variables.packet_stratum(),
         poll: request.poll,
         precision: variables.precision,
         root_delay: variables.root_delay,
@@ -225,7 +280,7 @@ fn reply(
         receive: as_receive(received),
         transmit: NtpTimestamp::UNKNOWN,
     };
-    if !looks_interleaved(request) {
+    if !may_be_interleaved(request) {
         return Reply { header: basic, kind: ReplyKind::Basic };
     }
     match transmit_of(request.origin) {
@@ -240,211 +295,5 @@ fn reply(
 const _: () = assert!(HEADER_LEN == 48);
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::page::tests::page;
-
-    const RECEIVED: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_0000);
-
-    fn client() -> SocketAddr {
-        "192.0.2.7:40000".parse().unwrap()
-    }
-
-    fn packet(version: u8, mode: u8, len: usize) -> Vec<u8> {
-        let mut bytes = vec![0; len.max(HEADER_LEN)];
-        Header::request(version, NtpTimestamp::from_bits(0x0102_0304_0506_0708)).emit(&mut bytes);
-        bytes[0] = bytes[0] & !7 | mode;
-        bytes[2] = 10;
-        bytes.truncate(len);
-        bytes
-    }
-
-    fn judge(bytes: &[u8], source: SocketAddr) -> Verdict {
-        decide(bytes, source, &page(), RECEIVED, |_| None)
-    }
-
-    #[test]
-    fn a_request_of_each_version_is_answered_in_that_version() {
-        for version in 1..=4 {
-            let Verdict::Reply(reply) = judge(&packet(version, 3, 48), client()) else {
-                panic!("version {version} was ignored");
-            };
-            assert_eq!(reply.kind, ReplyKind::Basic);
-            let reply = reply.header;
-            assert_eq!((reply.version, reply.mode), (version, Mode::Server));
-            assert_eq!((reply.leap, reply.stratum, reply.poll), (page().variables.leap, 1, 10));
-            assert_eq!((reply.precision, &reply.reference_id), (-25, b"PPS\0"));
-            assert_eq!(reply.root_delay, page().variables.root_delay);
-            assert_eq!(reply.root_dispersion, page().variables.root_dispersion);
-            assert_eq!(reply.reference, page().variables.reference);
-            assert_eq!(reply.origin.to_bits(), 0x0102_0304_0506_0708);
-            assert_eq!((reply.receive, reply.transmit), (RECEIVED, NtpTimestamp::UNKNOWN));
-        }
-    }
-
-    #[test]
-    fn other_versions_are_ignored() {
-        for version in [0, 5, 6, 7] {
-            let verdict = judge(&packet(version, 3, 48), client());
-            assert_eq!(verdict, Verdict::Ignore(Reason::Version), "version {version}");
-        }
-    }
-
-    #[test]
-    fn other_modes_are_ignored() {
-        for mode in [0, 1, 2, 4, 5, 6, 7] {
-            let verdict = judge(&packet(4, mode, 48), client());
-            assert_eq!(verdict, Verdict::Ignore(Reason::Mode), "mode {mode}");
-        }
-    }
-
-    #[test]
-    fn version_1_without_a_mode_is_a_client_unless_its_port_is_123() {
-        assert!(matches!(judge(&packet(1, 0, 48), client()), Verdict::Reply(_)));
-        let server = "192.0.2.7:123".parse().unwrap();
-        assert_eq!(judge(&packet(1, 0, 48), server), Verdict::Ignore(Reason::Mode));
-        assert_eq!(judge(&packet(2, 0, 48), client()), Verdict::Ignore(Reason::Mode));
-        assert!(matches!(judge(&packet(1, 3, 48), server), Verdict::Reply(_)));
-    }
-
-    #[test]
-    fn lengths() {
-        for len in [0, 1, 47, 49, 50, 51, 67] {
-            let verdict = judge(&packet(4, 3, len), client());
-            assert_eq!(verdict, Verdict::Ignore(Reason::Length), "{len} bytes");
-        }
-        for len in [48, 52, 68, 72, 1_024] {
-            let verdict = judge(&packet(4, 3, len), client());
-            assert!(matches!(verdict, Verdict::Reply(_)), "{len} bytes");
-        }
-    }
-
-    #[test]
-    fn sources_that_cannot_be_answered_are_ignored() {
-        let sources = [
-            "192.0.2.7:0",
-            "0.0.0.0:4000",
-            "224.0.1.1:4000",
-            "255.255.255.255:4000",
-            "[::]:4000",
-            "[ff02::101]:4000",
-            "[::ffff:224.0.1.1]:4000",
-        ];
-        for source in sources {
-            let verdict = judge(&packet(4, 3, 48), source.parse().unwrap());
-            assert_eq!(verdict, Verdict::Ignore(Reason::Source), "{source}");
-        }
-    }
-
-    #[test]
-    fn reasons_stand_at_their_own_index() {
-        for (index, reason) in Reason::ALL.into_iter().enumerate() {
-            assert_eq!(reason as usize, index);
-        }
-    }
-
-    /// A request in interleaved mode: origin, receive, transmit.
-    fn interleaved(origin: u64, receive: u64, transmit: u64) -> [u8; HEADER_LEN] {
-        let mut bytes = [0; HEADER_LEN];
-        Header {
-            origin: NtpTimestamp::from_bits(origin),
-            receive: NtpTimestamp::from_bits(receive),
-            ..Header::request(4, NtpTimestamp::from_bits(transmit))
-        }
-        .emit(&mut bytes);
-        bytes
-    }
-
-    #[test]
-    fn an_interleaved_reply_tells_when_the_one_before_left() {
-        let (before, left) =
-            (0xe000_0000_1111_1112, NtpTimestamp::from_bits(0xe000_0000_1111_9999));
-        let ask = |request: &[u8]| {
-            let known = |origin: NtpTimestamp| (origin.to_bits() == before).then_some(left);
-            match decide(request, client(), &page(), RECEIVED, known) {
-                Verdict::Reply(reply) => reply,
-                Verdict::Ignore(reason) => panic!("ignored: {reason:?}"),
-            }
-        };
-        let leaves = NtpTimestamp::from_bits(0xe000_0000_2000_4444);
-
-        let reply = ask(&interleaved(before, 21, 22));
-        assert_eq!(reply.kind, ReplyKind::Interleaved);
-        let header = reply.at(leaves);
-        assert_eq!(
-            (header.origin.to_bits(), header.receive, header.transmit),
-            (21, RECEIVED, left)
-        );
-
-        let reply = ask(&interleaved(before + 2, 21, 22));
-        assert_eq!(reply.kind, ReplyKind::First);
-        let header = reply.at(leaves);
-        assert_eq!((header.origin.to_bits(), header.receive), (22, RECEIVED));
-        assert_eq!(header.transmit.to_bits(), leaves.to_bits() | 1);
-
-        let reply = ask(&interleaved(before, 22, 22));
-        assert_eq!((reply.kind, reply.header.origin.to_bits()), (ReplyKind::Basic, 22));
-    }
-
-    /// The exchanges of RFC 9769, figure 1, whose timestamps stand in the packets as they do there;
-    /// only the second reply is still of basic mode, because nothing is kept for the client before
-    /// it has asked in interleaved mode.
-    #[test]
-    fn rfc_9769_figure_1() {
-        // Receive timestamps are even and transmit timestamps odd, the client's own are any.
-        let t = |n: u64| 0xe000_0000_2000_0000 + 16 * n + n % 4 / 3;
-        let kept = std::cell::Cell::new((0, NtpTimestamp::UNKNOWN));
-        let ask = |(origin, receive, transmit), received: u64, leaves: u64| {
-            let request = interleaved(origin, receive, transmit);
-            let (of, left) = kept.get();
-            let known = |origin: NtpTimestamp| (origin.to_bits() == of).then_some(left);
-            let received = NtpTimestamp::from_bits(received);
-            let verdict = decide(&request, client(), &page(), received, known);
-            let Verdict::Reply(reply) = verdict else { panic!("ignored") };
-            let header = reply.at(NtpTimestamp::from_bits(leaves));
-            if reply.kind.is_remembered() {
-                kept.set((header.receive.to_bits(), NtpTimestamp::from_bits(leaves)));
-            }
-            [header.origin, header.receive, header.transmit].map(NtpTimestamp::to_bits)
-        };
-        assert_eq!(ask((0, 0, t(1)), t(2), t(3)), [t(1), t(2), t(3)]);
-        assert_eq!(ask((t(2), t(4), t(5)), t(6), t(7)), [t(5), t(6), t(7)]);
-        assert_eq!(ask((t(6), t(8), t(9)), t(10), t(11)), [t(8), t(10), t(7)]);
-        assert_eq!(ask((t(10), t(12), t(13)), t(14), t(15)), [t(12), t(14), t(11)]);
-    }
-
-    #[test]
-    fn receive_timestamps_are_even_and_transmit_timestamps_odd() {
-        let odd = NtpTimestamp::from_bits(RECEIVED.to_bits() | 1);
-        let verdict = decide(&packet(4, 3, 48), client(), &page(), odd, |_| None);
-        let Verdict::Reply(reply) = verdict else { panic!("ignored") };
-        let header = reply.at(RECEIVED);
-        assert_eq!((header.receive, header.transmit), (RECEIVED, odd));
-    }
-
-    fn any_source() -> impl Strategy<Value = SocketAddr> {
-        (any::<IpAddr>(), any::<u16>()).prop_map(SocketAddr::from)
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_from_anywhere_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..200),
-                                              source in any_source(), received: u64, known: bool) {
-            let received = NtpTimestamp::from_bits(received);
-            let known = |origin| known.then_some(origin);
-            if let Verdict::Reply(reply) = decide(&bytes, source, &page(), received, known) {
-                prop_assert!(bytes.len() >= HEADER_LEN, "a reply longer than its request");
-                let told = if reply.kind == ReplyKind::Interleaved { 32..40 } else { 40..48 };
-                let reply = reply.at(received);
-                prop_assert_eq!(&reply.origin.to_bits().to_be_bytes()[..], &bytes[told]);
-                prop_assert_eq!(reply.receive, as_receive(received));
-                let mut emitted = [0; HEADER_LEN];
-                reply.emit(&mut emitted);
-                prop_assert_eq!(judge(&emitted, source), Verdict::Ignore(Reason::Mode),
-                                "a reply that would be answered in turn");
-            }
-        }
-    }
-}
+#[path = "decide_tests.rs"]
+mod tests;

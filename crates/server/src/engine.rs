@@ -1,5 +1,5 @@
-//! The socket engine: opens the sockets, spreads them over pinned threads, and counts what they do.
-//! What is answered is decided elsewhere.
+//! Socket engine: opens the sockets, distributes them over pinned threads, and counts their work.
+//! Replies are decided elsewhere.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use horolog_io::{Batch, Device, Endpoints, TransmitStamp, UdpDevice, UdpError, UdpOptions};
+use horolog_io::{
+    Batch, BatchDevice, Endpoints, TransmitTimestamp, UdpDevice, UdpError, UdpOptions,
+};
 use horolog_nts::Nonces;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
@@ -16,42 +18,42 @@ use horolog_time::leap::Timeline;
 use horolog_wire::ntp::HEADER_LEN;
 use horolog_xdp::XskDrops;
 
-use crate::hand_over::HandedOver;
-use crate::precedence::Precedence;
-use crate::worker::{Surroundings, Worker};
-use crate::{Counters, Dispatch, ServerConfig, Totals};
+use crate::af_xdp::AfXdpQueue;
+use crate::priority_sockets::PrioritySockets;
+use crate::worker::{Worker, WorkerContext};
+use crate::{Counters, Dispatch, ServerConfig, SocketCounts};
 
-/// Packets that a thread moves at once when it has a socket of its own.
+/// Packets that a thread moves at once if it has its own socket.
 const BATCH: usize = 32;
-/// Bytes of send buffer to ask for: more than one batch on its way.
+/// Bytes of send buffer to request: more than one batch in flight.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
-/// How long a thread waits for room in the send buffer before it gives up a reply.
+/// Longest wait of a thread for room in the send buffer before it drops a reply.
 const SEND_WAIT: Duration = Duration::from_millis(1);
 
-/// The sockets of one address, one for each thread or one for all; open but not yet served.
+/// Sockets of one address, one per thread or one for all; open but not yet served.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct ListenSockets {
     address: SocketAddr,
-    /// What is served there.
+    /// Timeline served at the address.
     timeline: Timeline,
     devices: Vec<UdpDevice>,
-    /// As many again, for requests that are longer than a header; none where nothing that could
-    /// follow a header is looked at.
+    /// Separate sockets, one per thread, for requests longer than a header; empty if no trailer is
+    /// evaluated.
     preferred: Vec<UdpDevice>,
 }
 
-impl Listener {
-    /// The address listened on, with the port that the kernel chose where 0 was asked for.
+impl ListenSockets {
+    /// Returns the listen address, with the port that the kernel chose if 0 was requested.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What is served there.
+    /// Returns the timeline served at the address.
     pub(crate) const fn timeline(&self) -> Timeline {
         self.timeline
     }
 
-    /// Opens the sockets as the configuration asks for them.
+    /// Opens the sockets as configured.
     pub(crate) fn open(
         address: SocketAddr,
         timeline: Timeline,
@@ -60,8 +62,8 @@ impl Listener {
         let shared = config.dispatch == Dispatch::SharedLock;
         let stamp = match (config.timestamps.transmit, config.timestamps.hardware.is_empty()) {
             (false, _) => None,
-            (true, true) => Some(TransmitStamp::Kernel),
-            (true, false) => Some(TransmitStamp::Hardware),
+            (true, true) => Some(TransmitTimestamp::Kernel),
+            (true, false) => Some(TransmitTimestamp::Hardware),
         };
         let options = UdpOptions {
             slots: if shared { 1 } else { BATCH },
@@ -69,10 +71,11 @@ impl Listener {
             send_buffer: Some(SEND_BUFFER_BYTES),
             send_wait: SEND_WAIT,
             transmit_timestamps: stamp,
+            report_unicast: true,
             ..UdpOptions::default()
         };
-        // A port that is shared could be shared with a server that runs already, and nobody would
-        // be told. Only a socket that wants the port to itself finds out.
+        // A shared port could be shared with a running server without any error. Only a socket that
+        // requests exclusive use detects that.
         let alone = UdpDevice::bind(address, &options)?;
         let address = alone.local_address();
         let apart = config.nts.authenticates() && !shared;
@@ -101,15 +104,15 @@ pub(crate) struct SocketEngine {
     stop: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     counters: Vec<Arc<Counters>>,
-    /// The core that each thread was given, in the order of `counters`.
+    /// Core of each thread, in the order of `counters`.
     cores: Vec<Option<usize>>,
-    /// Second handles of the sockets, to ask how much the kernel dropped.
+    /// Second handles of the sockets, to read the kernel's drop counts.
     sockets: Mutex<Vec<UdpDevice>>,
     handed_over: Vec<XskDrops>,
 }
 
 impl SocketEngine {
-    fn new(surroundings: &Surroundings) -> Self {
+    fn new(surroundings: &WorkerContext) -> Self {
         Self {
             stop: Arc::clone(&surroundings.stop),
             threads: Mutex::default(),
@@ -120,15 +123,16 @@ impl SocketEngine {
         }
     }
 
-    /// Starts the threads for what XDP hands over.
+    /// Starts the threads for redirected requests.
     pub(crate) fn start_handed_over(
-        devices: Vec<HandedOver>,
-        surroundings: &Surroundings,
+        devices: Vec<AfXdpQueue>,
+        surroundings: &WorkerContext,
     ) -> io::Result<Self> {
         let mut engine = Self::new(surroundings);
         let cores = allowed_cores()?;
-        // Nobody takes timestamps of what leaves by these devices.
-        let surroundings = &Surroundings { transmit_stamps: false, ..surroundings.clone() };
+        // No transmit timestamps are taken on these devices.
+        let surroundings =
+            &WorkerContext { has_transmit_timestamps: false, ..surroundings.clone() };
         for (queue, handed) in devices.into_iter().enumerate() {
             engine.handed_over.push(handed.drops);
             let core = core_for(queue, cores.len().max(1), &cores);
@@ -139,14 +143,14 @@ impl SocketEngine {
 
     /// Starts the threads for the sockets of an address.
     pub(crate) fn start(
-        listener: Listener,
+        listener: ListenSockets,
         config: &ServerConfig,
-        surroundings: &Surroundings,
+        surroundings: &WorkerContext,
     ) -> io::Result<Self> {
         let mut engine = Self::new(surroundings);
         let cores = allowed_cores()?;
         let page = surroundings.page.of(listener.timeline);
-        let surroundings = &Surroundings { page, ..surroundings.clone() };
+        let surroundings = &WorkerContext { page, ..surroundings.clone() };
         let sockets = listener.devices.iter().chain(&listener.preferred);
         let sockets = sockets.map(UdpDevice::try_clone);
         lock(&engine.sockets).extend(sockets.collect::<io::Result<Vec<_>>>()?);
@@ -161,7 +165,7 @@ impl SocketEngine {
             let core = core_for(index, config.threads, &cores);
             match preferred.next() {
                 Some(preferred) => {
-                    let pair = Precedence::new(preferred, device);
+                    let pair = PrioritySockets::new(preferred, device);
                     engine.spawn(pair, BATCH, core, surroundings)?;
                 }
                 None => engine.spawn(device, BATCH, core, surroundings)?,
@@ -175,7 +179,7 @@ impl SocketEngine {
         device: &UdpDevice,
         threads: usize,
         cores: &[usize],
-        surroundings: &Surroundings,
+        surroundings: &WorkerContext,
     ) -> io::Result<()> {
         let receiving = Arc::new(Mutex::new(device.try_clone()?));
         let sending = Arc::new(Mutex::new(device.try_clone()?));
@@ -192,10 +196,10 @@ impl SocketEngine {
 
     fn spawn(
         &mut self,
-        device: impl Device<Address = Endpoints> + Send + 'static,
+        device: impl BatchDevice<Address = Endpoints> + Send + 'static,
         slots: usize,
         core: Option<usize>,
-        surroundings: &Surroundings,
+        surroundings: &WorkerContext,
     ) -> io::Result<()> {
         let counters = Arc::new(Counters::default());
         self.counters.push(Arc::clone(&counters));
@@ -203,9 +207,9 @@ impl SocketEngine {
         let surroundings = surroundings.clone();
         let nonces = Nonces::new().map_err(io::Error::other)?;
         let work = move || {
-            // Unpinned threads answer as well, only less evenly; a core may have gone offline.
+            // Unpinned threads work as well, only less evenly; a core may have gone offline.
             let _ = core.map(pin_to_core);
-            // Made here, so that the batches lie in memory near the thread's core.
+            // Created here, so that the batches lie in memory near the thread's core.
             Worker::new(device, MonotonicClock, surroundings, counters, nonces, slots).run();
         };
         let mut threads = lock(&self.threads);
@@ -214,9 +218,9 @@ impl SocketEngine {
         Ok(())
     }
 
-    /// The sum over all threads, and the drops at all sockets.
-    pub(crate) fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
+    /// Returns the sum over all threads, including the drops at all sockets.
+    pub(crate) fn totals(&self) -> SocketCounts {
+        let mut totals = SocketCounts::default();
         for counters in &self.counters {
             totals += counters.totals();
         }
@@ -228,21 +232,21 @@ impl SocketEngine {
         totals
     }
 
-    /// The core and the counters of each thread; drops are counted by socket, not here.
-    pub(crate) fn workers(&self) -> impl Iterator<Item = (Option<usize>, Totals)> {
+    /// Returns the core and the counters of each thread; drops are counted by socket, not here.
+    pub(crate) fn workers(&self) -> impl Iterator<Item = (Option<usize>, SocketCounts)> {
         self.cores.iter().copied().zip(self.counters.iter().map(|counters| counters.totals()))
     }
 
-    /// Whether a thread has ended without being told to.
+    /// Returns true if a thread has ended without being stopped.
     pub(crate) fn has_died(&self) -> bool {
         lock(&self.threads).iter().any(JoinHandle::is_finished)
     }
 
-    /// Ends the threads. The counters and the drops can still be read.
+    /// Ends the threads. The counters and the drops remain readable.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in lock(&self.threads).drain(..) {
-            // A thread that panicked has said so on stderr; there is nothing to add here.
+            // A panicked thread has already reported on stderr.
             let _ = thread.join();
         }
     }
@@ -262,12 +266,12 @@ struct SharedSocket {
     stop: Arc<AtomicBool>,
 }
 
-impl Device for SharedSocket {
+impl BatchDevice for SharedSocket {
     type Address = Endpoints;
 
     fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
         let mut socket = lock(&self.receiving);
-        // The threads come here one after the other; each would wait anew after the stop.
+        // The threads arrive here one after the other; each would wait anew after the stop.
         let wait = if self.stop.load(Ordering::Relaxed) { Duration::ZERO } else { wait };
         socket.receive(batch, wait)
     }
@@ -281,13 +285,13 @@ impl Device for SharedSocket {
     }
 }
 
-/// A thread that panicked while it held a lock has left a socket or a list behind it, both whole.
+/// Locks a mutex. A thread that panicked while it held a lock has left a socket or a list intact.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The core for a thread: where steering by CPU brings its packets from, if this process may run
-/// there, else any in turn.
+/// Returns the core for a thread: the one whose packets CPU steering delivers to it, if this
+/// process may run there, otherwise the next in turn.
 fn core_for(index: usize, threads: usize, cores: &[usize]) -> Option<usize> {
     let steered = cores.iter().find(|core| *core % threads == index);
     steered.or_else(|| cores.get(index % cores.len().max(1))).copied()

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
+use horolog_sys::netlink::VlanId;
 use horolog_wire::checksum::Sum;
 use horolog_wire::ethernet::{self, MacAddress, TYPE_SERVICE_VLAN, TYPE_VLAN, VlanTag};
 use horolog_wire::ipv4;
-use horolog_wire::ntp::{Header, Mode};
+use horolog_wire::ntp::{AssociationMode, Header};
 use proptest::prelude::*;
 
 use super::*;
@@ -15,10 +16,19 @@ use crate::{HashKey, LimitsConfig};
 const RECEIVED: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_0000);
 const TRANSMIT: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_1235);
 const TOKEN: NtpTimestamp = NtpTimestamp::from_bits(0x0102_0304_0506_0708);
+const MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
+/// The VLAN that the server has interfaces in.
+const VLAN: u16 = 0x123;
 
 fn listen() -> ListenSet {
     let addresses = ["10.0.0.1:123", "[fd00::1]:123"].map(|text| text.parse().unwrap());
+    let network = "10.9.8.1/24".parse().unwrap();
+    let vlans =
+        [TYPE_VLAN, TYPE_SERVICE_VLAN].map(|protocol| VlanId { protocol, identifier: VLAN });
+    let stations = [None, Some(vlans[0]), Some(vlans[1])].map(|vlan| (vlan, MAC));
     ListenSet::resolve(&addresses, &addresses.map(|at| at.ip()))
+        .with_networks(&[network])
+        .with_stations(&stations)
 }
 
 fn judge(frame: &[u8]) -> FrameVerdict {
@@ -34,12 +44,12 @@ fn judge_with(
     let (listen, page) = (listen(), page());
     let server = FrameServer { listen: &listen, page: &page, limiter, interleaved };
     let now = Timestamp::from_ns(100_000_000_000);
-    decide_frame(frame, &server, &Arrival { now, received: RECEIVED, transmit: TRANSMIT })
+    decide_frame(frame, &server, &FrameTimes { now, received: RECEIVED, transmit: TRANSMIT })
 }
 
 fn builder(source: &str, destination: &str) -> Builder {
     Builder {
-        destination_mac: MacAddress([2, 0, 0, 0, 0, 1]),
+        destination_mac: MAC,
         source_mac: MacAddress([2, 0, 0, 0, 0, 9]),
         vlan: None,
         source: source.parse().unwrap(),
@@ -109,7 +119,11 @@ fn check(request: &[u8], reply: &[u8]) {
     let (header, rest) = Header::parse(told.payload).unwrap();
     assert!(rest.is_empty());
     let (question, _) = Header::parse(asked.payload).unwrap();
-    assert_eq!((header.mode, header.version), (Mode::Server, question.version));
+    let mode = match question.mode {
+        AssociationMode::SymmetricActive => AssociationMode::SymmetricPassive,
+        _ => AssociationMode::Server,
+    };
+    assert_eq!((header.mode, header.version), (mode, question.version));
     assert_eq!((header.origin, header.poll), (question.transmit, question.poll));
     assert_eq!((header.receive, header.transmit), (RECEIVED, TRANSMIT));
 }
@@ -135,9 +149,14 @@ fn ipv6_is_answered() {
 #[test]
 fn one_vlan_tag_is_kept_and_two_pass() {
     for protocol in [TYPE_VLAN, TYPE_SERVICE_VLAN] {
-        let tagged =
-            Builder { vlan: Some(VlanTag { protocol, control: 0x6123 }), ..ipv6_request() };
-        let mut request = build(&tagged, &ntp_request());
+        let tagged = |control| {
+            let vlan = Some(VlanTag { protocol, control });
+            build(&Builder { vlan, ..ipv6_request() }, &ntp_request())
+        };
+        let priority = tagged(0x6000);
+        check(&priority, &reply_to(&priority));
+        assert_eq!(judge(&tagged(0x6000 | (VLAN + 1))), FrameVerdict::Pass, "another VLAN");
+        let mut request = tagged(0x6000 | VLAN);
         check(&request, &reply_to(&request));
         request.splice(12..12, [0x81, 0, 0, 7]);
         assert_eq!(judge(&request), FrameVerdict::Pass);
@@ -155,9 +174,12 @@ fn ipv4_options_are_left_out_of_the_reply() {
 }
 
 #[test]
-fn the_udp_checksum_of_the_request_does_not_matter() {
+fn a_wrong_udp_checksum_passes_and_an_absent_one_does_not() {
     let mut request = build(&ipv4_request(), &ntp_request());
-    request[ethernet::HEADER_LEN + ipv4::HEADER_LEN + 6] ^= 0xff;
+    let at = ethernet::HEADER_LEN + ipv4::HEADER_LEN + 6;
+    request[at] ^= 0xff;
+    assert_eq!(judge(&request), FrameVerdict::Pass);
+    request[at..at + 2].fill(0);
     check(&request, &reply_to(&request));
 }
 
@@ -174,8 +196,15 @@ fn group_addresses_pass() {
 
 #[test]
 fn sources_that_no_link_can_have_pass() {
-    for source in ["0.1.2.3", "127.0.0.1", "224.0.1.1", "240.0.0.1", "255.255.255.255", "10.0.0.1"]
-    {
+    for source in [
+        "0.1.2.3",
+        "127.0.0.1",
+        "224.0.1.1",
+        "240.0.0.1",
+        "255.255.255.255",
+        "10.0.0.1",
+        "10.9.8.255",
+    ] {
         let request = builder(&format!("{source}:40000"), "10.0.0.1:123");
         assert_eq!(judge(&build(&request, &ntp_request())), FrameVerdict::Pass, "{source}");
     }
@@ -239,7 +268,7 @@ fn version_1_without_a_mode_passes() {
     let mut payload = ntp_request();
     payload[0] = 1 << 3;
     assert_eq!(judge(&build(&ipv4_request(), &payload)), FrameVerdict::Pass);
-    payload[0] |= Mode::Client as u8;
+    payload[0] |= AssociationMode::Client as u8;
     reply_to(&build(&ipv4_request(), &payload));
 }
 
@@ -294,12 +323,15 @@ fn limits_hold_for_requests_of_any_length_and_for_nothing_else() {
 
 fn any_request() -> impl Strategy<Value = Vec<u8>> {
     let payload = proptest::collection::vec(any::<u8>(), HEADER_LEN);
-    (any::<bool>(), any::<Option<u16>>(), any::<u16>(), 1u8..=4, payload).prop_map(
-        |(ipv4, vlan, port, version, mut payload)| {
-            payload[0] = payload[0] & 0xc0 | version << 3 | 3;
+    let mode = prop_oneof![Just(AssociationMode::Client), Just(AssociationMode::SymmetricActive)];
+    (any::<bool>(), any::<Option<u8>>(), any::<u16>(), 1u8..=4, mode, payload).prop_map(
+        |(ipv4, priority, port, version, mode, mut payload)| {
+            payload[0] = payload[0] & 0xc0 | version << 3 | mode as u8;
             let mut request = if ipv4 { ipv4_request() } else { ipv6_request() };
             request.source = SocketAddr::new(request.source.ip(), port.max(1));
-            request.vlan = vlan.map(|control| VlanTag { protocol: TYPE_VLAN, control });
+            let control = |priority| u16::from(priority & 0xf0) << 8 | VLAN;
+            let tag = |priority| VlanTag { protocol: TYPE_VLAN, control: control(priority) };
+            request.vlan = priority.map(tag);
             build(&request, &payload)
         },
     )

@@ -1,111 +1,117 @@
-//! What the server remembers for interleaved mode (RFC 9769, section 2): for each client the
-//! receive and the transmit timestamp of its last reply, so that the next one can carry a transmit
-//! timestamp that was taken when that reply really left. It reads no clock and sends nothing.
+//! Stored state for interleaved mode (RFC 9769, section 2): for each client the receive and
+//! transmit timestamps of its last reply, so that the next reply can carry the transmit timestamp
+//! taken when the last one was really sent. It reads no clock and sends nothing.
 //!
-//! Every receive timestamp of this server is even and every transmit timestamp odd (a unit is
-//! 0.23 ns). So a request whose origin is odd or zero refers to no receive timestamp of ours, and
-//! nothing is looked up for it: clients in basic mode cost nothing and leave nothing behind.
+//! Every receive timestamp of this server is even and every transmit timestamp odd (a unit is 0.23
+//! ns). So a request with an odd or zero origin refers to no receive timestamp of this server, and
+//! no lookup is made: clients in basic mode cost nothing and leave no state.
 //!
 //! The table is direct-mapped: one slot of 16 bytes for each value of a keyed hash of the address.
-//! Whoever meets another client in a slot gets basic replies, which are as right.
+//! Clients that collide in a slot get basic replies, which are just as correct.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use horolog_time::{NtpTimestamp, Span};
-use horolog_wire::ntp::Header;
+use horolog_wire::ntp::{AssociationMode, Header};
 use zerocopy::FromZeros;
 
 use crate::address_hash::HashKey;
 
-/// Bytes of memory for each client that is remembered.
-pub const INTERLEAVED_BYTES_PER_CLIENT: usize = size_of::<Slot>();
+/// Bytes of memory per stored client.
+pub const INTERLEAVED_BYTES_PER_CLIENT: usize = size_of::<InterleavedSlot>();
 
-/// The receive timestamp of this server for this instant: even.
+/// Returns the receive timestamp of this server for this instant: even.
 #[must_use]
 pub const fn as_receive(instant: NtpTimestamp) -> NtpTimestamp {
     NtpTimestamp::from_bits(instant.to_bits() & !1)
 }
 
-/// The transmit timestamp of this server for this instant: odd.
+/// Returns the transmit timestamp of this server for this instant: odd.
 #[must_use]
 pub const fn as_transmit(instant: NtpTimestamp) -> NtpTimestamp {
     NtpTimestamp::from_bits(instant.to_bits() | 1)
 }
 
-/// Whether a request may be one in interleaved mode: its origin can be a receive timestamp of ours,
-/// and its receive and transmit timestamps differ (RFC 9769, section 2: a request in which they are
-/// equal is answered in basic mode).
+/// Returns true if a request may be in interleaved mode: its origin can be a receive timestamp of
+/// this server, and its receive and transmit timestamps differ (RFC 9769, section 2: a request with
+/// equal ones is answered in basic mode). A request in symmetric active mode never is: that
+/// requires an association (section 3).
 #[must_use]
-pub fn looks_interleaved(request: &Header) -> bool {
+pub fn may_be_interleaved(request: &Header) -> bool {
     let origin = request.origin.to_bits();
-    origin != 0 && origin & 1 == 0 && request.receive != request.transmit
+    request.mode != AssociationMode::SymmetricActive
+        && origin != 0
+        && origin & 1 == 0
+        && request.receive != request.transmit
 }
 
 /// Two timestamps of one reply: their exclusive or, and the transmit timestamp. The receive
-/// timestamp follows from both, so that a slot of which one half is of another reply holds a
-/// receive timestamp that nobody was ever told.
+/// timestamp follows from both, so a slot with halves of different replies yields a receive
+/// timestamp that was never sent to any client.
 #[derive(Debug, FromZeros)]
 #[repr(C, align(16))]
-struct Slot {
+struct InterleavedSlot {
     both: AtomicU64,
     transmit: AtomicU64,
 }
 
-/// The timestamps of each client's last reply; any number of threads read and write it.
+/// Timestamps of each client's last reply; any number of threads read and write it.
 #[derive(Debug)]
 pub struct InterleavedTable {
-    slots: Vec<Slot>,
+    slots: Vec<InterleavedSlot>,
     key: HashKey,
 }
 
 impl InterleavedTable {
-    /// A table with a slot for each of `clients`, rounded up to a power of two; none for 0, which
-    /// leaves interleaved mode off. Memory is taken from the kernel as slots are first written.
-    /// `None` where there is not so much.
+    /// Creates a table with a slot for each of `clients`, rounded up to a power of two; 0 slots
+    /// disable interleaved mode. The kernel allocates memory as slots are first written. Returns
+    /// `None` if there is not enough memory.
     #[must_use]
     pub fn new(clients: usize, key: HashKey) -> Option<Self> {
         let slots = match clients {
             0 => Vec::new(),
-            clients => Slot::new_vec_zeroed(clients.checked_next_power_of_two()?).ok()?,
+            clients => {
+                InterleavedSlot::new_vec_zeroed(clients.checked_next_power_of_two()?).ok()?
+            }
         };
         Some(Self { slots, key })
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     #[must_use]
     pub const fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// How many slots hold a client.
+    /// Returns the number of slots that hold a client.
     #[must_use]
     pub fn clients(&self) -> u64 {
         self.slots.iter().filter(|slot| slot.transmit.load(Ordering::Relaxed) != 0).count() as u64
     }
 
-    fn slot(&self, client: IpAddr) -> Option<&Slot> {
+    fn slot(&self, client: IpAddr) -> Option<&InterleavedSlot> {
         let mask = self.slots.len().checked_sub(1)?;
         self.slots.get(self.key.of(client) as usize & mask)
     }
 
-    /// The transmit timestamp of the last reply to this client, if `origin` is its receive
+    /// Returns the transmit timestamp of the last reply to this client, if `origin` is its receive
     /// timestamp.
     #[must_use]
     pub fn transmit_of(&self, client: IpAddr, origin: NtpTimestamp) -> Option<NtpTimestamp> {
         self.slot(client)?.transmit_of(origin)
     }
 
-    /// Remembers the timestamps of a reply to this client, in the place of an earlier one.
+    /// Stores the timestamps of a reply to this client, replacing those of an earlier one.
     pub fn remember(&self, client: IpAddr, receive: NtpTimestamp, transmit: NtpTimestamp) {
         if let Some(slot) = self.slot(client) {
             slot.write(receive, transmit);
         }
     }
 
-    /// Puts a better transmit timestamp in the place of the one remembered, if the slot still holds
-    /// the reply whose receive timestamp this is. A timestamp before the one remembered, which was
-    /// taken before the reply was sent, cannot be and changes nothing; then it says `false`.
+    /// Replaces the stored transmit timestamp by a better one, if the slot still holds the reply
+    /// with this receive timestamp. A timestamp before the stored one, which was taken before the
+    /// reply was sent, is impossible and changes nothing; the result is then `false`.
     #[must_use]
     pub fn correct(&self, client: IpAddr, receive: NtpTimestamp, transmit: NtpTimestamp) -> bool {
         let Some(slot) = self.slot(client) else { return true };
@@ -118,7 +124,7 @@ impl InterleavedTable {
     }
 }
 
-impl Slot {
+impl InterleavedSlot {
     fn transmit_of(&self, origin: NtpTimestamp) -> Option<NtpTimestamp> {
         let both = self.both.load(Ordering::Relaxed);
         let transmit = self.transmit.load(Ordering::Relaxed);
@@ -162,10 +168,10 @@ mod tests {
             let (origin, receive, transmit) = (stamp(origin), stamp(receive), stamp(transmit));
             Header { origin, receive, ..Header::request(4, transmit) }
         };
-        assert!(looks_interleaved(&request(2, 7, 8)));
-        assert!(!looks_interleaved(&request(0, 7, 8)), "no origin");
-        assert!(!looks_interleaved(&request(3, 7, 8)), "a transmit timestamp of ours");
-        assert!(!looks_interleaved(&request(2, 7, 7)), "basic mode is asked for");
+        assert!(may_be_interleaved(&request(2, 7, 8)));
+        assert!(!may_be_interleaved(&request(0, 7, 8)), "no origin");
+        assert!(!may_be_interleaved(&request(3, 7, 8)), "a transmit timestamp of ours");
+        assert!(!may_be_interleaved(&request(2, 7, 7)), "basic mode is asked for");
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! The leap-seconds file of a server: read at the start, read anew when told to. A file that is not
-//! right refuses the start, and later leaves the last good list in force.
+//! Leap-seconds file of a server: read at start and again on reload. An invalid file prevents the
+//! start; on reload the last good list stays in force.
 
+use horolog_sys::explain::explain;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -9,18 +10,19 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use horolog_time::leap::{LIST_BYTES_MAX, LeapList, ListError};
 
-/// Why a file gives no list; its text is one line for the user.
+/// Reason for which a file yields no list; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum LeapFileError {
-    /// It cannot be read.
-    #[error("cannot read the leap-seconds file {0}: {1}; name another with --leap-file")]
+    /// Unreadable file.
+    #[error("cannot read the leap-seconds file {0}: {why}; choose another with \
+             --leap-file", why = explain(.1))]
     Read(PathBuf, #[source] io::Error),
-    /// It is no list, or a damaged one.
-    #[error("the leap-seconds file {0} is not used: {1}")]
+    /// File that is not a list, or a damaged one.
+    #[error("the leap-seconds file {0} is ignored: {1}")]
     List(PathBuf, #[source] ListError),
 }
 
-/// A file and the last good list that was read from it. Clones share the list.
+/// File and the last good list read from it. Clones share the list.
 #[derive(Clone, Debug)]
 pub struct LeapFile {
     path: PathBuf,
@@ -28,23 +30,23 @@ pub struct LeapFile {
 }
 
 impl LeapFile {
-    /// Reads the file, which has to be right.
+    /// Reads the file, which must be valid.
     pub fn open(path: &Path) -> Result<Self, LeapFileError> {
         let list = Arc::new(ArcSwap::from_pointee(read(path)?));
         Ok(Self { path: path.to_owned(), list })
     }
 
-    /// Reads the file anew and changes nothing; the last good list stays in force.
+    /// Reads the file again and changes nothing; the last good list stays in force.
     pub fn read(&self) -> Result<LeapList, LeapFileError> {
         read(&self.path)
     }
 
-    /// Puts a list in force that was read.
+    /// Puts a previously read list in force.
     pub fn replace(&self, list: LeapList) {
         self.list.store(Arc::new(list));
     }
 
-    /// The last good list.
+    /// Returns the last good list.
     #[must_use]
     pub fn list(&self) -> Arc<LeapList> {
         self.list.load_full()
@@ -54,7 +56,7 @@ impl LeapFile {
 fn read(path: &Path) -> Result<LeapList, LeapFileError> {
     let failed = |error| LeapFileError::Read(path.to_owned(), error);
     let mut text = String::new();
-    // One byte more than a list may have shows that there are too many.
+    // One byte above the maximum size of a list reveals that the file is too long.
     let file = File::open(path).map_err(failed)?;
     file.take(LIST_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(failed)?;
     LeapList::parse(&text).map_err(|error| LeapFileError::List(path.to_owned(), error))
@@ -82,8 +84,8 @@ mod tests {
         assert_eq!(
             message,
             format!(
-                "the leap-seconds file {name} is not used: line 5: the hash does not fit the data, \
-                 so the list was damaged or changed; get it anew"
+                "the leap-seconds file {name} is ignored: line 5: the hash does not match the \
+                 data, so the list was damaged or changed; download it again"
             )
         );
         fs::write(&path, RIGHT).unwrap();

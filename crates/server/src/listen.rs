@@ -1,34 +1,53 @@
-//! The addresses that a server answers at, as a set that can be asked for every packet. It holds
-//! concrete addresses only: below the sockets nobody knows which destinations are this machine's,
-//! and a wildcard there would answer packets that are only passing through.
+//! Set of the addresses that a server answers at, fast enough to query for every packet. It holds
+//! concrete addresses only: below the sockets it is unknown which destinations belong to this host,
+//! and a wildcard there would answer packets that are only forwarded.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use horolog_sys::netlink::{Prefix, VlanId};
 use horolog_time::leap::Timeline;
+use horolog_wire::ethernet::{MacAddress, VlanTag};
 
-/// Concrete addresses and ports, each port with the addresses that it is open on.
+/// Concrete addresses and ports, each port with the addresses at which it is open.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ListenSet {
     addresses: Vec<SocketAddr>,
-    /// Those of them where smeared time is served.
+    /// Addresses at which smeared time is served.
     smeared: Vec<SocketAddr>,
+    /// Broadcast addresses of this host's networks, at which nothing is answered.
+    broadcasts: Vec<Ipv4Addr>,
+    /// MAC addresses of this host, each with its VLAN.
+    stations: Vec<(Option<VlanId>, MacAddress)>,
 }
 
 impl ListenSet {
-    /// The set for the addresses listened on, as far as they are among `local`, this
-    /// machine's own. A wildcard (`0.0.0.0` or `::`) stands for those of its family. Loopback
-    /// addresses are left out: nothing for them comes over a link (RFC 1122, section 3.2.1.3;
-    /// RFC 4291, section 2.5.3).
+    /// Returns the set for the listen addresses, restricted to `local`, this host's own. A wildcard
+    /// (`0.0.0.0` or `::`) stands for those of its family. Loopback addresses are excluded: nothing
+    /// for them arrives over a link (RFC 1122, section 3.2.1.3; RFC 4291, section 2.5.3).
     #[must_use]
     pub fn resolve(listen: &[SocketAddr], local: &[IpAddr]) -> Self {
         let mut addresses: Vec<SocketAddr> =
             listen.iter().flat_map(|address| concrete(*address, local)).collect();
         addresses.sort_unstable();
         addresses.dedup();
-        Self { addresses, smeared: Vec::new() }
+        Self { addresses, ..Self::default() }
     }
 
-    /// The same with further addresses, at which smeared time is served.
+    /// Returns the set with these networks of this host.
+    #[must_use]
+    pub fn with_networks(mut self, networks: &[Prefix]) -> Self {
+        self.broadcasts = networks.iter().filter_map(Prefix::broadcast).collect();
+        self
+    }
+
+    /// Returns the set for a host with these MAC addresses, each in its VLAN or in none.
+    #[must_use]
+    pub fn with_stations(mut self, stations: &[(Option<VlanId>, MacAddress)]) -> Self {
+        self.stations = stations.to_vec();
+        self
+    }
+
+    /// Returns the set with additional addresses, at which smeared time is served.
     #[must_use]
     pub fn with_smeared(mut self, listen: &[SocketAddr], local: &[IpAddr]) -> Self {
         self.smeared = Self::resolve(listen, local).addresses;
@@ -38,7 +57,7 @@ impl ListenSet {
         self
     }
 
-    /// What is served at one of the addresses.
+    /// Returns the timeline served at one of the addresses.
     #[must_use]
     pub fn timeline(&self, at: SocketAddr) -> Timeline {
         let is_meant =
@@ -46,14 +65,29 @@ impl ListenSet {
         self.smeared.iter().find(is_meant).map_or(Timeline::Stepped, |_| Timeline::Smeared)
     }
 
-    /// Whether a packet to this address and port is for the server. Scope and flow label do not
-    /// count.
+    /// Returns true if a packet to this address and port is for the server. Scope and flow label do
+    /// not count.
     #[must_use]
     pub fn contains(&self, ip: IpAddr, port: u16) -> bool {
         self.addresses.iter().any(|address| address.ip() == ip && address.port() == port)
     }
 
-    /// The addresses, sorted, each once.
+    /// Returns true if this host accepts such frames to this MAC address: identifier 0 only gives a
+    /// priority (IEEE 802.1Q, section 9.6).
+    #[must_use]
+    pub fn has_station(&self, tag: Option<VlanTag>, mac: MacAddress) -> bool {
+        let vlan = tag
+            .map(|VlanTag { protocol, control }| VlanId { protocol, identifier: control & 0x0fff });
+        self.stations.contains(&(vlan.filter(|vlan| vlan.identifier != 0), mac))
+    }
+
+    /// Returns true for the broadcast address of one of this host's networks.
+    #[must_use]
+    pub fn is_broadcast(&self, ip: IpAddr) -> bool {
+        matches!(ip, IpAddr::V4(ip) if self.broadcasts.contains(&ip))
+    }
+
+    /// Returns the addresses, sorted and without duplicates.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -105,6 +139,31 @@ mod tests {
         let timelines: Vec<_> = set.addresses().iter().map(|at| set.timeline(*at)).collect();
         assert_eq!(timelines, [Timeline::Stepped, Timeline::Smeared]);
         assert!(set.contains("10.0.0.1".parse().unwrap(), 124));
+    }
+
+    #[test]
+    fn stations_and_broadcast_addresses_are_those_of_this_machine() {
+        let networks = ["10.0.0.1/24", "10.9.0.0/31", "10.8.0.1/32", "fd00::1/64"];
+        let networks = networks.map(|text| text.parse().unwrap());
+        let vlan = VlanId { protocol: 0x8100, identifier: 7 };
+        let (mac, vlan_mac) = (MacAddress([2; 6]), MacAddress([4; 6]));
+        let stations = [(None, mac), (Some(vlan), vlan_mac)];
+        let set = ListenSet::default().with_networks(&networks).with_stations(&stations);
+        for (ip, is_broadcast) in [
+            ("10.0.0.255", true),
+            ("10.0.0.1", false),
+            ("10.9.0.1", false),
+            ("10.8.0.1", false),
+            ("fd00::ffff:ffff:ffff:ffff", false),
+        ] {
+            assert_eq!(set.is_broadcast(ip.parse().unwrap()), is_broadcast, "{ip}");
+        }
+        let tagged =
+            |protocol, control, mac| set.has_station(Some(VlanTag { protocol, control }), mac);
+        assert!(set.has_station(None, mac) && !set.has_station(None, vlan_mac));
+        assert!(tagged(0x8100, 0x6007, vlan_mac) && !tagged(0x8100, 0x6007, mac));
+        assert!(tagged(0x8100, 0x6000, mac) && tagged(0x88a8, 0, mac));
+        assert!(!tagged(0x8100, 0x6008, vlan_mac) && !tagged(0x88a8, 7, vlan_mac));
     }
 
     #[test]

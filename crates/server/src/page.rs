@@ -1,7 +1,7 @@
-//! The clock page: everything that a reply says about the server and its clock, renewed by the
-//! clock thread, read by whoever answers, expired when it was not renewed. Here stand its value,
-//! the trait of those who receive it, and the copy in memory that the socket threads read.
-//! It reads no clock and decides nothing.
+//! Clock page: all data about the server and its clock in a reply, updated by the clock thread,
+//! read by the engines, and expired if not updated. The module contains its value, the trait of its
+//! receivers, and the copy in memory that the socket threads read. It reads no clock and decides
+//! nothing.
 
 use std::io;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use horolog_time::leap::Timeline;
 use horolog_time::{Monotonic, NtpShort, NtpTimestamp, Span, Timebase, Timestamp, Utc};
-use horolog_wire::ntp::Leap;
+use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 
-/// What a server says of itself in every reply (RFC 5905, sections 7.3 and 11.1).
+/// System variables of every reply (RFC 5905, sections 7.3 and 11.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SystemVariables {
     /// Leap indicator, before the time base's step.
-    pub leap: Leap,
-    /// Stratum, 1 to 15, or 16 when unsynchronised.
+    pub leap: LeapIndicator,
+    /// Stratum, 1 to 15, or 16 when unsynchronised; see [`Self::packet_stratum`].
     pub stratum: u8,
     /// Precision of the clock, log2 of seconds.
     pub precision: i8,
@@ -26,42 +26,50 @@ pub struct SystemVariables {
     pub root_dispersion: NtpShort,
     /// Reference identifier.
     pub reference_id: [u8; 4],
-    /// When the clock was last set or corrected; zero when it is not synchronised.
+    /// Time of the last setting or correction of the clock; zero if it is not synchronised.
     pub reference: NtpTimestamp,
 }
 
-/// System variables and a time base that belong together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Page {
-    /// What the server says of itself.
-    pub variables: SystemVariables,
-    /// How monotonic instants become NTP time, and until when.
-    pub timebase: Timebase,
-    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`: takes the kernel's receive timestamps to the
-    /// scale that the time base starts from.
-    pub realtime_minus_monotonic: Span,
-    /// A step that `CLOCK_REALTIME` may or may not have made since that was measured: around a leap
-    /// second nobody knows to the instant when the kernel makes it. Zero otherwise.
-    pub realtime_step: Span,
-    /// Leap indicator from the time base's step on.
-    pub leap_after: Leap,
-    /// TAI minus UTC before the time base's step, in seconds; `None` where nobody knows it.
-    pub tai_minus_utc_s: Option<i16>,
-    /// Half the width of the interval that true time lies in, as the source has it: what root delay
-    /// and root dispersion say in steps of 15 µs.
-    pub distance: Span,
-    /// The largest that this was in the last minute or two: it grows until a source is heard again
-    /// and falls then, and what ranks clocks by it must not go round with that.
-    pub distance_lately: Span,
+impl SystemVariables {
+    /// Returns the stratum as carried in a packet: 0 when unsynchronised (RFC 5905, section 7.3).
+    #[must_use]
+    pub const fn packet_stratum(&self) -> u8 {
+        if self.stratum < STRATUM_UNSYNCHRONISED { self.stratum } else { 0 }
+    }
 }
 
-impl Page {
-    /// The monotonic instant of a kernel receive timestamp that was read by `now`.
+/// System variables and the time base that belongs to them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClockPage {
+    /// System variables of the server.
+    pub variables: SystemVariables,
+    /// Conversion of monotonic instants to NTP time, and its expiry.
+    pub timebase: Timebase,
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`: converts the kernel's receive timestamps to the
+    /// scale from which the time base starts.
+    pub realtime_minus_monotonic: Span,
+    /// Step that `CLOCK_REALTIME` may or may not have made since that measurement: around a leap
+    /// second the exact instant of the kernel's step is unknown. Zero otherwise.
+    pub realtime_step: Span,
+    /// Leap indicator from the time base's step on.
+    pub leap_after: LeapIndicator,
+    /// TAI minus UTC before the time base's step, in seconds; `None` if unknown.
+    pub tai_minus_utc_s: Option<i16>,
+    /// Half the width of the interval of true time according to the source: the value that root
+    /// delay and root dispersion express in steps of 15 µs.
+    pub distance: Span,
+    /// Maximum of this distance in the last one to two minutes: the distance grows until the next
+    /// sample of a source and then falls, and rankings of clocks must not oscillate with it.
+    pub distance_recent: Span,
+}
+
+impl ClockPage {
+    /// Returns the monotonic instant of a kernel receive timestamp that was read by `now`.
     ///
-    /// Where the kernel may have stepped its clock in between, two instants can be meant, a second
-    /// apart, and the later one that is not ahead of `now` is taken: it is the true one for every
+    /// If the kernel may have stepped its clock in between, two instants a second apart are
+    /// possible, and the later one that is not ahead of `now` is used: it is the true one for every
     /// packet that waited less than a second. For one that waited longer it may be up to a second
-    /// late, but never early, so that a client takes the difference for delay on the way.
+    /// late, but never early, so that a client attributes the difference to network delay.
     #[must_use]
     pub fn monotonic_of(
         &self,
@@ -76,8 +84,7 @@ impl Page {
         if late <= now { late } else { early }
     }
 
-    /// The page as a reply that is made at `now` is to state it: with the leap indicator that holds
-    /// then.
+    /// Returns the page to use for a reply made at `now`, with the leap indicator valid then.
     #[must_use]
     pub fn at(mut self, now: Timestamp<Monotonic>) -> Self {
         if now >= self.timebase.step_at {
@@ -113,7 +120,7 @@ impl Page {
             self.realtime_step.as_ns().cast_unsigned(),
             self.tai_minus_utc_s.map_or(TAI_UNKNOWN, |offset| i64::from(offset).cast_unsigned()),
             self.distance.as_ns().cast_unsigned(),
-            self.distance_lately.as_ns().cast_unsigned(),
+            self.distance_recent.as_ns().cast_unsigned(),
         ]
     }
 
@@ -123,7 +130,7 @@ impl Page {
         let [leap, stratum, precision, leap_after, reference_id @ ..] = bytes.to_be_bytes();
         Self {
             variables: SystemVariables {
-                leap: Leap::from_bits(leap),
+                leap: LeapIndicator::from_bits(leap),
                 stratum,
                 precision: precision.cast_signed(),
                 root_delay: NtpShort::from_bits((root >> 32) as u32),
@@ -141,27 +148,27 @@ impl Page {
             },
             realtime_minus_monotonic: Span::from_ns(offset.cast_signed()),
             realtime_step: Span::from_ns(realtime_step.cast_signed()),
-            leap_after: Leap::from_bits(leap_after),
+            leap_after: LeapIndicator::from_bits(leap_after),
             tai_minus_utc_s: (tai != TAI_UNKNOWN).then_some(tai as i16),
             distance: Span::from_ns(distance.cast_signed()),
-            distance_lately: Span::from_ns(distance_lately.cast_signed()),
+            distance_recent: Span::from_ns(distance_lately.cast_signed()),
         }
     }
 }
 
-/// The pages of both timelines, made from one look at the clocks.
+/// Pages of both timelines, built from one reading of the clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pages {
-    /// UTC, with its leap seconds.
-    pub stepped: Page,
-    /// UTC with its leap seconds smeared.
-    pub smeared: Page,
+    /// Page of UTC with its leap seconds.
+    pub stepped: ClockPage,
+    /// Page of UTC with its leap seconds smeared.
+    pub smeared: ClockPage,
 }
 
 impl Pages {
-    /// That of one timeline.
+    /// Returns the page of one timeline.
     #[must_use]
-    pub const fn of(&self, timeline: Timeline) -> &Page {
+    pub const fn of(&self, timeline: Timeline) -> &ClockPage {
         match timeline {
             Timeline::Stepped => &self.stepped,
             Timeline::Smeared => &self.smeared,
@@ -173,47 +180,46 @@ impl Pages {
     }
 }
 
-/// Somebody who serves time from pages.
+/// Receiver of clock pages, from which it serves time.
 pub trait PageSink: Send {
-    /// Serve from these pages from now on. An error leaves those before them in force, which then
-    /// expire; the clock thread counts the error and goes on.
+    /// Serves from these pages from now on. An error leaves the previous ones in force, which then
+    /// expire; the clock thread counts the error and continues.
     fn publish(&mut self, pages: &Pages) -> io::Result<()>;
 }
 
 const WORDS: usize = 14;
-/// In the place of an offset that nobody knows.
+/// Placeholder of an unknown offset.
 const TAI_UNKNOWN: u64 = 1 << 32;
 
-/// Two slots, each with a page for either timeline, and the number of pages published: page `n`
-/// stands in slot `n % 2`. The writer only
-/// ever touches the slot that is not current, so a writer that is stopped in the middle leaves a
-/// whole page readable, which a plain sequence lock would not.
+/// Two slots, each with a page for either timeline, and the number of pages published: page `n` is
+/// in slot `n % 2`. The writer only modifies the slot that is not current, so a writer that is
+/// stopped in the middle leaves a complete page readable, which a plain sequence lock would not.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Shared {
+struct PageSlots {
     published: AtomicU64,
     slots: [[[AtomicU64; WORDS]; 2]; 2],
 }
 
-/// Makes pages that one thread writes and any number of threads read, without locks. The reader is
-/// one of the stepped timeline.
+/// Creates pages that one thread writes and any number of threads read, without locks. The reader
+/// is one of the stepped timeline.
 #[must_use]
 pub fn shared(first: &Pages) -> (PageWriter, PageReader) {
     let words = first.to_words();
     let slot = || words.map(|page| page.map(AtomicU64::new));
-    let shared = Arc::new(Shared { published: AtomicU64::new(0), slots: [slot(), slot()] });
+    let shared = Arc::new(PageSlots { published: AtomicU64::new(0), slots: [slot(), slot()] });
     (PageWriter(Arc::clone(&shared)), PageReader { shared, timeline: Timeline::Stepped })
 }
 
-/// The writing end of a shared page; there is only one.
+/// Writing end of the shared pages; there is only one.
 #[derive(Debug)]
-pub struct PageWriter(Arc<Shared>);
+pub struct PageWriter(Arc<PageSlots>);
 
 impl PageSink for PageWriter {
     fn publish(&mut self, pages: &Pages) -> io::Result<()> {
         let next = self.0.published.load(Ordering::Relaxed) + 1;
         // A reader that sees a word of page `next` in the slot that it took for page `next - 2`
-        // must also see that page `next - 1` is out. This fence and the reader's make it so.
+        // must also see that page `next - 1` is published. This fence and the reader's ensure that.
         fence(Ordering::Release);
         let slot = self.0.slots[next as usize % 2].iter().flatten();
         for (word, value) in slot.zip(pages.to_words().into_iter().flatten()) {
@@ -224,30 +230,30 @@ impl PageSink for PageWriter {
     }
 }
 
-/// A reading end of the shared pages of one timeline.
+/// Reading end of the shared pages of one timeline.
 #[derive(Clone, Debug)]
 pub struct PageReader {
-    shared: Arc<Shared>,
+    shared: Arc<PageSlots>,
     timeline: Timeline,
 }
 
 impl PageReader {
-    /// A reader of this timeline.
+    /// Returns a reader of this timeline.
     #[must_use]
     pub fn of(&self, timeline: Timeline) -> Self {
         Self { shared: Arc::clone(&self.shared), timeline }
     }
 
-    /// The newest page. Tries again only when a page was published while it was reading.
+    /// Returns the newest page. Retries only if a page was published during the read.
     #[must_use]
-    pub fn read(&self) -> Page {
+    pub fn read(&self) -> ClockPage {
         loop {
             let before = self.shared.published.load(Ordering::Acquire);
             let page = &self.shared.slots[before as usize % 2][self.timeline as usize];
             let words = page.each_ref().map(|word| word.load(Ordering::Relaxed));
             fence(Ordering::Acquire);
             if self.shared.published.load(Ordering::Relaxed) == before {
-                return Page::from_words(words);
+                return ClockPage::from_words(words);
             }
         }
     }
@@ -265,10 +271,10 @@ pub(crate) mod tests {
     use super::*;
 
     /// A page of a synchronised stratum 1 server, good from 99 s to 101 s.
-    pub(crate) fn page() -> Page {
-        Page {
+    pub(crate) fn page() -> ClockPage {
+        ClockPage {
             variables: SystemVariables {
-                leap: Leap::None,
+                leap: LeapIndicator::None,
                 stratum: 1,
                 precision: -25,
                 root_delay: NtpShort::from_bits(0x10),
@@ -288,19 +294,19 @@ pub(crate) mod tests {
             realtime_step: Span::ZERO,
             tai_minus_utc_s: Some(37),
             distance: Span::ZERO,
-            distance_lately: Span::ZERO,
-            leap_after: Leap::None,
+            distance_recent: Span::ZERO,
+            leap_after: LeapIndicator::None,
         }
     }
 
     /// The same page on both timelines.
-    pub(crate) fn both(page: Page) -> Pages {
+    pub(crate) fn both(page: ClockPage) -> Pages {
         Pages { stepped: page, smeared: page }
     }
 
     /// A page whose every field follows from `n`, so that a mix of two is recognised.
-    fn numbered(n: u64) -> Page {
-        Page::from_words([
+    fn numbered(n: u64) -> ClockPage {
+        ClockPage::from_words([
             n << 40 & 0x00ff_ff00_0000_0000 | n & 0xffff_ffff,
             n,
             n,
@@ -370,7 +376,7 @@ pub(crate) mod tests {
     fn a_receive_timestamp_is_right_whether_the_kernel_has_stepped_or_not() {
         let now = Timestamp::from_ns(100_600_000_000);
         for step in [-1_000_000_000, 1_000_000_000] {
-            let page = Page { realtime_step: Span::from_ns(step), ..page() };
+            let page = ClockPage { realtime_step: Span::from_ns(step), ..page() };
             for age in [0, 1, 300_000_000, 999_999_999] {
                 let received = now - Span::from_ns(age);
                 let wire = 1_700_000_000_000_000_000 + received.as_ns();
@@ -385,17 +391,20 @@ pub(crate) mod tests {
     #[test]
     fn the_leap_indicator_changes_with_the_step() {
         let mut page = page();
-        page.variables.leap = Leap::Insert;
+        page.variables.leap = LeapIndicator::Insert;
         page.timebase.step_at = Timestamp::from_ns(100_500_000_000);
-        assert_eq!(page.at(Timestamp::from_ns(100_499_999_999)).variables.leap, Leap::Insert);
-        assert_eq!(page.at(page.timebase.step_at).variables.leap, Leap::None);
+        assert_eq!(
+            page.at(Timestamp::from_ns(100_499_999_999)).variables.leap,
+            LeapIndicator::Insert
+        );
+        assert_eq!(page.at(page.timebase.step_at).variables.leap, LeapIndicator::None);
     }
 
     proptest! {
         #[test]
         fn a_page_survives_its_words(words: [u64; WORDS]) {
-            let page = Page::from_words(words);
-            prop_assert_eq!(Page::from_words(page.to_words()), page);
+            let page = ClockPage::from_words(words);
+            prop_assert_eq!(ClockPage::from_words(page.to_words()), page);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A thread that does the same again and again, until it is dropped.
+//! Thread that repeats an action until it is dropped.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-/// The thread; dropping it ends it. The default is none.
+/// Handle of the thread; dropping it ends the thread. The default is none.
 #[derive(Debug, Default)]
 pub(crate) struct Periodic {
     stop: Arc<AtomicBool>,
@@ -14,8 +14,8 @@ pub(crate) struct Periodic {
 }
 
 impl Periodic {
-    /// Starts it. `begin` is called in the thread and returns what to do after each pause, which
-    /// ends early when the thread is unparked.
+    /// Starts the thread. It calls `begin`, which returns the action to run after each pause; a
+    /// pause ends early when the thread is unparked.
     pub(crate) fn start<W: FnMut()>(
         name: &str,
         pause: Duration,
@@ -37,12 +37,12 @@ impl Periodic {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// The thread, to unpark it by.
+    /// Returns the thread, for unparking.
     pub(crate) fn thread(&self) -> Option<Thread> {
         self.thread.as_ref().map(|thread| thread.thread().clone())
     }
 
-    /// Whether the thread has ended without being told to.
+    /// Returns true if the thread has ended without being stopped.
     pub(crate) fn has_died(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
@@ -53,7 +53,7 @@ impl Drop for Periodic {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A thread that panicked has said so on stderr; there is nothing to add here.
+            // A panicked thread has already reported on stderr.
             let _ = thread.join();
         }
     }

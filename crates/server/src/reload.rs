@@ -1,20 +1,20 @@
-//! Changing a running server: the pattern that all parts follow which can take a new configuration
-//! over without a restart. It reads no file and no signal; it is told a whole new configuration.
+//! Reload of a running server: the pattern of all parts that can adopt a new configuration without
+//! a restart. It reads no file and no signal; it takes a complete new configuration.
 //!
-//! A [`Part`] of the server changes options while it runs in two phases, so that a reload happens
-//! wholly or not at all:
+//! A [`ReloadPart`] of the server changes options at run time in two phases, so that a reload
+//! happens completely or not at all:
 //!
-//! 1. [`Part::adopt`] copies the fields of the options that it can change from the new
-//!    configuration into the one that is to be in force, and says which they are. What no part
-//!    adopts stays as it was until a restart. The result must pass the same checks as a
-//!    configuration at the start.
-//! 2. [`Part::prepare`] does everything that can fail (reads files, opens sockets) and changes
-//!    nothing that runs. It returns a [`Change`] that cannot fail.
+//! 1. [`ReloadPart::adopt_fixed`] copies the fields of the options that it can change from the new
+//!    configuration into the one that is to be in force, and returns their names. Options that no
+//!    part adopts stay unchanged until a restart. The result must pass the same checks as a
+//!    configuration at start.
+//! 2. [`ReloadPart::prepare`] does everything that can fail (reads files, opens sockets) and
+//!    changes nothing that runs. It returns a [`PreparedChange`] that cannot fail.
 //!
-//! Only when every part has prepared are the changes made, in the order of the parts. A part keeps
-//! what it changes behind an [`arc_swap::ArcSwap`] (or an atomic) that its threads read, so nobody
-//! waits and no request is lost. It is prepared at every reload, also when its options are the
-//! same: a file may have new content under its old name.
+//! Only after every part has prepared are the changes applied, in the order of the parts. A part
+//! keeps its changeable state in an [`arc_swap::ArcSwap`] (or an atomic) that its threads read, so
+//! no thread waits and no request is lost. It is prepared at every reload, even if its options are
+//! unchanged: a file may have new content under its old name.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,115 +22,122 @@ use arc_swap::ArcSwap;
 use serde::Serialize;
 
 use crate::clock::NextConfig;
-use crate::renewal::adopt_reply_values;
+use crate::page_builder::adopt_reply_values;
 use crate::{CheckError, ServerConfig, StartError, check};
 
-/// Why a server did not change; its text is one line for the user. Everything is as it was.
+/// Reason for which a server did not change; its text is one line for the user. The previous state
+/// stays in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// The new configuration is not right, by itself or with what stays as it is.
+    /// New configuration that is invalid, by itself or with the unchanged options.
     #[error(transparent)]
     Check(#[from] CheckError),
-    /// Something new could not be opened.
+    /// Failure to open a new resource.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// An address that covers one that this server has, or is covered by it: the kernel gives the
-    /// port to one of them only.
-    #[error("{0} overlaps {1}, which this server listens on; to change this, restart it")]
-    Overlap(std::net::SocketAddr, std::net::SocketAddr),
-    /// Clients of key establishment are told a port that is chosen by the kernel, and only later.
+    /// Address that covers one of this server's, or is covered by it: the kernel grants the port to
+    /// only one of them.
     #[error(
-        "the port that NTS clients are to ask at is not known before the first address of --listen \
-         is open; give that one a port, or restart the server"
+        "{0} overlaps {1}, which this server already listens on; restart the server to change \
+             this"
+    )]
+    Overlap(std::net::SocketAddr, std::net::SocketAddr),
+    /// Port for NTS clients that the kernel chooses, and that is not yet known.
+    #[error(
+        "the port for NTS clients is unknown until the first address of --listen is open; specify \
+         that port, or restart the server"
     )]
     UnknownPort,
-    /// A part of the server cannot change as it is told.
+    /// Part of the server that cannot change as configured.
     #[error("{0}")]
     Other(String),
 }
 
-/// What a reload did.
+/// Result of a reload.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReloadReport {
-    /// The options that are in force as the new configuration has them, changed or not, by their
-    /// names without hyphens in front. All others wait for a restart.
+    /// Options in force as in the new configuration, changed or not, by their names without leading
+    /// hyphens. All others need a restart.
     pub adopted: Vec<&'static str>,
-    /// Those of them that are in force anew.
+    /// Options among them with a new value in force.
     pub applied: Vec<&'static str>,
-    /// The options that were changed and wait for a restart.
+    /// Changed options that need a restart.
     pub restart_needed: Vec<String>,
 }
 
-/// How reloading went so far, as `horolog status` tells it.
+/// History of reloads, as reported by `horolog status`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct ReloadHealth {
-    /// Reloads that were done.
+    /// Successful reloads.
     pub done: u64,
-    /// Reloads that were refused.
+    /// Refused reloads.
     pub failed: u64,
-    /// Why the last one was refused; absent when it was done.
+    /// Reason for which the last one was refused; absent if it succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_reload_error: Option<String>,
-    /// Options that were changed and wait for a restart.
+    /// Changed options that need a restart.
     pub restart_needed: Vec<String>,
 }
 
-/// A prepared change, which cannot fail.
-pub(crate) struct Change {
-    /// The options that are in force anew afterwards.
+/// Prepared change, which cannot fail.
+pub(crate) struct PreparedReload {
+    /// Options with a new value in force afterwards.
     pub(crate) keys: Vec<&'static str>,
-    /// Makes the change.
+    /// Applies the change.
     pub(crate) apply: Box<dyn FnOnce() + Send>,
 }
 
-/// A part of the server that can change while it runs.
-pub(crate) trait Part: Send + Sync {
-    /// Copies the fields of the options that it can change to what the new configuration has, and
-    /// returns their names without hyphens in front.
-    fn adopt(&self, in_force: &mut ServerConfig, new: &ServerConfig) -> &'static [&'static str];
+/// Part of the server that can change at run time.
+pub(crate) trait ReloadPart: Send + Sync {
+    /// Copies the fields of the options that it can change from the new configuration, and returns
+    /// their names without leading hyphens.
+    fn adopt_fixed(
+        &self,
+        in_force: &mut ServerConfig,
+        new: &ServerConfig,
+    ) -> &'static [&'static str];
 
-    /// Does everything that can fail and changes nothing yet; `None` when there is nothing to
-    /// change.
+    /// Does everything that can fail and changes nothing yet; `None` if there is nothing to change.
     fn prepare(
         &self,
         in_force: &ServerConfig,
         next: &ServerConfig,
-    ) -> Result<Option<Change>, ReloadError>;
+    ) -> Result<Option<PreparedReload>, ReloadError>;
 }
 
-/// All that can change, and the configuration in force.
-pub(crate) struct Reloadable {
+/// Changeable parts, and the configuration in force.
+pub(crate) struct ReloadManager {
     in_force: ArcSwap<ServerConfig>,
-    parts: Vec<Box<dyn Part>>,
-    /// Also the lock that lets one reload happen at a time.
+    parts: Vec<Box<dyn ReloadPart>>,
+    /// History of reloads; its lock also serialises reloads.
     health: Mutex<ReloadHealth>,
 }
 
-impl std::fmt::Debug for Reloadable {
+impl std::fmt::Debug for ReloadManager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reloadable").field("parts", &self.parts.len()).finish_non_exhaustive()
     }
 }
 
-impl Reloadable {
-    /// With the configuration that the server was started with. The part that opens sockets comes
-    /// last: what it prepared is answered from at once.
-    pub(crate) fn new(config: &ServerConfig, parts: Vec<Box<dyn Part>>) -> Self {
+impl ReloadManager {
+    /// Creates the manager with the configuration that the server was started with. The part that
+    /// opens sockets comes last: its prepared sockets are served at once.
+    pub(crate) fn new(config: &ServerConfig, parts: Vec<Box<dyn ReloadPart>>) -> Self {
         let in_force = ArcSwap::from_pointee(config.clone());
         Self { in_force, parts, health: Mutex::default() }
     }
 
-    /// The configuration in force.
+    /// Returns the configuration in force.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         self.in_force.load_full()
     }
 
-    /// How it went so far.
+    /// Returns the history of reloads.
     pub(crate) fn health(&self) -> ReloadHealth {
         self.lock().clone()
     }
 
-    /// Notes that a new configuration could not even be read.
+    /// Records that a new configuration could not even be read.
     pub(crate) fn refused(&self, reason: &str) {
         let mut health = self.lock();
         health.failed += 1;
@@ -168,9 +175,9 @@ impl Reloadable {
         let mut next = (*in_force).clone();
         let mut report = ReloadReport::default();
         for part in &self.parts {
-            report.adopted.extend(part.adopt(&mut next, new));
+            report.adopted.extend(part.adopt_fixed(&mut next, new));
         }
-        // The new with what stays of the old is a third configuration.
+        // The new options with the unchanged old ones form a third configuration.
         check(&next)?;
         let mut changes = Vec::new();
         for part in &self.parts {
@@ -184,22 +191,23 @@ impl Reloadable {
         Ok(report)
     }
 
-    /// A reload that panicked has said so on stderr; counts and texts are whole all the same.
+    /// Locks the history. A reload that panicked has already reported on stderr; counts and texts
+    /// are consistent nevertheless.
     fn lock(&self) -> MutexGuard<'_, ReloadHealth> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The names of options that differ.
+/// Returns the names of options that differ.
 pub(crate) fn changed_keys(keys: &[&'static str], changed: &[bool]) -> Vec<&'static str> {
     keys.iter().zip(changed).filter(|(_, changed)| **changed).map(|(key, _)| *key).collect()
 }
 
-/// In the order in which [`ReplyValues`] compares them.
+/// Keys in the order in which [`ReplyValues`] compares them.
 const REPLY_KEYS: [&str; 6] =
     ["local", "stratum", "refid", "leap", "root-delay", "root-dispersion"];
 
-/// What replies say of the server, which the clock thread writes into its pages.
+/// Reload of the reply values, which the clock thread writes into its pages.
 pub(crate) struct ReplyValues {
     next: Arc<NextConfig>,
 }
@@ -210,8 +218,12 @@ impl ReplyValues {
     }
 }
 
-impl Part for ReplyValues {
-    fn adopt(&self, in_force: &mut ServerConfig, new: &ServerConfig) -> &'static [&'static str] {
+impl ReloadPart for ReplyValues {
+    fn adopt_fixed(
+        &self,
+        in_force: &mut ServerConfig,
+        new: &ServerConfig,
+    ) -> &'static [&'static str] {
         adopt_reply_values(in_force, new);
         &REPLY_KEYS
     }
@@ -220,7 +232,7 @@ impl Part for ReplyValues {
         &self,
         in_force: &ServerConfig,
         next: &ServerConfig,
-    ) -> Result<Option<Change>, ReloadError> {
+    ) -> Result<Option<PreparedReload>, ReloadError> {
         let changed = [
             in_force.trust != next.trust,
             in_force.stratum != next.stratum,
@@ -231,6 +243,6 @@ impl Part for ReplyValues {
         ];
         let keys = changed_keys(&REPLY_KEYS, &changed);
         let (mailbox, config) = (Arc::clone(&self.next), Arc::new(next.clone()));
-        Ok(Some(Change { keys, apply: Box::new(move || mailbox.put(config)) }))
+        Ok(Some(PreparedReload { keys, apply: Box::new(move || mailbox.put(config)) }))
     }
 }

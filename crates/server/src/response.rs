@@ -1,15 +1,15 @@
-//! How long the threads at the sockets take to answer: the transmit timestamp of a reply less the
-//! receive timestamp of its request, counted by size. Counts only rise, so the difference of two
-//! readings is the distribution of what was answered in between. It reads no clock, and keeps no
-//! single time.
+//! Response times of the socket threads: the transmit timestamp of a reply minus the receive
+//! timestamp of its request, counted by size. Counts only increase, so the difference of two
+//! readings is the distribution of the replies in between. It reads no clock, and stores no
+//! individual time.
 
 use horolog_time::Span;
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The largest response time of each bucket but the last, in nanoseconds. Nothing is answered that
-/// has waited longer than a clock page lives, which is a second unless told otherwise.
+/// Largest response time of each bucket but the last, in nanoseconds. No reply is sent for a
+/// request that has waited longer than the life of a clock page, by default a second.
 pub(crate) const BOUNDS_NS: [u64; BUCKETS - 1] = [
     1_000,
     2_000,
@@ -31,39 +31,39 @@ pub(crate) const BOUNDS_NS: [u64; BUCKETS - 1] = [
     500_000_000,
     1_000_000_000,
 ];
-/// How many there are, that above all bounds included.
+/// Number of buckets, including that above all bounds.
 pub(crate) const BUCKETS: usize = 20;
 
-/// Response times of replies by size; in JSON the bounds stand beside the counts.
+/// Response times of replies by size; in JSON the bounds accompany the counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 pub struct ResponseTimes {
-    /// Of each bucket, not of those below it.
+    /// Count of each bucket, not cumulative.
     pub(crate) counts: [u64; BUCKETS],
-    /// All of them together, in nanoseconds.
+    /// Sum of all response times, in nanoseconds.
     pub(crate) sum_ns: u64,
 }
 
 impl ResponseTimes {
-    /// Those that a server's state tells of.
+    /// Reads the response times from a server's state.
     pub(crate) fn in_status(status: &Value) -> Option<Self> {
         Self::deserialize(status.pointer("/counters/response_times")?).ok()
     }
 
-    /// Counts one. Below zero it is when the served time was stepped back in between, and counts
-    /// as nothing.
+    /// Counts one response time. It is negative if the served time was stepped back in between, and
+    /// then counts as zero.
     pub(crate) fn count(&mut self, time: Span) {
         let ns = u64::try_from(time.as_ns()).unwrap_or(0);
         self.counts[BOUNDS_NS.partition_point(|bound| *bound < ns)] += 1;
         self.sum_ns += ns;
     }
 
-    /// How many there are.
+    /// Returns their number.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// What has come since an earlier reading of the same counts.
+    /// Returns the increase since an earlier reading of the same counts.
     pub(crate) fn since(mut self, earlier: &Self) -> Self {
         for (count, before) in self.counts.iter_mut().zip(earlier.counts) {
             *count = count.saturating_sub(before);
@@ -72,8 +72,9 @@ impl ResponseTimes {
         self
     }
 
-    /// The time in nanoseconds that this share of all does not exceed, as if those of one bucket
-    /// lay evenly in it; of those above all bounds the last bound. `None` where there are none.
+    /// Returns the time in nanoseconds that this share of all does not exceed, assuming an even
+    /// distribution within a bucket; the last bound for those above all bounds. `None` if there are
+    /// none.
     pub(crate) fn quantile_ns(&self, share: f64) -> Option<f64> {
         let wanted = share * self.total() as f64;
         let (mut below, mut lower) = (0.0, 0.0);

@@ -1,81 +1,86 @@
-//! The files that a server's secrets stand in, and the cookie keys that follow the time. No message
-//! and no log repeats a secret.
+//! Files of a server's secrets, and the cookie keys that rotate with time. No message and no log
+//! repeats a secret.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use horolog_nts::mac::{KeyFileError, KeyTable};
+use horolog_nts::mac::{KeyFile, KeyTable, UnusedLines};
 use horolog_nts::{CookieKeys, KEEP_DEFAULT, MasterSecret, SecretError};
 use horolog_sys::clock::Realtime;
 use horolog_sys::private_file::{self, PrivateFileError};
 use horolog_time::{Clock, Timestamp};
-use horolog_wire::ntp::Leap;
+use horolog_wire::ntp::LeapIndicator;
 use zeroize::Zeroizing;
 
 use crate::NtsConfig;
 use crate::authenticate::Secrets;
 use crate::page::{PageSink, Pages};
 
-/// The longest file that is read; no key file is nearly as long.
+/// Maximum length of a file; no key file is nearly as long.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
-/// Why there are no secrets; its text is one line for the user.
+/// Reason for which secrets are unavailable; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretsError {
-    /// A file that cannot be read, or that everybody can.
+    /// File that cannot be read, or that everybody can read.
     #[error("{option} {} {source}", path.display())]
     File {
-        /// The option that names it.
+        /// Option that names it.
         option: &'static str,
-        /// The file.
+        /// File path.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: PrivateFileError,
     },
-    /// A line of the file of symmetric keys.
-    #[error("--keys {}, {fault}", path.display())]
+    /// File of symmetric keys without a usable line.
+    #[error("--keys {} contains no usable key: {unused}", path.display())]
     Keys {
-        /// The file.
+        /// File path.
         path: PathBuf,
-        /// Which line, and what is wrong with it.
-        fault: KeyFileError,
+        /// Unused lines, with the reasons.
+        unused: UnusedLines,
     },
-    /// A file of symmetric keys without any.
-    #[error("--keys {} holds no key; write one a line: IDENTIFIER TYPE KEY", path.display())]
+    /// Empty file of symmetric keys.
+    #[error("--keys {} contains no key; write one per line: IDENTIFIER TYPE KEY", path.display())]
     NoKeys {
-        /// The file.
+        /// File path.
         path: PathBuf,
     },
-    /// The file of the master secret.
+    /// Invalid file of the master secret.
     #[error("--nts-master-secret {}: {fault}", path.display())]
     Secret {
-        /// The file.
+        /// File path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error in the file.
         fault: SecretError,
     },
-    /// No random numbers for a secret of this server's own.
+    /// Failure to obtain random numbers for the server's own secret.
     #[error(transparent)]
     Random(SecretError),
 }
 
-/// What the files hold that the configuration names.
+/// Secrets from the configured files.
 #[derive(Debug)]
 pub(crate) struct FromFiles {
     keys: Option<KeyTable>,
     cookies: Option<CookieKeys>,
+    /// Notice to the user about ignored lines.
+    pub(crate) notice: Option<String>,
 }
 
 impl FromFiles {
     pub(crate) fn read(config: &NtsConfig) -> Result<Self, SecretsError> {
-        let keys = config.keys.as_deref().map(load_keys).transpose()?;
+        let (keys, notice) = match config.keys.as_deref().map(load_keys).transpose()? {
+            Some((keys, notice)) => (Some(keys), notice),
+            None => (None, None),
+        };
         let secret = config.master_secret.as_deref().map(load_secret).transpose()?;
-        Ok(Self { keys, cookies: secret.map(|secret| cookie_keys(&secret, config)) })
+        Ok(Self { keys, cookies: secret.map(|secret| cookie_keys(&secret, config)), notice })
     }
 
-    /// Puts it in the place of what the files held before, where that is shared with threads.
+    /// Replaces the previous contents of the files that are shared with threads.
     pub(crate) fn replace(self, secrets: &Secrets) {
         if let (Some(shared), Some(keys)) = (&secrets.keys, self.keys) {
             shared.store(Arc::new(keys));
@@ -86,14 +91,15 @@ impl FromFiles {
     }
 }
 
-/// Reads the secrets that the configuration names, and makes up the one that it does not.
-pub(crate) fn load(config: &NtsConfig) -> Result<Secrets, SecretsError> {
-    let FromFiles { keys, mut cookies } = FromFiles::read(config)?;
+/// Reads the configured secrets, and generates the cookie secret if none is configured. Also
+/// returns the notice to the user about the files.
+pub(crate) fn load(config: &NtsConfig) -> Result<(Secrets, Option<String>), SecretsError> {
+    let FromFiles { keys, mut cookies, notice } = FromFiles::read(config)?;
     if cookies.is_none() && config.is_on() {
         let secret = MasterSecret::generate().map_err(SecretsError::Random)?;
         cookies = Some(cookie_keys(&secret, config));
     }
-    Ok(Secrets { keys: keys.map(shared), cookies: cookies.map(shared) })
+    Ok((Secrets { keys: keys.map(shared), cookies: cookies.map(shared) }, notice))
 }
 
 fn shared<T>(value: T) -> Arc<ArcSwap<T>> {
@@ -104,40 +110,50 @@ fn cookie_keys(secret: &MasterSecret, config: &NtsConfig) -> CookieKeys {
     CookieKeys::new(secret, config.rotation, KEEP_DEFAULT, Realtime.now())
 }
 
-fn load_keys(path: &Path) -> Result<KeyTable, SecretsError> {
-    let text = read("--keys", path)?;
-    let path = path.to_owned();
-    match KeyTable::parse(&text) {
-        Ok(keys) if keys.is_empty() => Err(SecretsError::NoKeys { path }),
-        Ok(keys) => Ok(keys),
-        Err(fault) => Err(SecretsError::Keys { path, fault }),
+/// Returns the keys of a file, and the notice about its other lines.
+fn load_keys(path: &Path) -> Result<(KeyTable, Option<String>), SecretsError> {
+    let text = private_file::read_bytes(path, FILE_LEN_MAX).map(Zeroizing::new);
+    let KeyFile { keys, unused } = KeyFile::parse(&text.map_err(failed("--keys", path))?);
+    let owned = path.to_owned();
+    match (keys.is_empty(), unused.is_empty()) {
+        (true, true) => Err(SecretsError::NoKeys { path: owned }),
+        (true, false) => Err(SecretsError::Keys { path: owned, unused }),
+        (false, true) => Ok((keys, None)),
+        (false, false) => {
+            let notice = format!("--keys {}: ignored {unused}", path.display());
+            Ok((keys, Some(notice)))
+        }
     }
 }
 
 fn load_secret(path: &Path) -> Result<MasterSecret, SecretsError> {
-    let text = read("--nts-master-secret", path)?;
-    MasterSecret::parse(&text)
+    let option = "--nts-master-secret";
+    let text = private_file::read(path, FILE_LEN_MAX).map(Zeroizing::new);
+    MasterSecret::parse(&text.map_err(failed(option, path))?)
         .map_err(|fault| SecretsError::Secret { path: path.to_owned(), fault })
 }
 
-fn read(option: &'static str, path: &Path) -> Result<Zeroizing<String>, SecretsError> {
-    let failed = |source| SecretsError::File { option, path: path.to_owned(), source };
-    private_file::read(path, FILE_LEN_MAX).map(Zeroizing::new).map_err(failed)
+fn failed(
+    option: &'static str,
+    path: &Path,
+) -> impl FnOnce(PrivateFileError) -> SecretsError + use<> {
+    let path = path.to_owned();
+    move |source| SecretsError::File { option, path, source }
 }
 
-/// Renews the cookie keys when their period is over, by the time that each clock page serves, less
-/// what it is wrong by on purpose. While a page says that nobody knows the time the keys stay: by a
-/// clock that has jumped all cookies would be lost.
+/// Rotation of the cookie keys at the end of their period, by the time of each clock page without
+/// its deliberate error. While a page is unsynchronised the keys are kept: a clock that has jumped
+/// would invalidate all cookies.
 pub(crate) struct CookieRenewal {
     pub(crate) keys: Arc<ArcSwap<CookieKeys>>,
-    /// Whether the time served is wrong on purpose; then the system clock's counts.
+    /// True if the served time is deliberately wrong; then the system clock is used.
     pub(crate) is_test: bool,
 }
 
 impl PageSink for CookieRenewal {
     fn publish(&mut self, pages: &Pages) -> io::Result<()> {
         let page = &pages.stepped;
-        if page.variables.leap == Leap::Unsynchronised {
+        if page.variables.leap == LeapIndicator::Unsynchronised {
             return Ok(());
         }
         let anchor = page.timebase.anchor.as_ns();
@@ -148,7 +164,7 @@ impl PageSink for CookieRenewal {
         };
         let present = self.keys.load();
         if present.is_due(now) {
-            // A reload may have put keys of another secret there meanwhile; they stay.
+            // A reload may have stored keys of another secret meanwhile; these stay.
             self.keys.compare_and_swap(&present, Arc::new(present.renew(now)));
         }
         Ok(())
@@ -167,7 +183,7 @@ mod tests {
     const DAY: i64 = 86_400;
 
     /// A page by which it is this day, and the number of the period of the keys after it.
-    fn period_after(renewal: &mut CookieRenewal, day: i64, leap: Leap) -> u64 {
+    fn period_after(renewal: &mut CookieRenewal, day: i64, leap: LeapIndicator) -> u64 {
         let utc = Timestamp::from_timespec(day * DAY, 0);
         let mut page = page();
         page.timebase.ntp_at_anchor = NtpTimestamp::from_utc(utc);
@@ -187,11 +203,11 @@ mod tests {
     #[test]
     fn keys_follow_the_time_served_and_stay_while_nobody_knows_it() {
         let mut renewal = renewal(false);
-        assert_eq!(period_after(&mut renewal, 20_001, Leap::None), 20_001);
+        assert_eq!(period_after(&mut renewal, 20_001, LeapIndicator::None), 20_001);
         for day in [0, 20_002, 30_000] {
-            assert_eq!(period_after(&mut renewal, day, Leap::Unsynchronised), 20_001);
+            assert_eq!(period_after(&mut renewal, day, LeapIndicator::Unsynchronised), 20_001);
         }
-        assert_eq!(period_after(&mut renewal, 20_002, Leap::Insert), 20_002);
+        assert_eq!(period_after(&mut renewal, 20_002, LeapIndicator::Insert), 20_002);
     }
 
     #[test]
@@ -199,6 +215,6 @@ mod tests {
         let mut renewal = renewal(true);
         let system = page().realtime_minus_monotonic + Span::from_ns(100_000_000_000);
         let day = (system.as_ns() / 1_000_000_000 / DAY) as u64;
-        assert_eq!(period_after(&mut renewal, 30_000, Leap::None), day);
+        assert_eq!(period_after(&mut renewal, 30_000, LeapIndicator::None), day);
     }
 }

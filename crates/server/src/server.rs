@@ -1,5 +1,5 @@
-//! A running server: sockets, their threads, the clock thread and the status socket, started
-//! together and stopped together.
+//! Running server: sockets, their threads, the clock thread and the status socket, started and
+//! stopped together.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,44 +7,44 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use horolog_http::Responder;
+use horolog_http::HttpResponder;
 use horolog_ke::KeServer;
 use horolog_source::{Calibration, CalibrationStatus, SourceState};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::memory::resident_bytes;
-use horolog_time::{Clock, NS_PER_S, Span, Timestamp, Utc, measure_precision};
-use horolog_wire::ntp::Leap;
+use horolog_time::{Clock, Span, measure_precision};
+use horolog_wire::ntp::LeapIndicator;
 use serde::Serialize;
 
-use crate::calibrated;
-use crate::clock::{ClockThread, look};
+use crate::af_xdp::AfXdpQueue;
+use crate::calibration;
+use crate::clock::{ClockThread, read_clocks};
 use crate::confine::{Confinement, confine};
-use crate::establish::{self, EstablishmentPart, KeStatus};
-use crate::hand_over::HandedOver;
 use crate::hardware::Hardware;
+use crate::host_time::{HostTime, SavedTime};
 use crate::leap_notice::pending;
-use crate::listening::{ListenPart, Listening, Opened, WorkerStatus};
+use crate::listeners::{Listeners, ListenersPart, OpenListeners, WorkerStatus};
 use crate::metrics;
+use crate::nts_ke::{self, NtsKePart, NtsKeStatus};
 use crate::page::{self, PageReader, PageSink};
+use crate::page_builder::PageBuilder;
 use crate::ptp::{OpenPtp, PtpStatus, PtpThreads};
-use crate::reload::{Part, ReloadError, ReloadHealth, ReloadReport, Reloadable, ReplyValues};
-use crate::reloads::{LeapFilePart, LimitsPart, SecretsPart};
-use crate::renewal::Renewal;
+use crate::reload::{
+    ReloadError, ReloadHealth, ReloadManager, ReloadPart, ReloadReport, ReplyValues,
+};
+use crate::reload_parts::{LeapFilePart, LimitsPart, SecretsPart};
 use crate::secrets::CookieRenewal;
 use crate::sources::{OpenSources, SourcesThread};
 use crate::status::{self, StatusSocket};
-use crate::web::{self, Web};
-use crate::worker::Surroundings;
-use crate::xdp::{BodyError, SharedListen, Started, XdpBody, XdpPlace, XdpTotals};
+use crate::web::{self, ServerLivePage};
+use crate::worker::WorkerContext;
+use crate::xdp::{SharedListen, StartedEngine, XdpCounts, XdpEngine, XdpEngineError, XdpInterface};
 use crate::{
-    ClockHealth, Engine, HashKey, InterleavedTable, LeapFile, Limiter, ServerConfig, StartError,
-    Totals, secrets,
+    ClockHealth, EngineSelection, HashKey, InterleavedTable, LeapFile, Limiter, ServerConfig,
+    SocketCounts, StartError, secrets,
 };
 
-/// No clock that is right shows an earlier time: this program was made later, 2026-01-01.
-const MADE: Timestamp<Utc> = Timestamp::from_ns(1_767_225_600 * NS_PER_S);
-
-/// What a server tells about itself: the JSON object of `horolog status`.
+/// Status of a server: the JSON object of `horolog status`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Status {
     /// Name and version of this format.
@@ -53,102 +53,102 @@ pub struct Status {
     pub pid: u32,
     /// Time since the start, in seconds.
     pub uptime_s: f64,
-    /// Addresses listened on.
+    /// Listen addresses.
     pub listen: Vec<SocketAddr>,
-    /// Addresses listened on where smeared time is served.
+    /// Listen addresses of smeared time.
     pub smear_listen: Vec<SocketAddr>,
-    /// The bodies that answer: `socket`, or `xdp` for both.
+    /// Engines that answer: `socket`, or `xdp` for both.
     pub engine: &'static str,
-    /// Why XDP does not answer, or not everywhere, where it was wanted.
+    /// Reason for which XDP does not answer, or not everywhere, although requested.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub without_xdp: Option<String>,
-    /// Where XDP answers.
-    pub xdp_places: Vec<XdpPlace>,
-    /// Threads for each address.
+    pub xdp_unavailable: Option<String>,
+    /// Interfaces on which XDP answers.
+    pub xdp_interfaces: Vec<XdpInterface>,
+    /// Threads per listen address.
     pub threads: usize,
-    /// How they share the work.
+    /// Distribution of work among the threads.
     pub dispatch: &'static str,
     /// Leap indicator: 0 none, 1 insert, 2 delete, 3 unsynchronised.
     pub leap: u8,
-    /// Stratum; 16 means unsynchronised.
+    /// Stratum; 16 means unsynchronised, for which replies carry 0.
     pub stratum: u8,
     /// Precision of the clock, log2 of seconds.
     pub precision: i8,
-    /// Reference identifier, as a packet carries it.
+    /// Reference identifier as carried in a packet.
     pub reference_id: [u8; 4],
     /// Delay to the reference clock, in nanoseconds.
     pub root_delay_ns: i64,
     /// Dispersion to the reference clock, in nanoseconds.
     pub root_dispersion_ns: i64,
-    /// TAI minus UTC, in seconds; absent where nobody knows it.
+    /// TAI minus UTC, in seconds; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tai_minus_utc_s: Option<i16>,
-    /// The leap second that is next by the list: what is done, and at the end of which day.
+    /// Next leap second by the list: insertion or deletion, and the day at whose end it occurs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_leap: Option<String>,
-    /// How far the served time is ahead of the system clock on purpose, in nanoseconds.
+    /// Deliberate lead of the served time over the system clock, in nanoseconds.
     pub test_offset_ns: i64,
-    /// How fast that grows on purpose, in parts per billion.
+    /// Deliberate drift of the served time, in parts per billion.
     pub test_drift_ppb: i64,
-    /// The sources of time and what each counts for.
+    /// Time sources and the role of each.
     pub sources: Vec<SourceState>,
-    /// The receiver that the system clock is calibrated by, where there is one.
+    /// Receiver that calibrates the system clock, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration: Option<CalibrationStatus>,
-    /// Whether the served time may be used: the page is alive and the clock is synchronised.
+    /// True if the served time may be used: the page is valid and the clock is synchronised.
     pub synchronised: bool,
     /// Age of the clock page, in nanoseconds.
     pub page_age_ns: i64,
-    /// Whether the clock page has expired, and nothing is answered.
+    /// True if the clock page has expired, and nothing is answered.
     pub page_expired: bool,
-    /// How the renewing of the clock page goes.
+    /// Health of the page updates.
     pub clock: ClockHealth,
-    /// What it has given up.
+    /// Confinement in force.
     pub sandbox: Confinement,
-    /// How reloading went.
+    /// History of reloads.
     pub reload: ReloadHealth,
-    /// What the socket body counted.
-    pub counters: Totals,
-    /// The PTP grandmaster, where there is one.
+    /// Counts of the socket engine.
+    pub counters: SocketCounts,
+    /// PTP grandmaster, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ptp: Option<PtpStatus>,
-    /// The listener of NTS key establishment, where there is one.
+    /// NTS-KE listener, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub nts_ke: Option<KeStatus>,
-    /// What each thread of the socket body counted.
+    pub nts_ke: Option<NtsKeStatus>,
+    /// Counts of each thread of the socket engine.
     pub workers: Vec<WorkerStatus>,
-    /// Requests that the XDP body answered, by core.
+    /// Requests answered by the XDP engine, by core.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp_answered_by_core: Option<Vec<u64>>,
-    /// What the XDP body counted.
+    /// Counts of the XDP engine.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub xdp_counters: Option<XdpTotals>,
-    /// Clients that are remembered; absent where they are not counted.
+    pub xdp_counters: Option<XdpCounts>,
+    /// Stored clients; absent if they are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<Clients>,
-    /// Memory resident, in bytes; absent when the system does not tell.
+    /// Resident memory, in bytes; absent if the system does not report it.
     pub resident_bytes: Option<u64>,
 }
 
-/// Clients that a server remembers, those that have long been silent among them.
+/// Clients that a server stores, including those that have long been idle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Clients {
-    /// In interleaved mode, by the threads that answer.
+    /// Clients in interleaved mode, stored by the socket threads.
     pub interleaved: u64,
-    /// Held to limits by these threads.
+    /// Clients with limits, stored by these threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited: Option<u64>,
-    /// Held to limits by XDP.
+    /// Clients with limits, stored by XDP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_by_xdp: Option<u64>,
 }
 
-const SCHEMA: &str = "horolog.status/1";
+const SCHEMA: &str = "horolog.status/2";
 
-/// The parts that the status thread reads while they run.
+/// Parts of a running server that the status thread reads.
 #[derive(Debug)]
-struct Running {
-    reloadable: Reloadable,
+struct ServerParts {
+    reloadable: ReloadManager,
     sandbox: Confinement,
     interleaved: Arc<InterleavedTable>,
     limiter: Arc<ArcSwapOption<Limiter>>,
@@ -156,19 +156,20 @@ struct Running {
     page: PageReader,
     without_xdp: Option<String>,
     // Fields are dropped in this order: nothing answers any more when the clock ends.
-    establishment: Option<Arc<KeServer>>,
+    nts_ke: Option<Arc<KeServer>>,
     ptp: Option<PtpThreads>,
-    xdp: Option<XdpBody>,
-    sockets: Arc<Listening>,
+    xdp: Option<XdpEngine>,
+    sockets: Arc<Listeners>,
     clock: ClockThread,
     sources: SourcesThread,
+    saved_time: SavedTime,
     calibration: Option<Calibration>,
     hardware: Hardware,
 }
 
-impl Running {
+impl ServerParts {
     fn status(&self) -> Status {
-        // First, so that what follows is not older than the reloads that it counts.
+        // First, so that the following values are not older than the reloads that it counts.
         let reload = self.reloadable.health();
         let page = self.page.read();
         let variables = page.variables;
@@ -182,8 +183,8 @@ impl Running {
             listen: self.sockets.addresses().stepped,
             smear_listen: self.sockets.addresses().smeared,
             engine: if self.xdp.is_some() { "xdp" } else { "socket" },
-            without_xdp: self.without_xdp.clone(),
-            xdp_places: self.xdp.as_ref().map(XdpBody::places).unwrap_or_default(),
+            xdp_unavailable: self.without_xdp.clone(),
+            xdp_interfaces: self.xdp.as_ref().map(XdpEngine::interfaces).unwrap_or_default(),
             threads: config.threads,
             dispatch: config.dispatch.name(),
             leap: variables.leap as u8,
@@ -198,7 +199,7 @@ impl Running {
             test_drift_ppb: config.test_drift_ppb,
             sources: self.sources.shared().states(),
             calibration: self.calibration.as_ref().map(Calibration::status),
-            synchronised: !page_expired && variables.leap != Leap::Unsynchronised,
+            synchronised: !page_expired && variables.leap != LeapIndicator::Unsynchronised,
             page_age_ns: (now - page.timebase.anchor).as_ns(),
             page_expired,
             clock: self.clock.health(),
@@ -206,16 +207,16 @@ impl Running {
             reload,
             counters: self.sockets.totals(),
             ptp: self.ptp.as_ref().map(PtpThreads::status),
-            nts_ke: self.establishment.as_deref().map(KeStatus::of),
+            nts_ke: self.nts_ke.as_deref().map(NtsKeStatus::of),
             workers: self.sockets.workers(),
-            xdp_answered_by_core: self.xdp.as_ref().map(XdpBody::answered_by_core),
-            xdp_counters: self.xdp.as_ref().map(XdpBody::totals),
+            xdp_answered_by_core: self.xdp.as_ref().map(XdpEngine::answered_by_core),
+            xdp_counters: self.xdp.as_ref().map(XdpEngine::totals),
             clients: None,
             resident_bytes: resident_bytes().ok(),
         }
     }
 
-    /// The state with the clients counted, which goes through all that is remembered of them.
+    /// Returns the status with the number of clients, which requires a scan of all stored ones.
     fn whole_status(&self) -> Status {
         let limited = self.limiter.load().as_ref().map(|limiter| limiter.clients());
         let by_xdp = self.xdp.as_ref().filter(|_| limited.is_some());
@@ -235,27 +236,29 @@ impl Running {
     }
 }
 
-/// A running server. Dropping it stops it.
+/// Running server. Dropping it stops it.
 #[derive(Debug)]
 pub struct Server {
-    // Dropped first, so that the status thread's hold on the rest is gone when the rest goes.
+    // Dropped first, so that the status thread's reference to the rest is gone when the rest is
+    // dropped.
     status: Option<StatusSocket>,
-    metrics: Option<Responder>,
-    web: Option<Web>,
-    running: Arc<Running>,
+    metrics: Option<HttpResponder>,
+    web: Option<ServerLivePage>,
+    running: Arc<ServerParts>,
 }
 
 impl Server {
-    /// Opens everything that was asked for, and answers from then on.
+    /// Opens everything that is configured, and answers from then on.
     pub fn start(config: &ServerConfig) -> Result<Self, StartError> {
         config.check()?;
         let started = Instant::now();
         let leap_file = config.leap_seconds.file.as_deref().map(LeapFile::open).transpose()?;
-        let opened = Opened::open(config)?;
+        let opened = OpenListeners::open(config)?;
         let addresses = opened.addresses();
-        let sources = OpenSources::open(&config.source.sources, &addresses.stepped)
-            .map_err(|(name, fault)| StartError::Source(name, fault))?;
-        let calibration = calibrated::open(config)?;
+        let (specs, has_receiver) = (&config.source.sources, config.calibration.is_some());
+        let sources = OpenSources::open(specs, &addresses.stepped, has_receiver)?;
+        let host = HostTime::open(&config.plausibility);
+        let calibration = calibration::open(config, host.basis)?;
         let listen: SharedListen = Arc::new(ArcSwap::from_pointee(addresses));
 
         let mut sinks: Vec<Box<dyn PageSink>> = Vec::new();
@@ -265,39 +268,40 @@ impl Server {
         if let Some(path) = &config.status_socket {
             status::make_directory(path)?;
         }
-        // Who the server becomes may not be one who may read the token.
-        let web = Web::open(config.operation.web.as_ref())?;
+        // The user that the server switches to may not be permitted to read the token.
+        let web = ServerLivePage::open(config.operation.web.as_ref())?;
         // Threads inherit it, so none may run yet.
         let sandbox = confine(config)?;
-        // What a reload could not read is better found missing now.
-        let secrets = secrets::load(&config.nts)?;
+        // A file that a reload could not read should be reported now.
+        let (secrets, notice) = secrets::load(&config.nts)?;
         if let Some(cookies) = &secrets.cookies {
             let (keys, is_test) = (Arc::clone(cookies), config.is_test());
             sinks.push(Box::new(CookieRenewal { keys, is_test }));
         }
         let hardware = hardware.start()?;
-        let (calibration, sources) = calibrated::start(calibration, sources, config)?;
-        let sources = SourcesThread::start(sources).map_err(StartError::Thread)?;
-        let first = look();
-        let mut renewal = Renewal::new(config, measure_precision(&MonotonicClock), &first)
+        let (calibration, sources) = calibration::start(calibration, sources, config)?;
+        let sources = SourcesThread::start(sources, host.basis).map_err(StartError::Thread)?;
+        let first = read_clocks();
+        let mut renewal = PageBuilder::new(config, measure_precision(&MonotonicClock), &first)
             .with_leap_file(leap_file.clone())
-            .no_earlier_than(MADE);
-        let (writer, page) = page::shared(&renewal.hearing(sources.shared()).pages(&first));
+            .within(host.basis);
+        let (writer, page) =
+            page::shared(&renewal.update_from_sources(sources.shared()).pages(&first));
         sinks.push(Box::new(writer));
         let clock = ClockThread::start(renewal, Arc::clone(sources.shared()), sinks)
             .map_err(StartError::Thread)?;
 
+        let saved_time = SavedTime::start(host, config.is_test(), &page, sources.shared())?;
         let ntp_port = listen.load().all().first().map(SocketAddr::port);
-        let establishment =
-            establish::start(config, ntp_port, secrets.cookies.as_ref())?.map(Arc::new);
+        let ke = nts_ke::start(config, ntp_port, secrets.cookies.as_ref())?.map(Arc::new);
         let key = HashKey::random().map_err(StartError::Random)?;
-        let surroundings = Surroundings {
+        let surroundings = WorkerContext {
             page: page.clone(),
             stop: Arc::new(AtomicBool::new(false)),
             age_max: Span::from_ns(config.page_life.as_nanos() as i64),
             interleaved: interleaved_table(config.interleaved.clients, key)?,
             limiter: Arc::new(ArcSwapOption::from_pointee(Limiter::new(&config.limits, key))),
-            transmit_stamps: config.timestamps.transmit,
+            has_transmit_timestamps: config.timestamps.transmit,
             hardware: hardware.conversions(),
             secrets: secrets.clone(),
         };
@@ -305,33 +309,30 @@ impl Server {
         let ptp = ptp.map_err(StartError::Thread)?;
         let limits = LimitsPart {
             limiter: Arc::clone(&surroundings.limiter),
-            responder: xdp.as_ref().map(XdpBody::responder),
+            responder: xdp.as_ref().map(XdpEngine::responder),
             notices: Arc::clone(sources.shared()),
         };
         let interleaved = Arc::clone(&surroundings.interleaved);
         let limiter = Arc::clone(&surroundings.limiter);
-        let sockets = Listening::start(opened, handed_over, config, surroundings, listen)
+        let sockets = Listeners::start(opened, handed_over, config, surroundings, listen)
             .map_err(StartError::Thread)?;
         let sockets = Arc::new(sockets);
-        let mut parts: Vec<Box<dyn Part>> = vec![Box::new(ReplyValues::new(clock.next()))];
+        let mut parts: Vec<Box<dyn ReloadPart>> = vec![Box::new(ReplyValues::new(clock.next()))];
         if config.limits.is_on() {
             parts.push(Box::new(limits));
         }
-        if let Some(listener) = &establishment {
+        if let Some(listener) = &ke {
             let (listener, sockets) = (Arc::clone(listener), Arc::clone(&sockets));
-            parts.push(Box::new(EstablishmentPart { listener, sockets }));
+            parts.push(Box::new(NtsKePart { listener, sockets }));
         }
         if secrets.is_some() {
-            parts.push(Box::new(SecretsPart(secrets)));
+            parts.push(Box::new(SecretsPart::new(secrets, notice, sources.shared())));
         }
-        if let Some(file) = leap_file {
-            parts.push(Box::new(LeapFilePart(file)));
-        }
-        // Last, see `Reloadable::new`.
-        parts.push(Box::new(ListenPart(Arc::clone(&sockets))));
-        let reloadable = Reloadable::new(config, parts);
-        let status_socket = config.status_socket.clone();
-        let running = Arc::new(Running {
+        parts.extend(leap_file.map(|file| Box::new(LeapFilePart(file)) as Box<dyn ReloadPart>));
+        // Last, see `ReloadManager::new`.
+        parts.push(Box::new(ListenersPart(Arc::clone(&sockets))));
+        let reloadable = ReloadManager::new(config, parts);
+        let running = Arc::new(ServerParts {
             reloadable,
             sandbox,
             interleaved,
@@ -339,33 +340,34 @@ impl Server {
             started,
             page,
             without_xdp,
-            establishment,
+            nts_ke: ke,
             ptp,
             xdp,
             sockets,
             clock,
             sources,
+            saved_time,
             calibration,
             hardware,
         });
         let asked = Arc::clone(&running);
-        let status = status_socket
-            .map(|path| StatusSocket::start(path, move || asked.answer()))
-            .transpose()?;
+        let status = config.status_socket.clone();
+        let status = status.map(|path| StatusSocket::start(path, move || asked.answer()));
+        let status = status.transpose()?;
         let (metrics, web) = start_pages(config, web, &running)?;
         Ok(Self { status, metrics, web, running })
     }
 
-    /// The addresses listened on, with the ports that the kernel chose where 0 was asked for.
+    /// Returns the listen addresses, with the ports that the kernel chose if 0 was requested.
     #[must_use]
     pub fn listen(&self) -> Vec<SocketAddr> {
         self.running.sockets.addresses().stepped
     }
 
-    /// Takes over what a running server can change of this configuration, or changes nothing.
-    /// Sockets that stay are not touched. `changed` are the names of all options, without hyphens
-    /// in front, that differ from those in force: of these, what no reload changes waits for a
-    /// restart, and the report and the status say so.
+    /// Adopts the changeable options of this configuration, or changes nothing. Sockets that stay
+    /// are not touched. `changed` are the names of all options, without leading hyphens, that
+    /// differ from those in force; those that no reload changes need a restart, and are listed in
+    /// the report and the status.
     pub fn reload(
         &self,
         new: &ServerConfig,
@@ -374,57 +376,61 @@ impl Server {
         self.running.reloadable.reload(new, changed)
     }
 
-    /// Notes for the status that a new configuration could not even be read.
+    /// Records for the status that a new configuration could not even be read.
     pub fn note_refused_reload(&self, reason: &str) {
         self.running.reloadable.refused(reason);
     }
 
-    /// What the socket body counted so far.
+    /// Returns the counts of the socket engine so far.
     #[must_use]
-    pub fn counters(&self) -> Totals {
+    pub fn counters(&self) -> SocketCounts {
         self.running.sockets.totals()
     }
 
-    /// What `horolog status` prints.
+    /// Returns the status as printed by `horolog status`.
     #[must_use]
     pub fn status(&self) -> Status {
         self.running.status()
     }
 
-    /// What has happened to the sources of time and the calibration since the last call, each in
-    /// one line for the user.
+    /// Returns the events of the time sources and the calibration since the last call, one line
+    /// each for the user.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
-        let Running { sources, calibration, .. } = &*self.running;
+        let ServerParts { sources, calibration, .. } = &*self.running;
         let calibrated = calibration.as_ref().map(Calibration::notices).unwrap_or_default();
         calibrated.into_iter().chain(sources.shared().notices()).collect()
     }
 
-    /// Whether a thread has ended that should not have; the server is then of no use and better
+    /// Returns true if a thread has ended unexpectedly; the server is then useless and should be
     /// stopped.
     #[must_use]
     pub fn has_died(&self) -> bool {
-        let Running { sockets, clock, sources, calibration, hardware, establishment, ptp, .. } =
+        let ServerParts { sockets, clock, sources, saved_time, calibration, hardware, .. } =
             &*self.running;
+        let ServerParts { nts_ke: establishment, ptp, .. } = &*self.running;
         let establishment = establishment.as_deref();
         sockets.has_died()
             || clock.has_died()
             || sources.has_died()
+            || saved_time.has_died()
             || calibration.as_ref().is_some_and(Calibration::has_died)
             || hardware.has_died()
             || establishment.is_some_and(KeServer::has_died)
             || ptp.as_ref().is_some_and(PtpThreads::has_died)
             || self.status.as_ref().is_some_and(StatusSocket::has_died)
-            || self.metrics.as_ref().is_some_and(Responder::has_died)
-            || self.web.as_ref().is_some_and(Web::has_died)
+            || self.metrics.as_ref().is_some_and(HttpResponder::has_died)
+            || self.web.as_ref().is_some_and(ServerLivePage::has_died)
     }
 
-    /// Stops answering within a second and returns the last state.
+    /// Stops answering within a second and returns the last status.
     #[allow(clippy::must_use_candidate, reason = "the state is a by-product of stopping")]
     pub fn stop(self) -> Status {
         let Self { status, metrics, web, mut running } = self;
-        // These threads' hold on what runs goes with them, so this is the only one left.
+        // These threads' references to the running parts are dropped with them, so this is the last
+        // one.
         drop((status, metrics, web));
+        running.saved_time.save();
         if let Some(running) = Arc::get_mut(&mut running) {
             if let Some(xdp) = &mut running.xdp {
                 xdp.detach();
@@ -442,12 +448,12 @@ fn interleaved_table(clients: usize, key: HashKey) -> Result<Arc<InterleavedTabl
     InterleavedTable::new(clients, key).map(Arc::new).ok_or(StartError::Memory(clients))
 }
 
-/// What answers by HTTP: the metrics and the live page, as far as they are wanted.
+/// Starts the HTTP endpoints: the metrics and the live page, as configured.
 fn start_pages(
     config: &ServerConfig,
-    web: Option<web::Opened>,
-    running: &Arc<Running>,
-) -> Result<(Option<Responder>, Option<Web>), StartError> {
+    web: Option<web::BoundServerPage>,
+    running: &Arc<ServerParts>,
+) -> Result<(Option<HttpResponder>, Option<ServerLivePage>), StartError> {
     let told = || {
         let (state, whole) = (Arc::clone(running), Arc::clone(running));
         (move || state.status(), move || whole.whole_status())
@@ -457,32 +463,33 @@ fn start_pages(
     Ok((metrics, web))
 }
 
-/// The XDP body, why it is not there or not everywhere, and what it hands to threads.
-type StartedXdp = (Option<XdpBody>, Option<String>, Vec<HandedOver>);
+/// XDP engine, the reason for which it is absent or does not run everywhere, and its redirect
+/// devices.
+type StartedXdp = (Option<XdpEngine>, Option<String>, Vec<AfXdpQueue>);
 
-/// Starts the XDP body as far as it is wanted, says why not where `auto` does without, and returns
-/// the devices that it hands requests over by.
+/// Starts the XDP engine if configured, returns the reason if `auto` continues without it, and
+/// returns the devices that receive redirected requests.
 fn start_xdp(
     config: &ServerConfig,
     listen: &SharedListen,
     sinks: &mut Vec<Box<dyn PageSink>>,
-) -> Result<StartedXdp, BodyError> {
+) -> Result<StartedXdp, XdpEngineError> {
     let without = |reason| Ok((None, reason, Vec::new()));
-    if config.engine == Engine::Socket {
+    if config.engine == EngineSelection::Socket {
         return without(None);
     }
     let in_hardware = |name: &str| config.timestamps.hardware.iter().any(|one| one == name);
-    match XdpBody::start(config, listen, in_hardware) {
-        Ok(Started { body, sink, handed_over }) => {
+    match XdpEngine::start(config, listen, in_hardware) {
+        Ok(StartedEngine { body, sink, to_af_xdp: handed_over }) => {
             sinks.push(sink);
             let refusals = body.refusals();
             Ok((Some(body), refusals, handed_over))
         }
-        // What was named and is not there is a mistake, not a reason to do without.
-        Err(BodyError::Xdp(error)) if config.engine == Engine::Auto => {
+        // A named interface that is missing is an error, not a reason to continue without it.
+        Err(XdpEngineError::Xdp(error)) if config.engine == EngineSelection::Auto => {
             without(Some(error.to_string()))
         }
-        Err(error) if config.engine == Engine::Auto && config.interfaces.is_empty() => {
+        Err(error) if config.engine == EngineSelection::Auto && config.interfaces.is_empty() => {
             without(Some(error.to_string()))
         }
         Err(error) => Err(error),

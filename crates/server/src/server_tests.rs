@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use horolog_sys::clock::Realtime;
 use horolog_time::{Clock, NtpTimestamp};
-use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode};
+use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
 
 use super::*;
-use crate::{Dispatch, Reason, Trust, status};
+use crate::{ClockTrust, Dispatch, IgnoreReason, status};
 
 fn config(address: &str) -> ServerConfig {
     ServerConfig {
         listen: vec![address.parse().unwrap()],
         // A test must not attach anything to this machine's interfaces.
-        engine: Engine::Socket,
+        engine: EngineSelection::Socket,
         threads: 3,
-        trust: Trust::Local,
+        trust: ClockTrust::Local,
         stratum: 1,
         ..ServerConfig::default()
     }
@@ -46,7 +46,7 @@ fn ask(client: &UdpSocket, origin: u64) -> Header {
     let length = client.recv(&mut answer).unwrap();
     assert_eq!(length, HEADER_LEN);
     let (header, _) = Header::parse(&answer).unwrap();
-    assert_eq!((header.mode, header.origin.to_bits()), (Mode::Server, origin));
+    assert_eq!((header.mode, header.origin.to_bits()), (AssociationMode::Server, origin));
     header
 }
 
@@ -83,7 +83,10 @@ fn answers_correctly(config: &ServerConfig) {
     assert!(stopping.elapsed() < Duration::from_secs(1), "{:?}", stopping.elapsed());
     assert_eq!(totals.answered, 101 * config.listen.len() as u64 + 1);
     assert_eq!(totals.received, totals.answered + totals.ignored.total());
-    assert_eq!((totals.ignored.of(Reason::Mode), totals.ignored.of(Reason::Length)), (1, 1));
+    assert_eq!(
+        (totals.ignored.of(IgnoreReason::ModeControl), totals.ignored.of(IgnoreReason::Length)),
+        (1, 1)
+    );
     assert_eq!((totals.dropped, totals.refused, totals.expired), (0, 0, 0));
 }
 
@@ -181,10 +184,12 @@ fn test_offset_and_drift_move_both_timestamps() {
 
 #[test]
 fn an_unsynchronised_server_says_so() {
-    let leap = Some(Leap::Unsynchronised);
+    let leap = Some(LeapIndicator::Unsynchronised);
     let server = Server::start(&ServerConfig { leap, ..config("127.0.0.1:0") }).unwrap();
     let reply = ask(&client(server.listen()[0]), 1);
-    assert_eq!((reply.leap, reply.stratum), (Leap::Unsynchronised, 16));
+    assert_eq!((reply.leap, reply.stratum), (LeapIndicator::Unsynchronised, 0));
+    assert_eq!((reply.reference_id, reply.reference), ([0; 4], NtpTimestamp::UNKNOWN));
+    assert_eq!(server.status().stratum, 16);
 }
 
 #[test]
@@ -196,14 +201,14 @@ fn status_is_answered_over_the_socket() {
     ask(&client(server.listen()[0]), 1);
     // The thread counts a batch after it has sent it.
     let answered =
-        || -> serde_json::Value { serde_json::from_str(&status::ask(&path).unwrap()).unwrap() };
+        || -> serde_json::Value { serde_json::from_str(&status::fetch(&path).unwrap()).unwrap() };
     while answered()["counters"]["answered"] == 0 {}
     let json = answered();
-    assert_eq!(json["schema"], "horolog.status/1");
+    assert_eq!(json["schema"], "horolog.status/2");
     assert_eq!(json["counters"]["answered"], 1);
     assert_eq!(json["listen"][0], server.listen()[0].to_string());
     assert_eq!((&json["stratum"], &json["threads"]), (&1.into(), &3.into()));
-    assert!(json["clock"]["renewals"].as_u64().unwrap() > 0);
+    assert!(json["clock"]["page_updates"].as_u64().unwrap() > 0);
     assert!(json["resident_bytes"].as_u64().unwrap() > 0);
     server.stop();
     assert!(!path.exists());

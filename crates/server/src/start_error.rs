@@ -1,77 +1,80 @@
-//! Why a server did not start, said so that a user knows what to do.
+//! Reasons for which a server did not start, described so that the user knows what to do.
 
+use horolog_sys::explain::explain;
 use std::io;
 use std::net::SocketAddr;
 
 use horolog_io::UdpError;
 use horolog_ke::KeError;
-use horolog_source::Fault;
+use horolog_source::SourceError;
 
 use crate::hardware::HardwareStartError;
 use crate::metrics::MetricsError;
 use crate::ptp::PtpStartError;
 use crate::status::StatusError;
 use crate::web::WebError;
-use crate::xdp::BodyError;
+use crate::xdp::XdpEngineError;
 use crate::{ConfigError, ConfineError, LeapFileError, SecretsError};
 
-/// Why a server did not start; its text is one line for the user. Nothing is left behind.
+/// Reason for which a server did not start; its text is one line for the user. Nothing remains
+/// open.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration is not right.
+    /// Invalid configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The leap-seconds file is not right.
+    /// Invalid leap-seconds file.
     #[error(transparent)]
     LeapFile(#[from] LeapFileError),
-    /// The port is taken.
+    /// Port in use.
     #[error(
         "address {0} is in use by another process (ss -ulpn 'sport = :{port}' names it); \
          choose another with --listen",
         port = .0.port()
     )]
     InUse(SocketAddr),
-    /// A socket could not be opened.
+    /// Socket that could not be opened.
     #[error(transparent)]
     Listen(UdpError),
-    /// The kernel does not answer, and was told to.
+    /// Failure of the XDP engine, although required.
     #[error(transparent)]
-    Xdp(#[from] BodyError),
-    /// The status socket could not be made.
+    Xdp(#[from] XdpEngineError),
+    /// Status socket that could not be created.
     #[error(transparent)]
     Status(#[from] StatusError),
-    /// There are no random numbers.
-    #[error("the kernel gives no random numbers: {0}")]
+    /// Failure to obtain random numbers.
+    #[error("cannot read random numbers from the kernel: {why}", why = explain(.0))]
     Random(#[source] io::Error),
-    /// There is no memory for what is to be remembered of clients.
-    #[error("there is no memory to remember {0} clients in")]
+    /// Insufficient memory for the stored state of clients.
+    #[error("out of memory for a table of {0} clients")]
     Memory(usize),
-    /// Hardware timestamps could not be had.
+    /// Unavailable hardware timestamps.
     #[error(transparent)]
     Hardware(#[from] HardwareStartError),
-    /// Keys or a secret could not be had.
+    /// Unavailable keys or secret.
     #[error(transparent)]
     Secrets(#[from] SecretsError),
-    /// The listener of NTS key establishment could not be started.
+    /// NTS-KE listener that could not be started.
     #[error(transparent)]
-    Establishment(#[from] KeError),
-    /// A source of time is not there.
-    #[error("the source {0} cannot be used: {1}")]
-    Source(String, Fault),
-    /// There can be no PTP.
+    NtsKe(#[from] KeError),
+    /// Missing time source.
+    #[error("the source {0} is unusable: {1}")]
+    Source(String, SourceError),
+    /// PTP that cannot start.
     #[error(transparent)]
     Ptp(#[from] PtpStartError),
-    /// Metrics cannot be told where they were wanted.
+    /// Unavailable metrics endpoint.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
-    /// There can be no live page where one was wanted.
+    /// Unavailable live page.
     #[error(transparent)]
     Web(#[from] WebError),
-    /// It cannot be confined as it has to be.
+    /// Confinement that is not as required.
     #[error(transparent)]
     Confine(#[from] ConfineError),
-    /// A thread could not be started.
-    #[error("cannot start a thread: {0}; see the limits on processes and memory (ulimit -a)")]
+    /// Thread that could not be started.
+    #[error("cannot start a thread: {why}; check the limits on processes and memory (ulimit \
+             -a)", why = explain(.0))]
     Thread(#[source] io::Error),
 }
 

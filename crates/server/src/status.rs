@@ -1,5 +1,5 @@
-//! The status socket: a Unix stream socket that answers every connection with one JSON object and
-//! closes it, and the asking side of it. It takes no commands; a server cannot be changed by it.
+//! Status socket: a Unix stream socket that sends one JSON object on every connection and closes
+//! it, and its client. It accepts no commands; it cannot change a server.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -8,38 +8,42 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use horolog_sys::unix::{self, Answerer, AnswererError, connect_at_once};
+use horolog_sys::explain::explain;
+use horolog_sys::unix::{self, UnixResponder, UnixResponderError, connect_at_once};
 
-/// How long to wait for the other side, which may be stopped.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Whoever the directory and the mask let may ask.
+/// Timeout for the other side, which may be stopped.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
+/// Mode of the socket; access is limited by the directory and the umask.
 const MODE: u32 = 0o777;
-/// A running server's answer goes into the socket's buffer at once; no asker may hold up the next.
-const WRITE_PATIENCE: Duration = Duration::from_millis(200);
+/// Timeout of a write. The status fits into the socket's buffer at once; no client may delay the
+/// next.
+const WRITE_TIMEOUT: Duration = Duration::from_millis(200);
 const SUFFIX: &str = "sock";
 
-/// Why there is no status socket, or no answer from one.
+/// Reason for which there is no status socket, or no response from one.
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
-    /// Another server answers there.
+    /// Path at which another server answers.
     #[error("{0} is the status socket of another server; choose another with --status-socket")]
     InUse(PathBuf),
-    /// The socket could not be made.
-    #[error("cannot make the status socket {0}: {1}; choose another path with --status-socket")]
+    /// Socket that could not be created.
+    #[error("cannot create the status socket {0}: {why}; choose another path with \
+             --status-socket", why = explain(.1))]
     Bind(PathBuf, #[source] io::Error),
-    /// Nobody answers there.
-    #[error("no server answers at {0}: {1}; see that it runs and that you may use its socket")]
+    /// Path at which no server answers.
+    #[error("no server answers at {0}: {why}; check that it runs and that you may use its \
+             socket", why = explain(.1))]
     NoAnswer(PathBuf, #[source] io::Error),
-    /// No server was found.
-    #[error("no running server was found in {0}; name its socket with --status-socket")]
+    /// No server found.
+    #[error("no running server found in {0}; name its socket with --status-socket")]
     NoServer(String),
-    /// What was found is another user's.
+    /// Only servers of another user found.
     #[error(
-        "no running server was found that this user may ask: {0} can be asked by the owner alone; \
-         ask as that user, such as root, or name another socket with --status-socket"
+        "no running server found that this user may query: {0} is accessible to its owner only; \
+         run as that user, such as root, or name another socket with --status-socket"
     )]
     NotAllowed(String),
-    /// More than one server was found.
+    /// More than one server found.
     #[error("several servers are running; name one with --status-socket: {}", list(.0))]
     Several(Vec<PathBuf>),
 }
@@ -49,9 +53,10 @@ fn list(paths: &[PathBuf]) -> String {
     texts.join(", ")
 }
 
-/// The status socket of this process where none is named: `PID.sock` in `/run/horolog` for root, in
-/// `$XDG_RUNTIME_DIR/horolog` for others, who have none when that is not set. For root that becomes
-/// `user` it is in `/run/horolog/user-NAME`, which is that user's; what stands above is root's.
+/// Returns the default status socket of this process: `PID.sock` in `/run/horolog` for root, in
+/// `$XDG_RUNTIME_DIR/horolog` for other users, who have none if that is not set. For root that
+/// switches to `user` it is in `/run/horolog/user-NAME`, which that user owns; the directories
+/// above are root's.
 #[must_use]
 pub fn default_path(user: Option<&str>) -> Option<PathBuf> {
     let directory = if is_root() { Some(system_directory(user)) } else { session_directory() };
@@ -64,14 +69,15 @@ fn is_root() -> bool {
 
 fn system_directory(user: Option<&str>) -> PathBuf {
     let system = PathBuf::from(SYSTEM);
-    // No user's name has a slash, and the start refuses one that does.
+    // A user name has no slash, and the start rejects one that does.
     match user.filter(|name| !name.contains('/')) {
         Some(name) => system.join(format!("{OF_USER}{name}")),
         None => system,
     }
 }
 
-/// Removes what killed servers left where [`default_path`] is, as far as this user may.
+/// Removes sockets that killed servers left in the directory of [`default_path`], as far as this
+/// user may.
 pub fn sweep(user: Option<&str>) {
     let Some(directory) = default_path(user).and_then(|path| path.parent().map(Path::to_owned))
     else {
@@ -81,28 +87,29 @@ pub fn sweep(user: Option<&str>) {
         let refused = connect_at_once(&path)
             .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
         if refused {
-            // What cannot be removed is passed over by whoever looks for a server.
+            // A socket that cannot be removed is skipped in the search for a server.
             let _ = fs::remove_file(path);
         }
     }
 }
 
 const SYSTEM: &str = "/run/horolog";
-/// How the names of users' directories in there begin.
+/// Prefix of the names of users' directories.
 const OF_USER: &str = "user-";
 
 fn session_directory() -> Option<PathBuf> {
     std::env::var_os("XDG_RUNTIME_DIR").map(|runtime| Path::new(&runtime).join("horolog"))
 }
 
-/// The status socket of the one server that runs on this machine, as far as this user may see.
+/// Returns the status socket of the only server that runs on this host, as far as this user has
+/// access.
 pub fn find() -> Result<PathBuf, StatusError> {
     let own = [Some(PathBuf::from(SYSTEM)), session_directory()].into_iter().flatten();
     let directories: Vec<_> = own.chain(of_users(Path::new(SYSTEM))).collect();
     find_in(&directories)
 }
 
-/// The directories of users in the system's.
+/// Returns the directories of users in the system's.
 fn of_users(system: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(system).into_iter().flatten().flatten();
     let is_of_user =
@@ -116,7 +123,7 @@ fn find_in(directories: &[PathBuf]) -> Result<PathBuf, StatusError> {
     choose(found, closed.filter_map(|(error, path)| Some((error?, path))), directories)
 }
 
-/// The one socket at which a server answers, of those found with why they could not be connected to
+/// Returns the only socket at which a server answers, of those found with their connection errors
 /// and of the directories that cannot be read.
 fn choose(
     found: impl Iterator<Item = (Option<io::Error>, PathBuf)>,
@@ -124,7 +131,7 @@ fn choose(
     directories: &[PathBuf],
 ) -> Result<PathBuf, StatusError> {
     let forbids = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-    // So many may wait for a server that is stopped that no more can.
+    // The backlog of a stopped server may be full.
     let is_full = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
     let closed = closed.filter(|(error, _)| forbids(error));
     let mut forbidden: Vec<_> = closed.map(|(_, path)| path).collect();
@@ -135,7 +142,7 @@ fn choose(
         } else if error.as_ref().is_some_and(forbids) {
             forbidden.push(path);
         }
-        // What a killed server left behind refuses connections.
+        // A socket left by a killed server refuses connections.
     }
     alive.sort_unstable();
     match alive.len() {
@@ -153,13 +160,14 @@ fn sockets_in(directories: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
         .filter(|path| path.extension().is_some_and(|suffix| suffix == SUFFIX))
 }
 
-/// Asks the server at `path` and returns its JSON object as text.
-pub fn ask(path: &Path) -> Result<String, StatusError> {
-    ask_within(path, PATIENCE)
+/// Requests the status from the server at `path` and returns its JSON object as text.
+pub fn fetch(path: &Path) -> Result<String, StatusError> {
+    fetch_within(path, FETCH_TIMEOUT)
 }
 
-/// The same with less or more patience for a server that is stopped, or that never ends.
-pub fn ask_within(path: &Path, patience: Duration) -> Result<String, StatusError> {
+/// Requests the status with another timeout, for a server that is stopped or never finishes its
+/// response.
+pub fn fetch_within(path: &Path, patience: Duration) -> Result<String, StatusError> {
     let answer = read_within(path, patience);
     answer.map_err(|error| StatusError::NoAnswer(path.to_owned(), error))
 }
@@ -177,7 +185,7 @@ fn read_within(path: &Path, patience: Duration) -> io::Result<String> {
         match stream.read(&mut buffer) {
             Ok(0) => break,
             Ok(length) => answer.extend_from_slice(&buffer[..length]),
-            // With a time limit, a signal ends the call even where handlers restart others.
+            // With a time limit, a signal ends the call even if handlers restart others.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -185,32 +193,32 @@ fn read_within(path: &Path, patience: Duration) -> io::Result<String> {
     String::from_utf8(answer).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// A thread that answers at a status socket until it is dropped.
+/// Thread that answers at a status socket until it is dropped.
 #[derive(Debug)]
-pub(crate) struct StatusSocket(Answerer);
+pub(crate) struct StatusSocket(UnixResponder);
 
 impl StatusSocket {
-    /// Answers at `path` with what `answer` returns.
+    /// Answers at `path` with the result of `answer`.
     pub(crate) fn start(
         path: PathBuf,
         answer: impl Fn() -> String + Send + 'static,
     ) -> Result<Self, StatusError> {
         let serve = move |stream| reply(stream, &answer());
-        let started = Answerer::start("status", path.clone(), MODE, serve);
+        let started = UnixResponder::start("status", path.clone(), MODE, serve);
         started.map(Self).map_err(|error| match error {
-            AnswererError::InUse => StatusError::InUse(path),
-            AnswererError::Io(error) => StatusError::Bind(path, error),
+            UnixResponderError::InUse => StatusError::InUse(path),
+            UnixResponderError::Io(error) => StatusError::Bind(path, error),
         })
     }
 
-    /// Whether the thread has ended without being told to.
+    /// Returns true if the thread has ended without being stopped.
     pub(crate) fn has_died(&self) -> bool {
         self.0.has_died()
     }
 }
 
-/// Makes the directory for a status socket. The system's own belongs to root, whoever it was given
-/// to: servers of several users have their sockets in it.
+/// Creates the directory for a status socket. The system's own belongs to root, even if it had
+/// another owner: servers of several users have their sockets in it.
 pub(crate) fn make_directory(path: &Path) -> Result<(), StatusError> {
     let failed = |error| StatusError::Bind(path.to_owned(), error);
     unix::make_directory(path).map_err(failed)?;
@@ -227,10 +235,10 @@ fn own_by_root(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Whoever asks and hangs up before the answer gets none.
+/// Sends the response; a client that disconnects before gets none.
 fn reply(mut stream: UnixStream, answer: &str) {
     let _ = stream
-        .set_write_timeout(Some(WRITE_PATIENCE))
+        .set_write_timeout(Some(WRITE_TIMEOUT))
         .and_then(|()| stream.write_all(answer.as_bytes()));
 }
 
@@ -266,13 +274,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/1.sock");
         let socket = StatusSocket::start(path.clone(), || "{\"n\":1}\n".into()).unwrap();
-        assert_eq!(ask(&path).unwrap(), "{\"n\":1}\n");
+        assert_eq!(fetch(&path).unwrap(), "{\"n\":1}\n");
         drop(UnixStream::connect(&path).unwrap());
-        assert_eq!(ask(&path).unwrap(), "{\"n\":1}\n", "after one that hung up");
+        assert_eq!(fetch(&path).unwrap(), "{\"n\":1}\n", "after one that hung up");
         assert_eq!(find_in(&[path.parent().unwrap().into()]).unwrap(), path);
         drop(socket);
         assert!(!path.exists());
-        assert!(matches!(ask(&path), Err(StatusError::NoAnswer(..))));
+        assert!(matches!(fetch(&path), Err(StatusError::NoAnswer(..))));
     }
 
     #[test]
@@ -340,7 +348,7 @@ mod tests {
             }
         });
         assert!(matches!(
-            ask_within(&path, Duration::from_millis(100)),
+            fetch_within(&path, Duration::from_millis(100)),
             Err(StatusError::NoAnswer(..))
         ));
         drip.join().unwrap();

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use horolog_time::{SimulatedClock, Utc};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::Builder;
-use horolog_wire::ntp::{Header, Mode};
+use horolog_wire::ntp::{AssociationMode, Header};
 
 use super::*;
 use crate::page::{
@@ -32,7 +32,7 @@ struct Queue {
     late: bool,
 }
 
-impl Device for Queue {
+impl BatchDevice for Queue {
     type Address = Endpoints;
 
     fn receive(&mut self, batch: &mut Batch<Endpoints>, _: Duration) -> io::Result<usize> {
@@ -47,7 +47,7 @@ impl Device for Queue {
         let sent =
             batch.iter().take(self.room).map(|packet| (packet.address, packet.bytes.to_vec()));
         self.outgoing.extend(sent);
-        let marked = batch.iter().take(self.room).filter(|packet| packet.stamp);
+        let marked = batch.iter().take(self.room).filter(|packet| packet.wants_timestamp);
         self.looped.extend(marked.map(|packet| frame_of(&packet)));
         Ok(batch.len().min(self.room))
     }
@@ -68,19 +68,19 @@ fn packet(
     address: Endpoints,
     bytes: &[u8],
     received_at: Option<Timestamp<Utc>>,
-) -> Packet<'_, Endpoints> {
-    Packet {
+) -> BatchPacket<'_, Endpoints> {
+    BatchPacket {
         bytes,
         address,
         truncated: false,
         received_at,
         received_monotonic: None,
         hardware: None,
-        stamp: false,
+        wants_timestamp: false,
     }
 }
 
-fn frame_of(packet: &Packet<'_, Endpoints>) -> Vec<u8> {
+fn frame_of(packet: &BatchPacket<'_, Endpoints>) -> Vec<u8> {
     let builder = Builder {
         destination_mac: MacAddress([2; 6]),
         source_mac: MacAddress([4; 6]),
@@ -108,12 +108,12 @@ fn worker(now_ns: i64, packets: &[Vec<u8>]) -> Worker<Queue, SimulatedClock> {
     let device = Queue { incoming, room: 32, ..Queue::default() };
     let (_, page) = page::shared(&both(page()));
     let stop = Arc::new(AtomicBool::new(false));
-    let surroundings = Surroundings {
+    let surroundings = WorkerContext {
         page,
         stop,
         age_max: Span::from_ms(1_000),
         interleaved: Arc::new(InterleavedTable::new(16, HashKey([1, 2])).unwrap()),
-        transmit_stamps: true,
+        has_transmit_timestamps: true,
         limiter: Arc::default(),
         hardware: Arc::default(),
         secrets: Secrets::default(),
@@ -127,16 +127,29 @@ fn a_batch_is_answered_and_counted() {
     let mut worker = worker(100_500_000_000, &[request(4), request(7), request(3), vec![0; 7]]);
     let turn = worker.turn().unwrap();
     assert_eq!((turn.received, turn.answered), (4, 2));
-    assert_eq!((turn.ignored.of(Reason::Version), turn.ignored.of(Reason::Length)), (1, 1));
+    assert_eq!(
+        (turn.ignored.of(IgnoreReason::Version), turn.ignored.of(IgnoreReason::Length)),
+        (1, 1)
+    );
     assert_eq!((turn.expired, turn.refused), (0, 0));
     for ((address, bytes), version) in worker.device.outgoing.iter().zip([4, 3]) {
         let (reply, rest) = Header::parse(bytes).unwrap();
         assert!(rest.is_empty() && *address == client());
-        assert_eq!((reply.mode, reply.version), (Mode::Server, version));
+        assert_eq!((reply.mode, reply.version), (AssociationMode::Server, version));
         let since_anchor = reply.transmit.since(page().timebase.ntp_at_anchor);
         assert_eq!(since_anchor, Span::from_ms(500));
         assert_eq!(as_transmit(reply.receive), reply.transmit);
     }
+}
+
+#[test]
+fn what_was_sent_to_several_hosts_is_not_answered() {
+    let mut worker = worker(100_500_000_000, &[request(4), request(7), request(3)]);
+    worker.device.incoming[0].0.unicast = false;
+    worker.device.incoming[1].0.unicast = false;
+    let turn = worker.turn().unwrap();
+    assert_eq!((turn.received, turn.answered), (3, 1));
+    assert_eq!(turn.ignored.of(IgnoreReason::NotUnicast), 2, "whatever else it is");
 }
 
 #[test]
@@ -183,18 +196,18 @@ fn what_the_kernel_refuses_is_counted() {
 fn judge_received(received_at: Option<Timestamp<Utc>>) -> Option<Header> {
     let bytes = request(4);
     match judge_packet(&bytes, received_at, false) {
-        Judgement::Reply(reply) => Some(reply.header),
-        Judgement::Kiss(reply) => panic!("{reply:?}"),
-        Judgement::Expired => None,
-        Judgement::Ignore(reason) => panic!("ignored: {reason:?}"),
+        WorkerDecision::Reply(reply) => Some(reply.header),
+        WorkerDecision::Kiss(reply) => panic!("{reply:?}"),
+        WorkerDecision::Expired => None,
+        WorkerDecision::Ignore(reason) => panic!("ignored: {reason:?}"),
     }
 }
 
-fn judge_packet(bytes: &[u8], received_at: Option<Timestamp<Utc>>, cut: bool) -> Judgement {
-    let packet = Packet { truncated: cut, ..packet(client(), bytes, received_at) };
+fn judge_packet(bytes: &[u8], received_at: Option<Timestamp<Utc>>, cut: bool) -> WorkerDecision {
+    let packet = BatchPacket { truncated: cut, ..packet(client(), bytes, received_at) };
     let now = Timestamp::from_ns(100_500_000_000);
-    let surroundings = worker(0, &[]).surroundings;
-    judge(&packet, &surroundings.in_force(now), now, &surroundings, &mut Totals::default())
+    let surroundings = worker(0, &[]).context;
+    judge(&packet, &surroundings.in_force(now), now, &surroundings, &mut SocketCounts::default())
 }
 
 #[test]
@@ -219,18 +232,24 @@ fn a_timestamp_that_cannot_be_is_not_served() {
 #[test]
 fn a_cut_datagram_is_ignored() {
     let bytes = request(4);
-    assert!(matches!(judge_packet(&bytes, None, true), Judgement::Ignore(Reason::Length)));
+    assert!(matches!(
+        judge_packet(&bytes, None, true),
+        WorkerDecision::Ignore(IgnoreReason::Length)
+    ));
 }
 
 #[test]
 fn a_worker_told_to_stop_stops() {
     let worker = worker(100_000_000_000, &[]);
-    worker.surroundings.stop.store(true, Ordering::Relaxed);
+    worker.context.stop.store(true, Ordering::Relaxed);
     worker.run();
 }
 
 /// Asks once more in interleaved mode, and returns the reply.
-fn ask_again(worker: &mut Worker<Queue, SimulatedClock>, last: Option<Header>) -> (Header, Totals) {
+fn ask_again(
+    worker: &mut Worker<Queue, SimulatedClock>,
+    last: Option<Header>,
+) -> (Header, SocketCounts) {
     let origin = last.map_or(NtpTimestamp::from_bits(2), |last| last.receive);
     let mut bytes = vec![0; HEADER_LEN];
     let receive = NtpTimestamp::from_bits(77);
@@ -249,13 +268,13 @@ fn an_interleaved_reply_tells_when_the_one_before_it_left() {
     let mut worker = worker(100_500_000_000, &[]);
     let (first, turn) = ask_again(&mut worker, None);
     assert_eq!(first.origin.to_bits(), 42, "a basic reply");
-    assert_eq!((turn.interleaved, turn.transmit_stamps_wanted), (0, 1));
+    assert_eq!((turn.interleaved, turn.transmit_timestamps_requested), (0, 1));
     let (second, turn) = ask_again(&mut worker, Some(first));
     assert_eq!((second.origin.to_bits(), second.transmit), (77, first.transmit));
-    assert_eq!((turn.interleaved, turn.transmit_kernel_stamps), (1, 0));
+    assert_eq!((turn.interleaved, turn.transmit_kernel_timestamps), (1, 0));
     // From now on the kernel says when replies left.
     let (third, turn) = ask_and_stamp(&mut worker, second, Span::from_ms(3));
-    assert_eq!((turn.interleaved, turn.transmit_kernel_stamps), (0, 1));
+    assert_eq!((turn.interleaved, turn.transmit_kernel_timestamps), (0, 1));
     let (fourth, _) = ask_again(&mut worker, Some(third));
     let left = fourth.transmit.since(page().timebase.ntp_at_anchor);
     assert_eq!(left, Span::from_ms(533));
@@ -269,7 +288,7 @@ fn ask_and_stamp(
     worker: &mut Worker<Queue, SimulatedClock>,
     last: Header,
     after: Span,
-) -> (Header, Totals) {
+) -> (Header, SocketCounts) {
     worker.device.late = true;
     let (reply, _) = ask_again(worker, Some(last));
     let sent: Timestamp<Monotonic> = worker.clock.now();
@@ -292,7 +311,7 @@ fn a_reply_neither_leaves_before_it_is_made_nor_after_it_came_back() {
         let mut worker = worker(100_300_000_000, &[]);
         let (first, _) = ask_again(&mut worker, None);
         let (second, turn) = ask_and_stamp(&mut worker, first, after);
-        assert_eq!(turn.transmit_kernel_stamps, u64::from(is_possible), "{after:?}");
+        assert_eq!(turn.transmit_kernel_timestamps, u64::from(is_possible), "{after:?}");
         let (third, turn) = ask_again(&mut worker, Some(second));
         assert_eq!(turn.interleaved, 1);
         let left = third.transmit.since(page().timebase.ntp_at_anchor) - Span::from_ms(320);
@@ -305,7 +324,7 @@ fn a_reply_neither_leaves_before_it_is_made_nor_after_it_came_back() {
 fn plain_requests_leave_nothing_behind() {
     let mut worker = worker(100_500_000_000, &[request(4)]);
     let turn = worker.turn().unwrap();
-    assert_eq!((turn.answered, turn.transmit_stamps_wanted), (1, 0));
+    assert_eq!((turn.answered, turn.transmit_timestamps_requested), (1, 0));
     assert!(worker.device.looped.is_empty());
 }
 
@@ -323,14 +342,14 @@ fn clients_that_ask_too_often_or_are_denied_are_not_answered() {
         bytes.resize(class_len, 0);
         let mut worker = worker(100_500_000_000, &vec![bytes; count]);
         let limiter = Limiter::new(&config, HashKey([1, 2])).expect("something is limited");
-        worker.surroundings.limiter.store(Some(Arc::new(limiter)));
+        worker.context.limiter.store(Some(Arc::new(limiter)));
         let turn = worker.turn().unwrap();
         assert_eq!(turn.received, turn.answered + turn.ignored.total());
         (worker, turn)
     };
     let denied = LimitsConfig { deny: vec!["192.0.2.0/24".parse().unwrap()], ..Default::default() };
     let (_, turn) = limited(denied.clone(), 48, 3);
-    assert_eq!((turn.answered, turn.ignored.of(Reason::Denied)), (0, 3));
+    assert_eq!((turn.answered, turn.ignored.of(IgnoreReason::Denied)), (0, 3));
     let (worker, turn) = limited(LimitsConfig { kiss_deny: true, ..denied.clone() }, 48, 3);
     assert!(turn.answered >= 1, "{turn:?}");
     let kiss = &worker.device.outgoing[0].1;

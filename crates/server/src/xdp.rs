@@ -1,193 +1,195 @@
-//! The server's body in the kernel: where it is attached, what it is told of the clock and of this
-//! machine's addresses, and what it counted. What it answers is decided by [`crate::decide`] and
-//! modelled by [`crate::decide_frame`]; nothing here decides it again.
+//! XDP engine of the server: attachment, clock, addresses and counters. [`crate::decide`] decides
+//! its replies and [`crate::decide_frame`] models them; no decision is repeated here.
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use horolog_sys::explain::explain;
 use horolog_sys::netlink::{InterfaceAddress, Link, Netlink, NetlinkError};
 use horolog_xdp::{
-    AttachMode, Attachment, ClockEdition, ClockWriter, Interface, InterleavedRequests,
-    PassedReason, Refusal, ReplyPath, Responder, XdpError, says_of_redirects,
+    AdmissionRefusal, AttachMode, Attachment, ClockUpdate, ClockWriter, Interface,
+    InterleavedRequests, PassedReason, ReplyPath, Responder, Station, XdpError,
+    reported_redirect_support,
 };
 use serde::Serialize;
 
-use crate::hand_over::{self, HandedOver};
-use crate::page::{Page, PageSink, Pages};
+use crate::af_xdp::{self, AfXdpQueue};
+use crate::page::{ClockPage, PageSink, Pages};
 use crate::{
-    Engine, HashKey, InterleavedBody, ListenSet, ServerConfig, XdpReply, responder_settings,
+    EngineSelection, HashKey, InterleavedEngine, ListenSet, ServerConfig, XdpReply,
+    responder_settings,
 };
 
-/// How often this machine's addresses are looked up again.
+/// Interval at which this host's addresses are looked up again.
 const ADDRESSES_EVERY: Duration = Duration::from_secs(1);
 
-/// Why the kernel does not answer.
+/// Reason for which the XDP engine is unavailable.
 #[derive(Debug, thiserror::Error)]
-pub enum BodyError {
-    /// The kernel refused a program, or a place for it.
+pub enum XdpEngineError {
+    /// Program or attachment that the kernel refused.
     #[error(transparent)]
     Xdp(#[from] XdpError),
-    /// An interface, or this machine's addresses, could not be looked up.
+    /// Failure to look up an interface or this host's addresses.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// An interface was named that cannot carry requests to the addresses listened on.
+    /// Named interface that cannot carry requests to the listen addresses.
     #[error(
-        "interface '{0}' carries no Ethernet, so XDP cannot answer there; leave it out of \
-         --interface or use --engine socket"
+        "interface '{0}' is not Ethernet, so XDP is unavailable there; omit it from --interface or \
+         use --engine socket"
     )]
     NotEthernet(String),
-    /// No interface fits the addresses listened on.
+    /// No interface that matches the listen addresses.
     #[error(
-        "no interface that is up and carries Ethernet has an address listened on, so XDP has no \
-         place; name one with --interface"
+        "no Ethernet interface that is up has an address of --listen, so XDP is unavailable; name \
+         an interface with --interface"
     )]
     NoInterface,
-    /// There are no random numbers to draw a key from.
-    #[error("the kernel gave no random numbers: {0}")]
+    /// Failure to obtain random numbers for a key.
+    #[error("cannot read random numbers from the kernel: {why}", why = explain(.0))]
     Random(#[source] io::Error),
 }
 
-/// Where XDP answers, as `horolog status` tells it.
+/// Interface on which XDP answers, as reported by `horolog status`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct XdpPlace {
-    /// The interface.
+pub struct XdpInterface {
+    /// Interface name.
     pub interface: String,
-    /// `native` or `generic`.
+    /// Mode: `native` or `generic`.
     pub mode: &'static str,
 }
 
-/// What the XDP body counted, as `horolog status` tells it.
+/// Counts of the XDP engine, as reported by `horolog status`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct XdpTotals {
-    /// Requests over IPv4 that were answered, kisses among them.
+pub struct XdpCounts {
+    /// Requests answered over IPv4, including kisses.
     pub answered_ipv4: u64,
-    /// Requests over IPv6 that were answered, kisses among them.
+    /// Requests answered over IPv6, including kisses.
     pub answered_ipv6: u64,
-    /// Of these, how many in interleaved mode.
+    /// Requests answered in interleaved mode, part of the two above.
     pub answered_interleaved: u64,
-    /// Requests of clients that limits and lists let through; 0 where there are none.
+    /// Requests answered in symmetric passive mode (2), part of the first two.
+    pub answered_symmetric: u64,
+    /// Requests admitted by limits and lists; 0 if there are none.
     pub admitted: u64,
     /// Requests dropped by limits and lists, by reason.
     pub dropped: Dropped,
     /// Kisses sent, by code.
     pub kisses: Kisses,
-    /// PTP's requests for the delay that were answered.
+    /// PTP delay requests answered.
     pub answered_ptp: u64,
-    /// Requests of PTP's NetSync Monitor that were answered.
+    /// PTP NetSync Monitor requests answered.
     pub answered_ptp_monitor: u64,
-    /// Requests with more than a header that were handed over to threads of this process past the
-    /// network stack; what became of them stands among the counters of the sockets.
-    pub handed_over: u64,
-    /// Frames that went on to the network stack, by reason.
+    /// Requests longer than a header that were redirected to threads of this process, bypassing the
+    /// network stack; their outcomes are among the counters of the sockets.
+    pub to_af_xdp: u64,
+    /// Frames passed to the network stack, by reason.
     pub passed: Passed,
 }
 
-impl XdpTotals {
-    /// Requests that were answered.
+impl XdpCounts {
+    /// Returns the number of answered requests.
     #[must_use]
     pub const fn answered(&self) -> u64 {
         self.answered_ipv4 + self.answered_ipv6
     }
 }
 
-/// Frames that went on to the network stack, by reason.
+/// Frames passed to the network stack, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Passed {
-    /// Not for an address and port served here.
+    /// Destination address and port not served here.
     pub not_ntp: u64,
-    /// Lengths or the IPv4 checksum do not fit, or there are trailing bytes.
+    /// Inconsistent lengths, wrong IPv4 checksum, or trailing bytes.
     pub malformed: u64,
-    /// Pieces of packets.
+    /// Fragments of packets.
     pub fragment: u64,
-    /// A source that must not be answered, or a group address.
+    /// Source that must not be answered, or group address.
     pub address: u64,
-    /// Not exactly one NTP header.
+    /// Payload that is not exactly one NTP header.
     pub length: u64,
-    /// A version or mode that is not a plain client request.
+    /// Version or mode that is not a plain client request.
     pub request: u64,
-    /// The clock page had expired.
+    /// Expired clock page.
     pub no_clock: u64,
-    /// Requests that may be of interleaved mode, on interfaces where the sockets answer them.
+    /// Requests that may be in interleaved mode, on interfaces where the sockets answer them.
     pub interleaved: u64,
 }
 
 /// Requests dropped by limits and lists, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Dropped {
-    /// The client asked too often.
+    /// Requests in excess of the client's rate limit.
     pub limited: u64,
-    /// The lists deny it.
+    /// Requests denied by the lists.
     pub denied: u64,
-    /// Too many clients that were not known before.
-    pub newcomers: u64,
+    /// Requests in excess of the limit for new clients.
+    pub new_clients: u64,
 }
 
 /// Kisses sent, by code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Kisses {
-    /// To clients that asked too often.
+    /// Kisses to clients in excess of their rate limit.
     pub rate: u64,
-    /// To clients that the lists deny.
+    /// Kisses to clients denied by the lists.
     pub deny: u64,
 }
 
-/// An XDP body that has been started, with what it takes to serve it.
-pub(crate) struct Started {
-    /// The body.
-    pub(crate) body: XdpBody,
-    /// Where it gets its pages from.
+/// Started XDP engine, with its sink and devices.
+pub(crate) struct StartedEngine {
+    /// XDP engine.
+    pub(crate) body: XdpEngine,
+    /// Sink for its pages.
     pub(crate) sink: Box<dyn PageSink>,
-    /// The devices that it hands requests over by, to be answered from there.
-    pub(crate) handed_over: Vec<HandedOver>,
+    /// Devices that receive redirected requests, which are answered from there.
+    pub(crate) to_af_xdp: Vec<AfXdpQueue>,
 }
 
-/// The XDP body in place; dropping it takes the program off every interface.
-pub(crate) struct XdpBody {
+/// Attached XDP engine; dropping it detaches the program from every interface.
+pub(crate) struct XdpEngine {
     attachments: Vec<Attachment>,
     responder: Arc<Responder>,
-    /// Where it could not be attached, or hand nothing over, and why.
+    /// Failures to attach or to redirect.
     refusals: Vec<XdpError>,
 }
 
-impl std::fmt::Debug for XdpBody {
+impl std::fmt::Debug for XdpEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("XdpBody").field("places", &self.places()).finish_non_exhaustive()
+        f.debug_struct("XdpBody").field("places", &self.interfaces()).finish_non_exhaustive()
     }
 }
 
-impl XdpBody {
-    /// Loads the program and attaches it to the interfaces that the configuration names,
-    /// or to all that have an address listened on. It answers once the sink that comes
-    /// with it is given pages. `hardware` tells whether the sockets have hardware transmit
-    /// timestamps on the interface of this name.
+impl XdpEngine {
+    /// Loads the program and attaches it to the configured interfaces, or to all that have a listen
+    /// address. It answers once pages are published to the returned sink. `hardware` returns true
+    /// if the sockets have hardware transmit timestamps on the interface of this name.
     pub(crate) fn start(
         config: &ServerConfig,
         shared: &SharedListen,
         hardware: impl Fn(&str) -> bool,
-    ) -> Result<Started, BodyError> {
+    ) -> Result<StartedEngine, XdpEngineError> {
         let mut netlink = Netlink::open()?;
         let addresses = netlink.addresses()?;
         let all = shared.load().all();
         let links = links(&mut netlink, &all, config, &addresses)?;
         let mode = if config.xdp_generic { AttachMode::Generic } else { AttachMode::Native };
-        let key = HashKey::random().map_err(BodyError::Random)?;
+        let key = HashKey::random().map_err(XdpEngineError::Random)?;
         let mut settings = responder_settings(key, &config.limits, &config.interleaved);
-        let hands_over = config.hands_over();
+        let hands_over = config.uses_af_xdp();
         if hands_over {
-            settings.handed_over_queues =
-                links.iter().map(|link| hand_over::queues(&link.name)).sum();
+            settings.af_xdp_queues = links.iter().map(|link| af_xdp::queues(&link.name)).sum();
         }
-        // Behind the drivers, copies of a frame would share its bytes.
+        // After the drivers, copies of a frame would share its bytes.
         settings.ptp_monitor =
             config.ptp.is_on() && config.ptp.monitor && mode == AttachMode::Native;
         let (responder, clock) = Responder::load(&settings)?;
         responder.limit(&config.limits.rules(), &config.limits.listed())?;
         if config.ptp.is_on() {
-            responder.include_ptp()?;
+            responder.chain_ptp()?;
         }
         let (mut attachments, mut refusals) = (Vec::new(), Vec::new());
         for link in links {
@@ -206,70 +208,77 @@ impl XdpBody {
                 responder.answer_monitor_by(interface.index)?;
             }
         }
-        // Where nothing was named, an interface that cannot is no reason to do without the others.
-        let all_wanted = config.engine == Engine::Xdp || !config.interfaces.is_empty();
+        // If none was named, an unsuitable interface does not prevent the use of the others.
+        let all_wanted = config.engine == EngineSelection::Xdp || !config.interfaces.is_empty();
         if (all_wanted || attachments.is_empty()) && !refusals.is_empty() {
             return Err(refusals.swap_remove(0).into());
         }
         let mut handed_over = Vec::new();
         if hands_over {
             for attachment in &attachments {
-                // The program may pass more up than it has to, never less.
-                match hand_over::open(&responder, attachment, handed_over.len() as u32) {
+                // The program may pass more frames than necessary, never fewer.
+                match af_xdp::open(&responder, attachment, handed_over.len() as u32) {
                     Ok(devices) => handed_over.extend(devices),
                     Err(error) => refusals.push(error),
                 }
             }
         }
         let responder = Arc::new(responder);
-        let listeners = Listeners { listen: Arc::clone(shared), known: BTreeSet::new() };
-        let mut sink =
-            Sink { clock, responder: Arc::clone(&responder), netlink, listeners, looked: None };
-        sink.listen(&addresses)?;
-        Ok(Started {
+        let listeners = XdpListeners { listen: Arc::clone(shared), ..XdpListeners::default() };
+        let mut sink = XdpPageSink {
+            clock,
+            responder: Arc::clone(&responder),
+            netlink,
+            listeners,
+            addresses_read_at: None,
+        };
+        let all_links = sink.netlink.links()?;
+        sink.listen(&addresses, &all_links)?;
+        Ok(StartedEngine {
             body: Self { attachments, responder, refusals },
             sink: Box::new(sink),
-            handed_over,
+            to_af_xdp: handed_over,
         })
     }
 
-    /// Takes the program off every interface.
+    /// Detaches the program from every interface.
     pub(crate) fn detach(&mut self) {
         self.attachments.clear();
     }
 
-    /// Why it does not answer on interfaces where it might, in one line; `None` where it does.
+    /// Returns the reasons for which it does not answer on suitable interfaces, in one line; `None`
+    /// if it answers on all.
     pub(crate) fn refusals(&self) -> Option<String> {
         let reasons: Vec<String> = self.refusals.iter().map(ToString::to_string).collect();
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
-    /// Where it answers.
-    pub(crate) fn places(&self) -> Vec<XdpPlace> {
-        let place = |attachment: &Attachment| XdpPlace {
+    /// Returns the interfaces on which it answers.
+    pub(crate) fn interfaces(&self) -> Vec<XdpInterface> {
+        let place = |attachment: &Attachment| XdpInterface {
             interface: attachment.interface().name.clone(),
             mode: mode_name(attachment.mode()),
         };
         self.attachments.iter().map(place).collect()
     }
 
-    /// Whether it answers on the interface of this name.
+    /// Returns true if it answers on the interface of this name.
     pub(crate) fn is_at(&self, interface: &str) -> bool {
         self.attachments.iter().any(|attachment| attachment.interface().name == interface)
     }
 
-    /// The program, to be given other limits, and what PTP answers.
+    /// Returns the program, for updates of limits and PTP responses.
     pub(crate) fn responder(&self) -> Arc<Responder> {
         Arc::clone(&self.responder)
     }
 
-    /// Requests answered on each core, by its number.
+    /// Returns the number of requests answered on each core, by core number.
     pub(crate) fn answered_by_core(&self) -> Vec<u64> {
         self.responder.answered_by_core()
     }
 
-    /// What was counted so far.
-    pub(crate) fn totals(&self) -> XdpTotals {
+    /// Returns the counts so far.
+    pub(crate) fn totals(&self) -> XdpCounts {
         let counts = self.responder.counts();
         let mut passed = Passed::default();
         for (reason, count) in PassedReason::ALL.into_iter().zip(counts.passed) {
@@ -286,38 +295,39 @@ impl XdpBody {
             *field = count;
         }
         let (mut dropped, mut kisses) = (Dropped::default(), Kisses::default());
-        for (refusal, count) in Refusal::ALL.into_iter().zip(counts.refused) {
+        for (refusal, count) in AdmissionRefusal::ALL.into_iter().zip(counts.refused) {
             let field = match refusal {
-                Refusal::Limited => &mut dropped.limited,
-                Refusal::Denied => &mut dropped.denied,
-                Refusal::Newcomers => &mut dropped.newcomers,
-                Refusal::KissRate => &mut kisses.rate,
-                Refusal::KissDeny => &mut kisses.deny,
+                AdmissionRefusal::Limited => &mut dropped.limited,
+                AdmissionRefusal::Denied => &mut dropped.denied,
+                AdmissionRefusal::NewClients => &mut dropped.new_clients,
+                AdmissionRefusal::KissRate => &mut kisses.rate,
+                AdmissionRefusal::KissDeny => &mut kisses.deny,
             };
             *field = count;
         }
-        XdpTotals {
+        XdpCounts {
             answered_ipv4: counts.answered_ipv4,
             answered_ipv6: counts.answered_ipv6,
             answered_interleaved: counts.answered_interleaved,
+            answered_symmetric: counts.answered_symmetric,
             admitted: counts.admitted,
             dropped,
             kisses,
             answered_ptp: counts.answered_ptp,
             answered_ptp_monitor: counts.answered_ptp_monitor,
-            handed_over: counts.handed_over,
+            to_af_xdp: counts.to_af_xdp,
             passed,
         }
     }
 }
 
-/// Who answers requests that may be of interleaved mode on an interface.
+/// Returns the handling of requests that may be in interleaved mode on an interface.
 const fn interleaved_requests(config: &ServerConfig, hardware: bool) -> InterleavedRequests {
-    match config.interleaved.body {
+    match config.interleaved.engine {
         _ if config.interleaved.clients == 0 => InterleavedRequests::Answer,
-        InterleavedBody::Socket => InterleavedRequests::PassUp,
-        InterleavedBody::Auto if hardware => InterleavedRequests::PassUp,
-        InterleavedBody::Auto | InterleavedBody::Xdp => InterleavedRequests::Answer,
+        InterleavedEngine::Socket => InterleavedRequests::PassUp,
+        InterleavedEngine::Auto if hardware => InterleavedRequests::PassUp,
+        InterleavedEngine::Auto | InterleavedEngine::Xdp => InterleavedRequests::Answer,
     }
 }
 
@@ -328,14 +338,14 @@ const fn mode_name(mode: AttachMode) -> &'static str {
     }
 }
 
-/// The interfaces that the configuration names, or all that have an address listened on; and those
-/// that PTP is served on.
+/// Returns the configured interfaces, or all that have a listen address, and those that PTP is
+/// served on.
 fn links(
     netlink: &mut Netlink,
     listen: &[SocketAddr],
     config: &ServerConfig,
     addresses: &[InterfaceAddress],
-) -> Result<Vec<Link>, BodyError> {
+) -> Result<Vec<Link>, XdpEngineError> {
     let mut chosen: Vec<Link> = if config.interfaces.is_empty() {
         let carries = |link: &Link| {
             let own: Vec<IpAddr> = addresses
@@ -358,10 +368,10 @@ fn links(
         }
     }
     if let Some(link) = chosen.iter().find(|link| !is_ethernet(link)) {
-        return Err(BodyError::NotEthernet(link.name.clone()));
+        return Err(XdpEngineError::NotEthernet(link.name.clone()));
     }
     if chosen.is_empty() {
-        return Err(BodyError::NoInterface);
+        return Err(XdpEngineError::NoInterface);
     }
     Ok(chosen)
 }
@@ -374,93 +384,116 @@ fn reply_path(wanted: XdpReply, link: &Link) -> ReplyPath {
     }
 }
 
-/// Whether replies on the interface with this index would get lost. Whoever asks for XDP alone may
-/// see to the other end later, and gets it.
+/// Returns true if replies on the interface with this index would be lost. If XDP is required, it
+/// is used nevertheless: the other end may be set up later.
 fn is_deaf(config: &ServerConfig, mode: AttachMode, path: ReplyPath, interface: u32) -> bool {
-    let replies = config.engine == Engine::Auto && path == ReplyPath::Redirect;
-    replies && mode == AttachMode::Native && says_of_redirects(interface) == Some(false)
+    let replies = config.engine == EngineSelection::Auto && path == ReplyPath::Redirect;
+    replies && mode == AttachMode::Native && reported_redirect_support(interface) == Some(false)
 }
 
-/// The loopback interface has a MAC address of zeroes.
+/// Returns true for Ethernet. The loopback interface has a MAC address of zeroes.
 fn is_ethernet(link: &Link) -> bool {
     link.mac.is_some_and(|mac| mac != [0; 6])
 }
 
-/// The addresses listened on, by what they serve.
+/// Listen addresses, by the timeline that they serve.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Listens {
-    /// UTC, with its steps.
+pub(crate) struct ListenAddresses {
+    /// Addresses of UTC, with its steps.
     pub(crate) stepped: Vec<SocketAddr>,
-    /// Smeared time.
+    /// Addresses of smeared time.
     pub(crate) smeared: Vec<SocketAddr>,
 }
 
-impl Listens {
-    /// All of them.
+impl ListenAddresses {
+    /// Returns all addresses.
     pub(crate) fn all(&self) -> Vec<SocketAddr> {
         [&self.stepped[..], &self.smeared].concat()
     }
 }
 
-/// The addresses listened on, which a reload may replace.
-pub(crate) type SharedListen = Arc<ArcSwap<Listens>>;
+/// Listen addresses, which a reload may replace.
+pub(crate) type SharedListen = Arc<ArcSwap<ListenAddresses>>;
 
-/// What is listened on, and the concrete addresses that the program knows of.
-struct Listeners {
+/// Listen addresses, and the addresses of this host stored in the program.
+#[derive(Default)]
+struct XdpListeners {
     listen: SharedListen,
     known: BTreeSet<SocketAddr>,
+    broadcasts: BTreeSet<Ipv4Addr>,
+    stations: BTreeSet<Station>,
 }
 
-/// Hands pages to the program, and tells it when this machine's addresses change.
-struct Sink {
+/// Removes entries that are no longer `wanted`, and adds new ones.
+fn renew<T: Ord + Copy>(
+    known: &mut BTreeSet<T>,
+    wanted: BTreeSet<T>,
+    change: impl Fn(T, bool) -> Result<(), XdpError>,
+) -> Result<(), XdpError> {
+    known.difference(&wanted).try_for_each(|&gone| change(gone, false))?;
+    wanted.difference(known).try_for_each(|&new| change(new, true))?;
+    *known = wanted;
+    Ok(())
+}
+
+/// Sink that publishes pages to the program, and updates this host's addresses when they change.
+struct XdpPageSink {
     clock: ClockWriter,
     responder: Arc<Responder>,
     netlink: Netlink,
-    listeners: Listeners,
-    /// When the addresses were looked up, and for which list.
-    looked: Option<(Instant, Arc<Listens>)>,
+    listeners: XdpListeners,
+    /// Time of the last address lookup, and its list.
+    addresses_read_at: Option<(Instant, Arc<ListenAddresses>)>,
 }
 
-impl Sink {
-    fn listen(&mut self, addresses: &[InterfaceAddress]) -> Result<(), XdpError> {
+impl XdpPageSink {
+    fn listen(&mut self, addresses: &[InterfaceAddress], links: &[Link]) -> Result<(), XdpError> {
         let own: Vec<IpAddr> = addresses.iter().map(|own| own.prefix.address()).collect();
-        let listen = self.listeners.listen.load_full();
+        let Self { responder, listeners, .. } = self;
+        let listen = listeners.listen.load_full();
         let set = ListenSet::resolve(&listen.stepped, &own).with_smeared(&listen.smeared, &own);
-        let wanted: BTreeSet<SocketAddr> = set.addresses().iter().copied().collect();
-        let known = &mut self.listeners.known;
-        known.difference(&wanted).try_for_each(|&gone| self.responder.unlisten(gone))?;
-        wanted
-            .difference(known)
-            .try_for_each(|&new| self.responder.listen_on(new, set.timeline(new)))?;
-        *known = wanted;
-        self.looked = Some((Instant::now(), listen));
+        // Before the addresses, so that nothing is answered that must not be.
+        let broadcasts = addresses.iter().filter_map(|own| own.prefix.broadcast()).collect();
+        renew(&mut listeners.broadcasts, broadcasts, |address, refuse| {
+            responder.refuse_broadcast(address, refuse)
+        })?;
+        let stations = links.iter().filter_map(Station::of).collect();
+        renew(&mut listeners.stations, stations, |station, serve| {
+            responder.serve_station(station, serve)
+        })?;
+        let wanted = set.addresses().iter().copied().collect();
+        renew(&mut listeners.known, wanted, |at, serve| {
+            if serve { responder.listen_on(at, set.timeline(at)) } else { responder.unlisten(at) }
+        })?;
+        self.addresses_read_at = Some((Instant::now(), listen));
         Ok(())
     }
 }
 
-impl PageSink for Sink {
+impl PageSink for XdpPageSink {
     fn publish(&mut self, pages: &Pages) -> io::Result<()> {
-        self.clock.publish(&edition(&pages.stepped), &edition(&pages.smeared));
-        let due = self.looked.as_ref().is_none_or(|(looked, listen)| {
+        self.clock.publish(&clock_update(&pages.stepped), &clock_update(&pages.smeared));
+        let due = self.addresses_read_at.as_ref().is_none_or(|(looked, listen)| {
             looked.elapsed() >= ADDRESSES_EVERY || *listen != *self.listeners.listen.load()
         });
         if due {
             let addresses = self.netlink.addresses().map_err(io::Error::other)?;
-            self.listen(&addresses).map_err(io::Error::other)?;
+            let links = self.netlink.links().map_err(io::Error::other)?;
+            self.listen(&addresses, &links).map_err(io::Error::other)?;
         }
         Ok(())
     }
 }
 
-/// What the program is told by a page.
+/// Returns the clock update of a page for the program.
 #[must_use]
-pub fn edition(page: &Page) -> ClockEdition {
+pub fn clock_update(page: &ClockPage) -> ClockUpdate {
     let variables = &page.variables;
-    ClockEdition {
+    ClockUpdate {
         timebase: page.timebase,
         leap: variables.leap as u8,
         leap_after: page.leap_after as u8,
-        stratum: variables.stratum,
+        stratum: variables.packet_stratum(),
         precision: variables.precision,
         root_delay: variables.root_delay.to_bits(),
         root_dispersion: variables.root_dispersion.to_bits(),

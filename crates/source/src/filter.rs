@@ -1,67 +1,69 @@
-//! From single samples of a clock to what it says: outliers are passed over, the middle is taken,
-//! and the rate at which the system clock runs away from it is fitted by the median of all slopes
-//! (Theil and Sen), which a third of wrong samples does not move. Pure.
+//! Filter from single samples of a clock to an estimate: outliers are skipped, the median is taken,
+//! and the drift of the system clock against it is fitted by the median of all slopes (Theil and
+//! Sen), which a third of wrong samples does not move. Pure.
 //!
-//! Samples are kept against the monotonic clock, so that a step of the system clock does not spoil
-//! them.
+//! Samples are stored against the monotonic clock, so that a step of the system clock does not
+//! affect them.
 
 use std::collections::VecDeque;
 
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
-/// Samples that are kept.
+/// Number of samples kept.
 const SAMPLES_MAX: usize = 32;
-/// How old a sample may be that still counts.
+/// Maximum age of a sample that still counts.
 const AGE_MAX: Span = Span::from_ns(64 * NS_PER_S);
-/// What it takes to fit a rate: so many samples over so long a time.
+/// Minimum for the fit of a rate: this many samples over this much time.
 const FIT_SAMPLES_MIN: usize = 8;
 const FIT_TIME_MIN_S: f64 = 8.0;
-/// No computer's clock is wrong by more, in parts per billion: what the kernel can correct.
+/// Maximum rate error of a computer's clock, in parts per billion: the limit of the kernel's
+/// correction.
 const RATE_MAX_PPB: f64 = 500_000.0;
-/// How much a rate that was fitted may change, in parts per billion: an oscillator that warms up.
+/// Maximum change of a fitted rate, in parts per billion: an oscillator that warms up.
 const WANDER_MAX_PPB: f64 = 10_000.0;
-/// So many samples in a row, all far from the middle, are a step of the clock and no outliers.
+/// Number of consecutive samples, all far from the median, that are a step of the clock and no
+/// outliers.
 const STEP_SAMPLES: usize = 5;
-/// How many standard deviations from the middle make an outlier, and how many medians of absolute
-/// deviations one of them is.
+/// Standard deviations from the median that make an outlier, and medians of absolute deviations per
+/// standard deviation.
 const OUTLIER_DEVIATIONS: f64 = 3.0;
 const DEVIATION_PER_MEDIAN: f64 = 1.482_6;
 
-/// One reading of a clock.
+/// Single reading of a clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Sample {
-    /// When it was taken.
+pub(crate) struct OffsetSample {
+    /// Instant of the reading.
     pub(crate) at: Timestamp<Monotonic>,
     /// True time minus `CLOCK_MONOTONIC`.
     pub(crate) ahead: Span,
-    /// How far it may be wrong by measuring.
+    /// Maximum measurement error.
     pub(crate) uncertainty: Span,
 }
 
-/// What the samples come to.
+/// Estimate of a clock from its samples.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Estimate {
-    /// True time minus `CLOCK_MONOTONIC` at the instant that was asked for.
+pub(crate) struct ClockEstimate {
+    /// True time minus `CLOCK_MONOTONIC` at the requested instant.
     pub(crate) ahead: Span,
-    /// How fast that grows, in parts per billion.
+    /// Growth of that, in parts per billion.
     pub(crate) rate_ppb: i64,
-    /// How far it may be wrong by measuring.
+    /// Maximum measurement error.
     pub(crate) uncertainty: Span,
 }
 
-/// The last samples of one clock.
+/// Last samples of one clock.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Filter {
-    samples: VecDeque<Sample>,
-    /// The latest in a row that are far from what those before them said.
-    suspects: VecDeque<Sample>,
+pub(crate) struct ClockFilter {
+    samples: VecDeque<OffsetSample>,
+    /// Latest consecutive samples that are far from the estimate of the earlier ones.
+    suspects: VecDeque<OffsetSample>,
 }
 
-impl Filter {
-    /// Takes a sample, which must be younger than those before it and near what they said; says
-    /// whether it did. Of a row of samples that are far away the last is taken: the clock has been
-    /// set, and those before do not count any more.
-    pub(crate) fn take(&mut self, sample: Sample) -> bool {
+impl ClockFilter {
+    /// Takes a sample, which must be newer than the earlier ones and near their estimate; returns
+    /// true if it was used. Of a row of samples that are far away the last is taken: the clock has
+    /// been set, and earlier ones do not count any more.
+    pub(crate) fn take(&mut self, sample: OffsetSample) -> bool {
         let last = self.suspects.back().or(self.samples.back());
         if last.is_some_and(|last| sample.at <= last.at) {
             return false;
@@ -84,8 +86,8 @@ impl Filter {
         true
     }
 
-    /// Whether a sample is where those before it lead to.
-    fn expects(&self, sample: &Sample) -> bool {
+    /// Returns true if a sample is where the earlier ones predict it.
+    fn expects(&self, sample: &OffsetSample) -> bool {
         let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
             return true;
         };
@@ -97,34 +99,34 @@ impl Filter {
         ((sample.ahead - last.ahead).as_ns() as f64 - fit.middle_ns).abs() <= reach_ns
     }
 
-    /// What the samples say of `now`; `None` without any that is young enough.
-    pub(crate) fn estimate(&mut self, now: Timestamp<Monotonic>) -> Option<Estimate> {
+    /// Returns the estimate at `now`; `None` without any sample that is new enough.
+    pub(crate) fn estimate(&mut self, now: Timestamp<Monotonic>) -> Option<ClockEstimate> {
         self.samples.retain(|sample| now - sample.at <= AGE_MAX);
         let last = *self.samples.back()?;
         Some(Fit::of(&self.samples, last.ahead, now).estimate(last.ahead))
     }
 }
 
-/// A sample seen from the instant that is asked for, in seconds and nanoseconds.
+/// Sample relative to the requested instant, in seconds and nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Point {
+struct RelativeSample {
     time_s: f64,
     ahead_ns: f64,
     uncertainty_ns: f64,
 }
 
-/// A line through samples.
+/// Line through samples.
 struct Fit {
-    points: Vec<Point>,
+    points: Vec<RelativeSample>,
     rate_ppb: f64,
     middle_ns: f64,
     reach_ns: f64,
 }
 
 impl Fit {
-    /// Fits samples, of which there is one at least, as differences to `base`.
-    fn of(samples: &VecDeque<Sample>, base: Span, now: Timestamp<Monotonic>) -> Self {
-        let point = |sample: &Sample| Point {
+    /// Fits samples, of which there is at least one, as differences to `base`.
+    fn of(samples: &VecDeque<OffsetSample>, base: Span, now: Timestamp<Monotonic>) -> Self {
+        let point = |sample: &OffsetSample| RelativeSample {
             time_s: (sample.at - now).as_seconds(),
             ahead_ns: (sample.ahead - base).as_ns() as f64,
             uncertainty_ns: sample.uncertainty.as_ns() as f64,
@@ -139,29 +141,29 @@ impl Fit {
         fit
     }
 
-    /// Whether there are enough samples to tell the rate.
+    /// Returns true if there are enough samples for a rate.
     fn is_fitted(&self) -> bool {
         is_long_enough(&self.points)
     }
 
-    fn residual(&self, point: &Point) -> f64 {
+    fn residual(&self, point: &RelativeSample) -> f64 {
         point.ahead_ns - self.rate_ppb * point.time_s
     }
 
-    fn holds(&self, point: &Point) -> bool {
+    fn holds(&self, point: &RelativeSample) -> bool {
         (self.residual(point) - self.middle_ns).abs() <= self.reach_ns
     }
 
-    fn median(&self, of: impl Fn(&Point) -> f64) -> f64 {
+    fn median(&self, of: impl Fn(&RelativeSample) -> f64) -> f64 {
         median(self.points.iter().map(of).collect())
     }
 
-    fn estimate(&self, base: Span) -> Estimate {
+    fn estimate(&self, base: Span) -> ClockEstimate {
         let kept = || self.points.iter().filter(|point| self.holds(point));
         let middle = median(kept().map(|point| self.residual(point)).collect());
         let deviation = median(kept().map(|point| (self.residual(point) - middle).abs()).collect());
         let uncertainty = median(kept().map(|point| point.uncertainty_ns).collect());
-        Estimate {
+        ClockEstimate {
             ahead: base + Span::from_ns(middle.round() as i64),
             rate_ppb: self.rate_ppb.round() as i64,
             uncertainty: Span::from_ns(
@@ -171,18 +173,18 @@ impl Fit {
     }
 }
 
-fn is_long_enough(points: &[Point]) -> bool {
+fn is_long_enough(points: &[RelativeSample]) -> bool {
     let time_s = points.last().map_or(0.0, |last| last.time_s - points[0].time_s);
     points.len() >= FIT_SAMPLES_MIN && time_s >= FIT_TIME_MIN_S
 }
 
-/// The median of the slopes between all pairs, in nanoseconds per second.
-fn rate(points: &[Point]) -> f64 {
+/// Returns the median of the slopes between all pairs, in nanoseconds per second.
+fn rate(points: &[RelativeSample]) -> f64 {
     if !is_long_enough(points) {
         return 0.0;
     }
     let pairs = points.iter().enumerate().flat_map(|(index, first)| {
-        let slope = move |second: &Point| {
+        let slope = move |second: &RelativeSample| {
             (second.ahead_ns - first.ahead_ns) / (second.time_s - first.time_s)
         };
         points[index + 1..].iter().map(slope)
@@ -190,8 +192,8 @@ fn rate(points: &[Point]) -> f64 {
     median(pairs.filter(|slope| slope.is_finite()).collect()).clamp(-RATE_MAX_PPB, RATE_MAX_PPB)
 }
 
-/// The middle value, of two the lower one; 0 of nothing. Never their mean, which between two groups
-/// of samples would be what no sample says.
+/// Returns the median value, of two the lower one; 0 for none. Never their mean, which between two
+/// groups of samples would match no sample.
 fn median(mut values: Vec<f64>) -> f64 {
     let Some(middle) = values.len().checked_sub(1).map(|last| last / 2) else { return 0.0 };
     *values.select_nth_unstable_by(middle, f64::total_cmp).1
@@ -205,23 +207,23 @@ mod tests {
 
     const BASE_NS: i64 = 1_700_000_000 * NS_PER_S;
 
-    fn sample(second: i64, ahead_ns: i64) -> Sample {
-        Sample {
+    fn sample(second: i64, ahead_ns: i64) -> OffsetSample {
+        OffsetSample {
             at: Timestamp::from_timespec(second, 0),
             ahead: Span::from_ns(BASE_NS + ahead_ns),
             uncertainty: Span::from_ns(100),
         }
     }
 
-    fn estimate(ahead: impl Fn(i64) -> i64, seconds: i64) -> Estimate {
-        let mut filter = Filter::default();
+    fn estimate(ahead: impl Fn(i64) -> i64, seconds: i64) -> ClockEstimate {
+        let mut filter = ClockFilter::default();
         for second in 0..seconds {
             filter.take(sample(second, ahead(second)));
         }
         filter.estimate(Timestamp::from_timespec(seconds - 1, 0)).unwrap()
     }
 
-    fn error_ns(estimate: Estimate, ahead_ns: i64) -> i64 {
+    fn error_ns(estimate: ClockEstimate, ahead_ns: i64) -> i64 {
         estimate.ahead.as_ns() - BASE_NS - ahead_ns
     }
 
@@ -237,7 +239,7 @@ mod tests {
         let one = estimate(|_| 70, 1);
         assert_eq!((error_ns(one, 70), one.rate_ppb), (0, 0));
         assert_eq!(one.uncertainty, Span::from_ns(100));
-        assert_eq!(Filter::default().estimate(Timestamp::from_ns(0)), None);
+        assert_eq!(ClockFilter::default().estimate(Timestamp::from_ns(0)), None);
     }
 
     #[test]
@@ -272,7 +274,7 @@ mod tests {
 
     #[test]
     fn old_and_late_samples_do_not_count() {
-        let mut filter = Filter::default();
+        let mut filter = ClockFilter::default();
         assert!(filter.take(sample(10, 0)));
         assert!(!filter.take(sample(10, 5)) && !filter.take(sample(9, 5)));
         assert!(filter.estimate(Timestamp::from_timespec(74, 0)).is_some());
@@ -282,9 +284,9 @@ mod tests {
     proptest! {
         #[test]
         fn any_samples_give_a_finite_estimate(of in proptest::collection::vec((any::<i64>(), any::<i64>(), 0i64..), 1..40), now: i64) {
-            let mut filter = Filter::default();
+            let mut filter = ClockFilter::default();
             for (at, ahead, uncertainty) in of {
-                filter.take(Sample { at: Timestamp::from_ns(at), ahead: Span::from_ns(ahead), uncertainty: Span::from_ns(uncertainty) });
+                filter.take(OffsetSample { at: Timestamp::from_ns(at), ahead: Span::from_ns(ahead), uncertainty: Span::from_ns(uncertainty) });
             }
             if let Some(estimate) = filter.estimate(Timestamp::from_ns(now)) {
                 prop_assert!(estimate.rate_ppb.abs() <= 500_000);

@@ -1,117 +1,197 @@
-//! gpsd, asked for its JSON reports over TCP: PPS and TOFF say what the system clock showed at a
-//! second of the receiver's, and TPV whether the receiver has a fix.
+//! gpsd as a source, by its JSON reports over TCP: PPS and TOFF report the system clock at a second
+//! of the receiver's, and TPV the receiver's fix.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use horolog_time::{Monotonic, NS_PER_S, Timestamp, Utc};
+use horolog_discipline::{Plausibility, Support};
+use horolog_sys::explain::explain;
+use horolog_sys::zone;
+use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 use serde::Deserialize;
 
-use crate::reference::{Claim, ReferenceClock, precision_span};
+use crate::gnss::Fixes;
+use crate::reference::{ReferenceClaim, ReferenceClock, SentenceLag, precision_span};
 use crate::shm::answer;
-use crate::{Fault, Look, Report, STALE, Source};
+use crate::{ClockReadings, STALE, SourceError, SourceEstimate, TimeSource};
 
-/// How long connecting may take, to all addresses together.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Timeout of connecting, to all addresses together.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Polls between two attempts to connect.
 const RETRY_INTERVAL: u32 = 5;
-/// No line of gpsd is longer, in bytes.
+/// Maximum length of a line of gpsd, in bytes.
 const LINE_MAX: usize = 16_384;
-/// Bytes that are read at one poll.
+/// Maximum number of bytes read at one poll.
 const READ_MAX: usize = 1 << 18;
+/// Maximum number of characters shown of an invalid line.
+const SHOWN_MAX: usize = 60;
+/// Time without samples before that is reported.
+const QUIET: Span = Span::from_ns(3 * NS_PER_S);
 const WATCH: &[u8] = b"?WATCH={\"enable\":true,\"json\":true,\"pps\":true};\n";
-/// log2 of the seconds that a TOFF may be wrong by where gpsd does not say, as its version
-/// 3.22 does not: half a second.
+/// log2 of the maximum error of a TOFF in seconds if gpsd does not report it, as its version 3.22
+/// does not. One of this precision, half a second, or a worse one was made of a sentence, whose lag
+/// gpsd does not know.
 const TOFF_PRECISION: i32 = -1;
-/// The least that TPV says when there is a fix.
+/// Lowest mode of TPV with a fix.
 const MODE_WITH_FIX: i64 = 2;
+/// Values of `status` that are no fix by satellites: dead reckoning alone, and a simulation.
+const NO_FIX: [i64; 2] = [5, 8];
 
-/// What a line of gpsd says, as far as it is of use here.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Line of gpsd, as far as it is of use here.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GpsdLine {
-    /// The time at a second of the receiver.
+    /// Time at a second of the receiver.
     Sample {
-        /// Whether a pulse marked it.
+        /// The receiver's device.
+        device: String,
+        /// True if a pulse marked it.
         pulse: bool,
         /// The true time.
         truth: Timestamp<Utc>,
-        /// What the system clock showed.
+        /// Reading of the system clock.
         system: Timestamp<Utc>,
-        /// log2 of the seconds that it may be wrong by.
+        /// log2 of its maximum error in seconds.
         precision: i32,
     },
-    /// Whether the receiver has a fix.
-    Fix(bool),
-    /// Something else.
+    /// Fix state of the receiver at this device.
+    Fix(String, bool),
+    /// Any other line.
     Other,
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct RawGpsdLine {
     class: String,
+    #[serde(default)]
+    device: String,
     real_sec: Option<i64>,
     real_nsec: Option<i64>,
     clock_sec: Option<i64>,
     clock_nsec: Option<i64>,
-    precision: Option<i32>,
+    /// Whole number, which some write with a point.
+    precision: Option<f64>,
     mode: Option<i64>,
+    status: Option<i64>,
+    message: Option<String>,
+    devices: Option<Vec<serde::de::IgnoredAny>>,
 }
 
 impl GpsdLine {
-    /// Reads a line; `None` when it is not JSON of gpsd's kind.
+    /// Parses a line; `None` if it is not JSON of gpsd's kind.
     #[must_use]
     pub fn parse(line: &[u8]) -> Option<Self> {
-        let line: Line = serde_json::from_slice(line).ok()?;
+        let line: RawGpsdLine = serde_json::from_slice(line).ok()?;
         let time = |seconds: Option<i64>, nanoseconds: Option<i64>| {
             let nanoseconds = nanoseconds.filter(|ns| (0..NS_PER_S).contains(ns))?;
             Some(Timestamp::from_timespec(seconds?, nanoseconds))
         };
         match line.class.as_str() {
             kind @ ("PPS" | "TOFF") => Some(Self::Sample {
+                device: line.device,
                 pulse: kind == "PPS",
                 truth: time(line.real_sec, line.real_nsec)?,
                 system: time(line.clock_sec, line.clock_nsec)?,
-                precision: line.precision.or((kind == "TOFF").then_some(TOFF_PRECISION))?,
+                precision: match line.precision {
+                    // Values out of range saturate.
+                    Some(precision) => precision.round() as i32,
+                    None => (kind == "TOFF").then_some(TOFF_PRECISION)?,
+                },
             }),
-            "TPV" => Some(Self::Fix(line.mode? >= MODE_WITH_FIX)),
+            "TPV" => {
+                let is_none = line.status.is_some_and(|status| NO_FIX.contains(&status));
+                let has_fix = line.mode.is_some_and(|mode| mode >= MODE_WITH_FIX);
+                Some(Self::Fix(line.device, has_fix && !is_none))
+            }
             _ => Some(Self::Other),
+        }
+    }
+
+    /// Returns the reason for which a line names no time, in words.
+    #[must_use]
+    pub fn complaint(line: &[u8]) -> String {
+        let Ok(RawGpsdLine { class, message, devices, precision, .. }) =
+            serde_json::from_slice(line)
+        else {
+            let text = String::from_utf8_lossy(line);
+            let text: String = text.trim().chars().filter(|char| !char.is_control()).collect();
+            let text: String = text.chars().take(SHOWN_MAX).collect();
+            return format!("not a gpsd report: '{text}'; check that gpsd listens there");
+        };
+        match (&*class, devices, precision) {
+            ("ERROR", ..) => {
+                let message: String = message.unwrap_or_default().chars().take(SHOWN_MAX).collect();
+                format!("gpsd reports an error: {}", message.escape_default())
+            }
+            ("DEVICES", Some(devices), _) if devices.is_empty() => {
+                "gpsd has no device; add one: gpsdctl add DEVICE".to_owned()
+            }
+            ("PPS", _, None) => "PPS lacks its precision".to_owned(),
+            ("PPS" | "TOFF", ..) => format!("{class} lacks a readable time"),
+            _ => {
+                let class: String = class.chars().take(SHOWN_MAX).collect();
+                format!("gpsd sends neither PPS nor TOFF; the last was {}", class.escape_default())
+            }
         }
     }
 }
 
-/// What an address `HOST:PORT` stands for.
-pub(crate) fn resolve(address: &str) -> Result<Vec<SocketAddr>, Fault> {
-    let resolved = address.to_socket_addrs().map_err(|error| {
-        Fault::Unusable(format!("the address {address} cannot be resolved: {error}"))
-    })?;
-    Ok(resolved.collect())
+/// Splits an address `HOST:PORT` into host and port.
+pub(crate) fn split(address: &str) -> Result<(&str, u16), SourceError> {
+    match zone::split_host(address) {
+        Ok((host, Some(port))) => Ok((host, port)),
+        _ => Err(SourceError::Unusable(format!(
+            "invalid address '{address}'; write HOST:PORT, as in 127.0.0.1:2947"
+        ))),
+    }
 }
 
-/// The source.
+/// Resolves an address `HOST:PORT`.
+pub(crate) fn resolve(address: &str) -> Result<Vec<SocketAddr>, SourceError> {
+    let (host, port) = split(address)?;
+    zone::resolve(host, port).map_err(|error| {
+        SourceError::Unusable(format!("cannot resolve the address {address}: {error}"))
+    })
+}
+
+/// Time source by gpsd.
 pub(crate) struct Gpsd {
     name: String,
     address: String,
-    /// What the address stands for; the first one is tried first.
+    /// Resolved addresses; the first one is tried first.
     resolved: Vec<SocketAddr>,
     stream: Option<TcpStream>,
     pending: Vec<u8>,
     retry: u32,
-    has_fix: bool,
-    /// When the last pulse came; while they come, samples without one do not count.
+    fixes: Fixes<String>,
+    /// Instant of the last sample, or of the connection.
+    fed: Option<Timestamp<Monotonic>>,
+    /// Reason for which the last line without a time has none.
+    complaint: Option<String>,
+    /// Instant of the last pulse; while they come, samples without one do not count.
     pulse: Option<Timestamp<Monotonic>>,
+    lag: SentenceLag,
     clock: ReferenceClock,
 }
 
 impl Gpsd {
     /// Resolves the address, which may take long and so happens only here: other sources wait while
-    /// this one is asked.
-    pub(crate) fn open(name: String, address: String, claim: Claim) -> Result<Self, Fault> {
+    /// this one is polled.
+    pub(crate) fn open(
+        name: String,
+        address: String,
+        claim: ReferenceClaim,
+    ) -> Result<Self, SourceError> {
         let resolved = resolve(&address)?;
         Ok(Self::new(name, address, resolved, claim))
     }
 
-    fn new(name: String, address: String, resolved: Vec<SocketAddr>, claim: Claim) -> Self {
+    fn new(
+        name: String,
+        address: String,
+        resolved: Vec<SocketAddr>,
+        claim: ReferenceClaim,
+    ) -> Self {
         Self {
             name,
             address,
@@ -119,14 +199,17 @@ impl Gpsd {
             stream: None,
             pending: Vec::new(),
             retry: 0,
-            has_fix: true,
+            fixes: Fixes::default(),
+            fed: None,
+            complaint: None,
             pulse: None,
+            lag: SentenceLag::of(&claim),
             clock: ReferenceClock::new(claim),
         }
     }
 
     fn connect(&mut self) -> io::Result<TcpStream> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CONNECT_TIMEOUT;
         let mut error = io::Error::from(io::ErrorKind::NotFound);
         for _ in 0..self.resolved.len() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -141,13 +224,13 @@ impl Gpsd {
                 }
                 Err(refused) => error = refused,
             }
-            // The next attempt begins with another one, should this one have taken all the time.
+            // The next attempt begins with another one, in case this one has taken all the time.
             self.resolved.rotate_left(1);
         }
         Err(error)
     }
 
-    /// Reads what has come; an error means that the connection is of no use any more.
+    /// Reads the available input; after an error the connection is of no use any more.
     fn receive(&mut self) -> io::Result<()> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
@@ -170,31 +253,50 @@ impl Gpsd {
         Ok(())
     }
 
-    /// Takes the whole lines that have come; says whether one of them was a sample.
-    fn take_lines(&mut self, look: &Look) -> bool {
+    /// Takes the complete lines; returns true if one of them was a sample.
+    fn take_lines(&mut self, look: &ClockReadings) -> bool {
         let pending = std::mem::take(&mut self.pending);
         let mut lines: Vec<&[u8]> = pending.split(|byte| *byte == b'\n').collect();
         let rest = lines.pop().unwrap_or_default();
-        let mut some = false;
+        let (mut some, mut complaint) = (false, None);
         for line in lines {
-            some |= GpsdLine::parse(line).is_some_and(|line| self.take(line, look));
+            let parsed = GpsdLine::parse(line);
+            // TPV comes together with the lines that should name the time, and hides none of their
+            // errors.
+            let is_fix = matches!(parsed, Some(GpsdLine::Fix(..))) && complaint.is_some();
+            let is_sample = matches!(parsed, Some(GpsdLine::Sample { .. }));
+            if !is_fix && !is_sample && !line.trim_ascii().is_empty() {
+                complaint = Some(GpsdLine::complaint(line));
+            }
+            some |= parsed.is_some_and(|line| self.take(line, look));
         }
         if rest.len() <= LINE_MAX {
             self.pending = rest.to_vec();
         }
+        self.complaint = complaint.or(self.complaint.take());
         some
     }
 
-    fn take(&mut self, line: GpsdLine, look: &Look) -> bool {
+    fn take(&mut self, line: GpsdLine, look: &ClockReadings) -> bool {
         match line {
-            GpsdLine::Fix(has_fix) => self.has_fix = has_fix,
-            GpsdLine::Sample { pulse, truth, system, precision } => {
+            GpsdLine::Fix(device, has_fix) => self.fixes.note(device, has_fix, look.monotonic),
+            GpsdLine::Sample { device, pulse, truth, system, precision } => {
+                if !self.fixes.may_have_fix(&device) {
+                    return false;
+                }
                 if pulse {
                     self.pulse = Some(look.monotonic);
                 }
                 let superseded = self.pulse.is_some_and(|when| look.monotonic - when <= STALE);
-                if self.has_fix && (pulse || !superseded) {
-                    self.clock.take(look, system, truth, precision_span(precision));
+                if pulse || !superseded {
+                    let is_coarse = !pulse && precision >= TOFF_PRECISION;
+                    let SentenceLag { middle, bound } = self.lag;
+                    let (truth, uncertainty) = if is_coarse {
+                        (truth + middle, bound)
+                    } else {
+                        (truth, precision_span(precision))
+                    };
+                    self.clock.take(look, system, truth, uncertainty);
                     return true;
                 }
             }
@@ -204,12 +306,12 @@ impl Gpsd {
     }
 }
 
-impl Source for Gpsd {
+impl TimeSource for Gpsd {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault> {
+    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         if self.stream.is_none() && self.retry > 0 {
             self.retry -= 1;
             return Ok(None);
@@ -218,112 +320,34 @@ impl Source for Gpsd {
             self.stream = None;
             self.pending.clear();
             self.retry = RETRY_INTERVAL;
-            return Err(Fault::Silent(format!("gpsd at {}: {error}", self.address)));
+            (self.fed, self.complaint) = (None, None);
+            let why = explain(&error);
+            return Err(SourceError::NoData(format!("gpsd at {}: {why}", self.address)));
         }
+        self.fixes.expire(look.monotonic);
         let some = self.take_lines(look);
-        if !self.has_fix {
-            return Err(Fault::Unusable("the receiver has no fix".into()));
+        if self.fixes.is_none() {
+            return Err(SourceError::Unusable("the receiver has no fix".into()));
         }
-        if some { answer(&mut self.clock, look) } else { Ok(None) }
+        let fed = *self.fed.get_or_insert(look.monotonic);
+        if some {
+            self.fed = Some(look.monotonic);
+            return answer(&mut self.clock, look);
+        }
+        match &self.complaint {
+            Some(why) if look.monotonic - fed > QUIET => Err(SourceError::NoData(why.clone())),
+            _ => Ok(None),
+        }
+    }
+
+    fn judge_by(&mut self, basis: Plausibility) {
+        self.clock.judge_by(basis);
+    }
+
+    fn vouch(&mut self, ahead: Span, support: Support) {
+        self.clock.vouch(ahead, support);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::{BufRead, BufReader};
-    use std::net::TcpListener;
-
-    use horolog_time::Span;
-
-    use super::*;
-    use crate::reference::tests::{CLAIM, look};
-
-    fn sample(class: &str, truth_ns: i64, system_ns: i64) -> String {
-        let split = |ns: i64| (ns.div_euclid(NS_PER_S), ns.rem_euclid(NS_PER_S));
-        let ((real, real_ns), (clock, clock_ns)) = (split(truth_ns), split(system_ns));
-        format!(
-            "{{\"class\":\"{class}\",\"device\":\"/dev/ttyS0\",\"real_sec\":{real},\
-             \"real_nsec\":{real_ns},\"clock_sec\":{clock},\"clock_nsec\":{clock_ns},\
-             \"precision\":-20,\"more\":[1]}}\r\n"
-        )
-    }
-
-    #[test]
-    fn lines_of_gpsd() {
-        let line = sample("PPS", 1_700_000_000 * NS_PER_S, 1_699_999_999_999_999_000);
-        let expected = GpsdLine::Sample {
-            pulse: true,
-            truth: Timestamp::from_timespec(1_700_000_000, 0),
-            system: Timestamp::from_ns(1_699_999_999_999_999_000),
-            precision: -20,
-        };
-        assert_eq!(GpsdLine::parse(line.as_bytes()), Some(expected));
-        // As version 3.22 sends it.
-        let toff = "{\"class\":\"TOFF\",\"device\":\"/dev/pts/0\",\"real_sec\":1795374400, \
-                    \"real_nsec\":0,\"clock_sec\":1795374397,\"clock_nsec\":306120836}\r";
-        let expected = GpsdLine::Sample {
-            pulse: false,
-            truth: Timestamp::from_timespec(1_795_374_400, 0),
-            system: Timestamp::from_timespec(1_795_374_397, 306_120_836),
-            precision: TOFF_PRECISION,
-        };
-        assert_eq!(GpsdLine::parse(toff.as_bytes()), Some(expected));
-        assert_eq!(GpsdLine::parse(toff.replace("TOFF", "PPS").as_bytes()), None);
-        let fix = |line: &str| GpsdLine::parse(line.as_bytes());
-        assert_eq!(fix("{\"class\":\"TPV\",\"mode\":3}"), Some(GpsdLine::Fix(true)));
-        assert_eq!(fix("{\"class\":\"TPV\",\"mode\":1}"), Some(GpsdLine::Fix(false)));
-        assert_eq!(fix("{\"class\":\"VERSION\"}"), Some(GpsdLine::Other));
-        assert_eq!(fix("{\"class\":\"PPS\",\"real_sec\":1}"), None);
-        assert_eq!(
-            fix(&line.replace("\"clock_nsec\":999999000", "\"clock_nsec\":1000000000")),
-            None
-        );
-        assert_eq!(fix("nonsense"), None);
-    }
-
-    #[test]
-    fn an_address_is_resolved_once_and_named_when_it_cannot_be() {
-        let Err(fault) = Gpsd::open("gpsd".into(), ":2947".into(), CLAIM) else {
-            panic!("there is no host without a name");
-        };
-        assert!(fault.to_string().starts_with("the address :2947 cannot be resolved"), "{fault}");
-        // Nobody listens at the first address; what it is called is not looked up again.
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let resolved = vec![closed, listener.local_addr().unwrap()];
-        let mut gpsd = Gpsd::new("gpsd".into(), ":2947".into(), resolved, CLAIM);
-        assert_eq!(gpsd.poll(&look(1_000)), Ok(None));
-        listener.accept().unwrap();
-    }
-
-    #[test]
-    fn pulses_go_before_the_rest_and_without_a_fix_nothing_counts() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let mut gpsd = Gpsd::open("gpsd".into(), address, CLAIM).unwrap();
-        let now = look(5_000);
-        let system = now.realtime().as_ns();
-        assert_eq!(gpsd.poll(&now), Ok(None));
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut asked = String::new();
-        BufReader::new(stream.try_clone().unwrap()).read_line(&mut asked).unwrap();
-        assert!(asked.starts_with("?WATCH={") && asked.contains("\"pps\":true"), "{asked}");
-
-        let mut say = |gpsd: &mut Gpsd, text: &str, at_ms: i64| {
-            stream.write_all(text.as_bytes()).unwrap();
-            std::thread::sleep(Duration::from_millis(50));
-            gpsd.poll(&look(at_ms))
-        };
-        let pulse = sample("PPS", system + 1_000, system);
-        let vague = sample("TOFF", system + 400_000_000, system + 1);
-        let (head, tail) = pulse.split_at(40);
-        assert_eq!(say(&mut gpsd, head, 5_000), Ok(None), "half a line");
-        let report = say(&mut gpsd, &format!("{tail}{vague}"), 5_001).unwrap().unwrap();
-        assert_eq!(report.offset, Span::from_ns(1_500));
-        let lost = say(&mut gpsd, "{\"class\":\"TPV\",\"mode\":1}\n", 6_000);
-        assert!(matches!(lost, Err(Fault::Unusable(_))), "{lost:?}");
-        drop(stream);
-        assert!(matches!(gpsd.poll(&look(7_000)), Err(Fault::Silent(_))));
-        assert_eq!(gpsd.poll(&look(8_000)), Ok(None), "it does not connect at every poll");
-    }
-}
+mod tests;

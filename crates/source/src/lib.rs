@@ -1,41 +1,53 @@
-//! Where the time comes from: what other daemons and devices say of it, behind one trait, and the
-//! vote over several of them. Only `control` can set a clock.
+//! Time sources: estimates from other daemons and from devices, behind one trait, and the selection
+//! among several of them. Only `control` can set a clock.
 
 mod calibration;
-mod command;
+mod chronyd_socket;
 mod control;
 mod filter;
 mod gnss;
 mod gpsd;
-mod guard;
+mod jump_guard;
+mod late;
 mod output;
-mod panel;
 mod phc;
 mod pulse;
 mod reference;
 mod report;
+mod selection;
+mod selector;
 mod shm;
 mod sock;
 mod spec;
 mod system;
 mod tai;
-mod vote;
 
 pub use calibration::{
-    AllanStatus, Calibration, CalibrationConfig, CalibrationStatus, Counts, ErrorLogConfig,
+    AllanStatus, Calibration, CalibrationConfig, CalibrationStatus, ErrorLogConfig, NamedCounts,
     OpenCalibration, SentenceInput,
 };
-pub use command::CommandSocket;
-pub use control::{ClockControl, ControlError, Steerer, Steering, SystemClock, who_steers};
-pub use gnss::{FrameCounts, Framer, LeapReport, NextLeap, Sentence, SentenceError};
+pub use chronyd_socket::ChronydSocket;
+pub use control::{
+    ClockControl, ClockControlError, ClockSteerer, ClockSteering, SystemClock, find_steerer,
+};
+pub use gnss::{
+    FrameCounts, Framer, LeapReport, NextLeap, NoFix, ParsedSentence, SentenceError, SentenceField,
+    Talker,
+};
 pub use gpsd::GpsdLine;
-pub use guard::{Guard, JUMP_MAX, Judgement, TimeClaim};
+pub use horolog_discipline::{Implausible, Plausibility};
+pub use jump_guard::{JUMP_MAX, Judgement, JumpGuard, TimeClaim};
+pub use late::LateSource;
 pub use output::{OutputSample, OutputStatus, ShmOutput, SockOutput};
-pub use panel::{FIRST_WORD, Panel, Round, STALE, SourceState, Standing};
 pub use pulse::{Conditioner, Edge, PulseCounts, PulseEdge, PulseSource, PulseSpec};
-pub use report::{DRIFT_PPB, Fault, KnownLeaps, Look, Report, Slew, Source};
+pub use report::{
+    ClockReadings, DRIFT_PPB, KnownLeaps, Slew, SourceError, SourceEstimate, TimeSource,
+};
+pub use selection::{Selection, SelectionCandidate, select};
+pub use selector::{
+    FIRST_REPORT_TIMEOUT, PollRound, STALE, SelectionState, SourceSelector, SourceState,
+};
 pub use shm::{ShmSample, parse_segment};
 pub use sock::{SOCK_SAMPLE_LEN, SockSample};
-pub use spec::{Ask, ChronydAddress, SourceSpec, SpecError};
+pub use spec::{ChronydAddress, DaemonChoice, SourceSpec, SourceSpecError};
 pub use system::{CHRONYD_SOCKET, KERNEL_STRATUM, UNDISCIPLINED};
-pub use vote::{Candidate, Vote, vote};

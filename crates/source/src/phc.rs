@@ -1,27 +1,28 @@
-//! A PTP hardware clock as a source, on TAI as `ptp4l` keeps it or on UTC. Where the device is not
-//! there, opening says so.
+//! PTP hardware clock as a source, on TAI as `ptp4l` sets it or on UTC. If the device is missing,
+//! opening fails.
 
 use std::io;
 use std::path::Path;
 
+use horolog_sys::explain::explain;
 use horolog_sys::phc::{PhcDevice, PhcReading};
 use horolog_time::{NS_PER_S, Span, Timestamp};
 
-use crate::reference::{Claim, ReferenceClock};
+use crate::reference::{ReferenceClaim, ReferenceClock};
 use crate::shm::answer;
 use crate::tai::TaiOffset;
-use crate::{Fault, Look, Report, Source};
+use crate::{ClockReadings, SourceError, SourceEstimate, TimeSource};
 
-/// The timescale that a hardware clock runs on.
+/// Timescale that a hardware clock runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PhcScale {
-    /// TAI, so many seconds before UTC at the start; the kernel's number when none is given.
+    /// TAI, this many seconds before UTC at the start; the kernel's number if none is given.
     Tai(Option<i32>),
     /// UTC.
     Utc,
 }
 
-/// A hardware clock that can be read between two readings of the system clock.
+/// Hardware clock that can be read between two readings of the system clock.
 pub(crate) trait Phc: Send {
     fn read(&mut self) -> io::Result<PhcReading>;
 }
@@ -32,15 +33,15 @@ impl Phc for PhcDevice {
     }
 }
 
-/// The source.
+/// Time source by a hardware clock.
 pub(crate) struct PhcSource<P> {
     name: String,
     phc: P,
-    /// On TAI.
+    /// TAI offset, if on TAI.
     tai: Option<TaiOffset>,
-    /// How far the clock's timescale was ahead of UTC when it was read last.
+    /// Clock's timescale minus UTC at the last reading.
     ahead: Span,
-    claim: Claim,
+    claim: ReferenceClaim,
     clock: ReferenceClock,
 }
 
@@ -49,15 +50,15 @@ impl PhcSource<PhcDevice> {
         name: String,
         path: &Path,
         scale: PhcScale,
-        claim: Claim,
-    ) -> Result<Self, Fault> {
+        claim: ReferenceClaim,
+    ) -> Result<Self, SourceError> {
         let failed = |error: io::Error| {
             let hint = match error.kind() {
-                io::ErrorKind::NotFound => "there is no such clock (ethtool -T shows which are)",
-                io::ErrorKind::PermissionDenied => "it may not be read by this user",
-                _ => "it is no PTP clock",
+                io::ErrorKind::NotFound => "no such clock (ethtool -T lists them)",
+                io::ErrorKind::PermissionDenied => "permission denied for this user",
+                _ => "not a PTP clock",
             };
-            Fault::Unusable(format!("{}: {hint}: {error}", path.display()))
+            SourceError::Unusable(format!("{}: {hint}: {}", path.display(), explain(&error)))
         };
         let phc = PhcDevice::open(path).map_err(failed)?;
         Ok(Self::new(name, phc, scale, claim))
@@ -65,7 +66,7 @@ impl PhcSource<PhcDevice> {
 }
 
 impl<P: Phc> PhcSource<P> {
-    fn new(name: String, phc: P, scale: PhcScale, claim: Claim) -> Self {
+    fn new(name: String, phc: P, scale: PhcScale, claim: ReferenceClaim) -> Self {
         let tai = match scale {
             PhcScale::Tai(told_s) => Some(TaiOffset::new(told_s)),
             PhcScale::Utc => None,
@@ -74,22 +75,21 @@ impl<P: Phc> PhcSource<P> {
     }
 }
 
-impl<P: Phc> Source for PhcSource<P> {
+impl<P: Phc> TimeSource for PhcSource<P> {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault> {
+    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         let ahead_s = self.tai.as_mut().map_or(Ok(0), |tai| tai.at(look))?;
         let ahead = Span::from_ns(i64::from(ahead_s) * NS_PER_S);
         if ahead != self.ahead {
-            // What was measured before lies on another scale than what follows.
+            // Earlier measurements are on another scale.
             (self.ahead, self.clock) = (ahead, ReferenceClock::new(self.claim));
         }
-        let reading = self
-            .phc
-            .read()
-            .map_err(|error| Fault::Silent(format!("the clock cannot be read: {error}")))?;
+        let reading = self.phc.read().map_err(|error| {
+            SourceError::NoData(format!("cannot read the clock: {}", explain(&error)))
+        })?;
         let half = (reading.after - reading.before).as_ns() / 2;
         let middle = reading.before + Span::from_ns(half);
         let truth = Timestamp::from_ns(reading.phc_ns) - ahead;
@@ -110,7 +110,7 @@ mod tests {
     #[derive(Clone)]
     struct Simulated {
         ahead_ns: Arc<AtomicI64>,
-        now: Arc<Mutex<Look>>,
+        now: Arc<Mutex<ClockReadings>>,
     }
 
     impl Phc for Simulated {
@@ -149,12 +149,15 @@ mod tests {
         assert_eq!((report.offset, report.frequency_ppb), (Span::from_ns(800_500), 20_000));
         assert!(report.uncertainty < Span::from_ns(400), "{report:?}");
         phc.ahead_ns.store(i64::MAX, Ordering::Relaxed);
-        assert!(matches!(source.poll(&look(41_000)), Err(Fault::Silent(_))));
+        assert!(matches!(source.poll(&look(41_000)), Err(SourceError::NoData(_))));
     }
 
     #[test]
     fn tai_takes_an_offset_and_utc_none() {
-        assert!(matches!(source(PhcScale::Tai(None)).0.poll(&look(0)), Err(Fault::Unusable(_))));
+        assert!(matches!(
+            source(PhcScale::Tai(None)).0.poll(&look(0)),
+            Err(SourceError::Unusable(_))
+        ));
         assert!(source(PhcScale::Utc).0.poll(&look(0)).unwrap().is_some());
     }
 
@@ -176,7 +179,10 @@ mod tests {
                     Ok(Some(report)) => assert_eq!(report.offset, CLAIM.offset, "{second}"),
                     other => {
                         assert!(!tells && passed == 1, "{second}: {other:?}");
-                        assert!(matches!(other, Err(Fault::Silent(_))), "{second}: {other:?}");
+                        assert!(
+                            matches!(other, Err(SourceError::NoData(_))),
+                            "{second}: {other:?}"
+                        );
                     }
                 }
             }
@@ -189,9 +195,7 @@ mod tests {
         let Err(fault) = PhcSource::open("phc".into(), path, PhcScale::Utc, CLAIM) else {
             panic!("opened");
         };
-        assert!(
-            fault.to_string().contains("/dev/there-is-none: there is no such clock"),
-            "{fault}"
-        );
+        assert!(fault.to_string().contains("/dev/there-is-none: no such clock"), "{fault}");
+        assert!(!fault.to_string().contains("os error"), "{fault}");
     }
 }

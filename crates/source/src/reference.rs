@@ -1,94 +1,157 @@
-//! What the sources share that are clocks themselves, and no daemons with a word of their own: what
-//! to claim of them, and the way from their samples to a report.
+//! Common part of the sources that are clocks themselves, and no daemons with estimates of their
+//! own: the claims about them, and the conversion of their samples to a report.
 
+use horolog_discipline::{CoarseTime, Plausibility, Support, TimeEvidence, TimeJudge};
 use horolog_time::{Monotonic, Span, Timestamp, Utc};
-use horolog_wire::ntp::Leap;
+use horolog_wire::ntp::LeapIndicator;
 
-use crate::filter::{Filter, Sample};
-use crate::{Look, Report, STALE, Slew};
+use crate::filter::{ClockFilter, OffsetSample};
+use crate::{ClockReadings, STALE, Slew, SourceEstimate};
 
-/// A sample that may be wrong by more than this is of no use.
+/// Maximum error of a usable sample.
 const UNCERTAINTY_MAX: Span = Span::from_ms(1_000);
-/// How far in the future a sample's instant may lie: two clock readings apart.
+/// Maximum distance of a sample's instant into the future: two clock readings apart.
 const AHEAD_MAX: Span = Span::from_ms(10);
 
-/// What to say of a reference clock.
+/// Claims about a reference clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Claim {
-    /// The stratum of a server that follows it.
+pub(crate) struct ReferenceClaim {
+    /// Stratum of a server that follows it.
     pub(crate) stratum: u8,
     /// Its identifier.
     pub(crate) reference_id: [u8; 4],
-    /// Added to what it says.
+    /// Offset added to its time.
     pub(crate) offset: Span,
-    /// How far it may be wrong beside what its samples show.
+    /// Error bound in addition to that of its samples.
     pub(crate) uncertainty: Span,
 }
 
-/// The samples of a reference clock and what it claims.
+/// Lag of a receiver's sentences after the instants that they name, if no pulse shows it: a middle,
+/// and the maximum deviation from that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SentenceLag {
+    pub(crate) middle: Span,
+    pub(crate) bound: Span,
+}
+
+impl SentenceLag {
+    /// Returns the lag as configured, otherwise that of every receiver without a pulse.
+    pub(crate) fn of(claim: &ReferenceClaim) -> Self {
+        if claim.uncertainty > Span::ZERO {
+            return Self { middle: Span::ZERO, bound: Span::ZERO };
+        }
+        let middle = if claim.offset == Span::ZERO { CoarseTime::LAG } else { Span::ZERO };
+        Self { middle, bound: CoarseTime::BOUND }
+    }
+}
+
+/// Samples of a reference clock and its claims.
 #[derive(Clone, Debug)]
 pub(crate) struct ReferenceClock {
-    claim: Claim,
-    filter: Filter,
-    leap: Leap,
+    claim: ReferenceClaim,
+    filter: ClockFilter,
+    leap: LeapIndicator,
     fresh: bool,
     refused: Option<&'static str>,
+    judge: Option<TimeJudge>,
+    /// Instant of the last plausible sample, and true if those in the filter are plausible.
+    plausible: Option<Timestamp<Monotonic>>,
+    is_plausible: bool,
 }
 
 impl ReferenceClock {
-    pub(crate) fn new(claim: Claim) -> Self {
-        let filter = Filter::default();
-        Self { claim, filter, leap: Leap::None, fresh: false, refused: None }
+    pub(crate) fn new(claim: ReferenceClaim) -> Self {
+        Self {
+            claim,
+            filter: ClockFilter::default(),
+            leap: LeapIndicator::None,
+            fresh: false,
+            refused: None,
+            judge: None,
+            plausible: None,
+            is_plausible: true,
+        }
     }
 
-    /// Takes a sample: the true time that it was when the system clock showed `system`, and how far
-    /// that may be wrong.
+    /// Judges samples by these facts from here on: of several receivers, whose samples come as
+    /// those of one clock, one may have a wrong date.
+    pub(crate) fn judge_by(&mut self, basis: Plausibility) {
+        self.judge = Some(TimeJudge::new(basis));
+    }
+
+    /// Records that its time was found plausible by all evidence.
+    pub(crate) fn vouch(&mut self, ahead: Span, support: Support) {
+        self.judge.iter_mut().for_each(|judge| judge.vouch(ahead, support));
+    }
+
+    /// Returns true if a sample is to be filtered: an implausible one is if no other comes, so that
+    /// the error is reported, or confirmed by others.
+    fn admits(&mut self, look: &ClockReadings, ahead: Span) -> bool {
+        let Some(judge) = &self.judge else { return true };
+        let (now, system) = (look.monotonic, Some(look.realtime_minus_monotonic));
+        let is_plausible =
+            judge.consider(&TimeEvidence { now, system, others: &[] }, ahead).is_ok();
+        if is_plausible {
+            self.plausible = Some(now);
+        } else if self.plausible.is_some_and(|when| now - when <= STALE) {
+            return false;
+        }
+        if std::mem::replace(&mut self.is_plausible, is_plausible) != is_plausible {
+            self.filter = ClockFilter::default();
+        }
+        true
+    }
+
+    /// Takes a sample: the true time at the system clock's reading `system`, and its maximum error.
     pub(crate) fn take(
         &mut self,
-        look: &Look,
+        look: &ClockReadings,
         system: Timestamp<Utc>,
         truth: Timestamp<Utc>,
         uncertainty: Span,
     ) {
         let age = look.realtime() - system;
         if age > STALE || age < -AHEAD_MAX {
-            self.refused = Some("its samples are not of now, or the system clock has been set");
+            self.refused = Some("its samples are out of date, or the system clock was stepped");
             return;
         }
         if !(Span::ZERO..=UNCERTAINTY_MAX).contains(&uncertainty) {
-            self.refused = Some("its samples may be wrong by more than a second");
+            self.refused = Some("its samples have an error bound above a second");
             return;
         }
-        let sample = Sample {
+        let sample = OffsetSample {
             at: look.monotonic - age,
             ahead: (truth - system) + look.realtime_minus_monotonic + self.claim.offset,
             uncertainty,
         };
+        if !self.admits(look, sample.ahead) {
+            return;
+        }
         self.refused = if self.filter.take(sample) {
             self.fresh = true;
             None
         } else {
-            Some("its last samples contradict those before them")
+            Some("its latest samples contradict earlier ones")
         };
     }
 
-    /// What it says of leap seconds from here on.
-    pub(crate) fn set_leap(&mut self, leap: Leap) {
+    /// Sets its leap indicator from here on.
+    pub(crate) fn set_leap(&mut self, leap: LeapIndicator) {
         self.leap = leap;
     }
 
-    /// Why the last sample was refused, if it was.
+    /// Returns the reason for which the last sample was refused, if it was.
     pub(crate) fn refused(&self) -> Option<&'static str> {
         self.refused
     }
 
-    /// What it says now, if samples have come since the last time.
-    pub(crate) fn report(&mut self, look: &Look) -> Option<Report> {
+    /// Returns the present report, if samples have come since the last one.
+    pub(crate) fn report(&mut self, look: &ClockReadings) -> Option<SourceEstimate> {
         if !std::mem::take(&mut self.fresh) {
             return None;
         }
         let estimate = self.filter.estimate(look.monotonic)?;
-        Some(Report {
+        Some(SourceEstimate {
             at: look.monotonic,
             offset: estimate.ahead - look.realtime_minus_monotonic,
             frequency_ppb: estimate.rate_ppb,
@@ -102,16 +165,19 @@ impl ReferenceClock {
             reference: served(look.monotonic, estimate.ahead),
             root_delay: Span::ZERO,
             root_dispersion: self.claim.uncertainty,
+            is_unconfirmed: false,
+            host_clock: None,
         })
     }
 }
 
-/// The instant on the timescale that is `ahead` of the monotonic clock.
+/// Returns the instant on the timescale that is `ahead` of the monotonic clock.
 fn served(now: Timestamp<Monotonic>, ahead: Span) -> Timestamp<Utc> {
     Timestamp::from_ns(now.as_ns().saturating_add(ahead.as_ns()))
 }
 
-/// The span of 2 to the power of `precision` seconds, as NTP states precisions; at most an hour.
+/// Returns the span of 2 to the power of `precision` seconds, as NTP states precisions; at most an
+/// hour.
 pub(crate) fn precision_span(precision: i32) -> Span {
     let seconds = f64::from(precision.clamp(-30, 11)).exp2();
     Span::from_ns((seconds * 1e9).ceil() as i64)
@@ -124,7 +190,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    pub(crate) const CLAIM: Claim = Claim {
+    pub(crate) const CLAIM: ReferenceClaim = ReferenceClaim {
         stratum: 1,
         reference_id: *b"TEST",
         offset: Span::from_ns(500),
@@ -145,8 +211,8 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) fn look(ms: i64) -> Look {
-        Look {
+    pub(crate) fn look(ms: i64) -> ClockReadings {
+        ClockReadings {
             monotonic: Timestamp::from_ns(ms * 1_000_000),
             realtime_minus_monotonic: REALTIME_AHEAD,
             kernel: None,
@@ -181,6 +247,39 @@ pub(crate) mod tests {
             assert!(clock.refused().is_some(), "{age_ms} {uncertainty_ns}");
             assert_eq!(clock.report(&now), None);
         }
+    }
+
+    #[test]
+    fn a_sample_that_is_not_plausible_is_passed_over_beside_others_that_are() {
+        let mut clock = ReferenceClock::new(CLAIM);
+        let build = Timestamp::from_ns(REALTIME_AHEAD.as_ns());
+        clock.judge_by(Plausibility { build, ..Plausibility::default() });
+        let years = Span::from_ns(9 * 31_556_952 * NS_PER_S);
+        let mut say = |second: i64, wrong: bool| {
+            let now = look(second * 1_000);
+            let off = if wrong { years } else { Span::ZERO };
+            clock.take(&now, now.realtime(), now.realtime() + off, Span::from_ns(40));
+            clock.report(&now).map(|report| report.offset > Span::from_ns(NS_PER_S))
+        };
+        assert_eq!(say(1, true), Some(true), "alone, it is judged beside other sources");
+        assert_eq!(say(2, false), Some(false), "at once");
+        for second in 3..20 {
+            let is_wrong = second % 3 != 0;
+            assert_eq!(say(second, is_wrong), (!is_wrong).then_some(false), "{second}");
+        }
+        assert_eq!((20..28).find_map(|second| say(second, true)), Some(true), "the only one left");
+    }
+
+    #[test]
+    fn sentences_are_as_late_as_the_user_says_or_up_to_a_second_and_a_half() {
+        let lag = |offset_ms, uncertainty_ms| {
+            let (offset, uncertainty) = (Span::from_ms(offset_ms), Span::from_ms(uncertainty_ms));
+            let lag = SentenceLag::of(&ReferenceClaim { offset, uncertainty, ..CLAIM });
+            (lag.middle.as_ns() / 1_000_000, lag.bound.as_ns() / 1_000_000)
+        };
+        assert_eq!(lag(0, 0), (500, 1_000));
+        assert_eq!(lag(120, 0), (0, 1_000));
+        assert_eq!([lag(120, 30), lag(0, 30)], [(0, 0); 2], "the user knows");
     }
 
     #[test]

@@ -1,21 +1,22 @@
-//! Shared memory that others write samples to, as ntpd's driver of that name (28) laid it out and
-//! gpsd and many more fill it: one sample at a time, a flag that says that it is there, and in mode
+//! Shared memory that other programs write samples to, in the layout of ntpd's driver of that name
+//! (28), which gpsd and many more fill: one sample at a time, a flag for its presence, and in mode
 //! 1 a count that changes while it is written.
 
 use std::sync::atomic::{Ordering, fence};
 
+use horolog_sys::explain::explain;
 use horolog_sys::shared_memory::SharedMemory;
 use horolog_time::{Timestamp, Utc};
-use horolog_wire::ntp::Leap;
+use horolog_wire::ntp::LeapIndicator;
 
-use crate::reference::{Claim, ReferenceClock, precision_span};
-use crate::{Fault, Look, Report, Source};
+use crate::reference::{ReferenceClaim, ReferenceClock, precision_span};
+use crate::{ClockReadings, SourceError, SourceEstimate, TimeSource};
 
-/// The segment in 32-bit words: `struct shmTime` where `time_t` has 64 bits.
+/// Size of the segment in 32-bit words: `struct shmTime` with a `time_t` of 64 bits.
 pub(crate) const WORDS: usize = 24;
 /// Key of unit 0: "NTP0".
 pub(crate) const KEY: i32 = 0x4e54_5030;
-/// The first units belong to root alone.
+/// Number of first units, which belong to root alone.
 const PRIVATE_UNITS: u8 = 2;
 pub(crate) const MODE: usize = 0;
 pub(crate) const COUNT: usize = 1;
@@ -29,33 +30,33 @@ pub(crate) const VALID: usize = 12;
 pub(crate) const CLOCK_NANOSECONDS: usize = 13;
 pub(crate) const RECEIVE_NANOSECONDS: usize = 14;
 
-/// Who may use a unit.
+/// Returns the permissions of a unit.
 pub(crate) const fn permissions(unit: u8) -> u16 {
     if unit < PRIVATE_UNITS { 0o600 } else { 0o666 }
 }
 
-/// A sample as it stands in the segment.
+/// Sample as stored in the segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShmSample {
-    /// The count in mode 1; it may not change while the sample is read.
+    /// Count in mode 1; it may not change while the sample is read.
     pub count: u32,
     /// The true time.
     pub truth: Timestamp<Utc>,
-    /// What the system clock showed then.
+    /// Reading of the system clock at that time.
     pub system: Timestamp<Utc>,
     /// Leap indicator.
-    pub leap: Leap,
-    /// log2 of the seconds that it may be wrong by.
+    pub leap: LeapIndicator,
+    /// log2 of its maximum error in seconds.
     pub precision: i32,
 }
 
-/// Reads a copy of the segment's words; `None` when there is no sample in it, or none that can be.
+/// Parses a copy of the segment's words; `None` if it has no sample, or no valid one.
 #[must_use]
 pub fn parse_segment(words: &[u32; 24]) -> Option<ShmSample> {
     let long = |at: usize| (u64::from(words[at]) | u64::from(words[at + 1]) << 32).cast_signed();
     let time = |seconds: usize, micros: usize, nanos: usize| {
         let (micros, nanos) = (words[micros], words[nanos]);
-        // Who writes no nanoseconds leaves there what is not of this microsecond.
+        // Writers without nanoseconds leave a value there that does not match this microsecond.
         let fine = if nanos / 1_000 == micros { nanos } else { micros.checked_mul(1_000)? };
         (fine < 1_000_000_000).then(|| Timestamp::from_timespec(long(seconds), fine.into()))
     };
@@ -66,12 +67,12 @@ pub fn parse_segment(words: &[u32; 24]) -> Option<ShmSample> {
         count: words[COUNT],
         truth: time(CLOCK_SECONDS, CLOCK_MICROSECONDS, CLOCK_NANOSECONDS)?,
         system: time(RECEIVE_SECONDS, RECEIVE_MICROSECONDS, RECEIVE_NANOSECONDS)?,
-        leap: Leap::from_bits(words[LEAP] as u8),
+        leap: LeapIndicator::from_bits(words[LEAP] as u8),
         precision: words[PRECISION].cast_signed(),
     })
 }
 
-/// The source.
+/// Time source by shared memory.
 pub(crate) struct Shm {
     name: String,
     memory: SharedMemory<WORDS>,
@@ -79,9 +80,12 @@ pub(crate) struct Shm {
 }
 
 impl Shm {
-    pub(crate) fn open(name: String, unit: u8, claim: Claim) -> Result<Self, Fault> {
-        let memory = SharedMemory::attach(KEY + i32::from(unit), permissions(unit))
-            .map_err(|error| Fault::Unusable(format!("its segment cannot be attached: {error}")))?;
+    pub(crate) fn open(name: String, unit: u8, claim: ReferenceClaim) -> Result<Self, SourceError> {
+        let memory =
+            SharedMemory::attach(KEY + i32::from(unit), permissions(unit)).map_err(|error| {
+                let why = explain(&error);
+                SourceError::Unusable(format!("cannot attach its segment: {why}"))
+            })?;
         Ok(Self { name, memory, clock: ReferenceClock::new(claim) })
     }
 
@@ -101,17 +105,17 @@ impl Shm {
     }
 }
 
-impl Source for Shm {
+impl TimeSource for Shm {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault> {
+    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         let Some(sample) = self.read() else {
-            return Err(Fault::Silent("no new sample is in its segment".into()));
+            return Err(SourceError::NoData("no new sample in its segment".into()));
         };
-        if sample.leap == Leap::Unsynchronised {
-            return Err(Fault::Unusable("it says that it is not synchronised".into()));
+        if sample.leap == LeapIndicator::Unsynchronised {
+            return Err(SourceError::Unusable("it reports that it is not synchronised".into()));
         }
         self.clock.set_leap(sample.leap);
         let uncertainty = precision_span(sample.precision);
@@ -120,10 +124,14 @@ impl Source for Shm {
     }
 }
 
-/// What a clock says after it was given samples: a report, or why they were refused.
-pub(crate) fn answer(clock: &mut ReferenceClock, look: &Look) -> Result<Option<Report>, Fault> {
+/// Returns the answer of a clock after it received samples: a report, or the reason for which they
+/// were refused.
+pub(crate) fn answer(
+    clock: &mut ReferenceClock,
+    look: &ClockReadings,
+) -> Result<Option<SourceEstimate>, SourceError> {
     match (clock.report(look), clock.refused()) {
-        (None, Some(why)) => Err(Fault::Silent(why.into())),
+        (None, Some(why)) => Err(SourceError::NoData(why.into())),
         (report, _) => Ok(report),
     }
 }
@@ -154,7 +162,7 @@ mod tests {
             (Timestamp::from_ns(1_700_000_000_123_456_789), Timestamp::from_ns(-1));
         let sample = parse_segment(&words(truth, system)).unwrap();
         assert_eq!((sample.truth, sample.system), (truth, system));
-        assert_eq!((sample.count, sample.precision, sample.leap), (8, -20, Leap::None));
+        assert_eq!((sample.count, sample.precision, sample.leap), (8, -20, LeapIndicator::None));
         let coarse = |change: fn(&mut [u32; WORDS])| {
             let mut words = words(truth, system);
             change(&mut words);
@@ -174,15 +182,15 @@ mod tests {
         let mut shm = Shm::open("shm:0".into(), unit, CLAIM).unwrap();
         let feeder = SharedMemory::<WORDS>::attach(KEY + i32::from(unit), 0o666).unwrap();
         feeder.remove().unwrap();
-        assert!(matches!(shm.poll(&look(900)), Err(Fault::Silent(_))));
+        assert!(matches!(shm.poll(&look(900)), Err(SourceError::NoData(_))));
         let now = look(1_000);
         let feed = words(now.realtime() + Span::from_ms(20), now.realtime());
         feed.iter().enumerate().for_each(|(index, word)| feeder.store(index, *word));
         let report = shm.poll(&now).unwrap().unwrap();
         assert_eq!(report.offset, Span::from_ns(20_000_500));
-        assert!(matches!(shm.poll(&look(2_000)), Err(Fault::Silent(_))));
+        assert!(matches!(shm.poll(&look(2_000)), Err(SourceError::NoData(_))));
         feeder.store(LEAP, 3);
         feeder.store(VALID, 1);
-        assert!(matches!(shm.poll(&look(3_000)), Err(Fault::Unusable(_))));
+        assert!(matches!(shm.poll(&look(3_000)), Err(SourceError::Unusable(_))));
     }
 }

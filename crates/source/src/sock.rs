@@ -1,5 +1,5 @@
-//! A Unix datagram socket that others send samples to, as to chronyd's driver SOCK; gpsd does. One
-//! datagram is one sample of 40 bytes in this machine's own byte order.
+//! Unix datagram socket that other programs send samples to, as to chronyd's driver SOCK; gpsd
+//! does. One datagram is one sample of 40 bytes in this machine's own byte order.
 
 use std::fs;
 use std::io;
@@ -7,39 +7,40 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
+use horolog_sys::explain::explain;
 use horolog_time::{NS_PER_S, Span, Timestamp, Utc};
-use horolog_wire::ntp::Leap;
+use horolog_wire::ntp::LeapIndicator;
 
-use crate::reference::{Claim, ReferenceClock};
+use crate::reference::{ReferenceClaim, ReferenceClock};
 use crate::shm::answer;
-use crate::{Fault, Look, Report, Source};
+use crate::{ClockReadings, SourceError, SourceEstimate, TimeSource};
 
 /// Length of a sample, in bytes.
 pub const SOCK_SAMPLE_LEN: usize = 40;
-/// What stands at its end: "SOCK".
+/// Magic number at its end: "SOCK".
 const MAGIC: u32 = 0x534f_434b;
-/// Datagrams that are read at one poll.
+/// Maximum number of datagrams read at one poll.
 const DATAGRAMS_MAX: usize = 64;
-/// An offset beyond this is not one, in seconds: the reach of an instant.
+/// Maximum valid offset, in seconds: the range of an instant.
 const OFFSET_MAX_S: f64 = 9e9;
-/// How far a sample may be wrong, which it does not say.
+/// Assumed maximum error of a sample, which has no field for it.
 const UNCERTAINTY: Span = Span::from_ns(1_000);
 
-/// A sample.
+/// Sample in the format of the SOCK driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SockSample {
-    /// What the system clock showed.
+    /// Reading of the system clock.
     pub system: Timestamp<Utc>,
     /// True time minus the system clock.
     pub offset: Span,
-    /// Whether it is a pulse, which marks a second without saying which.
+    /// True if it is a pulse, which marks a second without naming it.
     pub pulse: bool,
     /// Leap indicator.
-    pub leap: Leap,
+    pub leap: LeapIndicator,
 }
 
 impl SockSample {
-    /// Reads a datagram; `None` when it is not of the right length, kind or range.
+    /// Parses a datagram; `None` if it is not of the right length, kind or range.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; SOCK_SAMPLE_LEN] = bytes.try_into().ok()?;
@@ -51,10 +52,10 @@ impl SockSample {
             && offset_s.is_finite()
             && offset_s.abs() < OFFSET_MAX_S;
         let leap = match word(28)? {
-            0 => Leap::None,
-            1 => Leap::Insert,
-            2 => Leap::Delete,
-            _ => Leap::Unsynchronised,
+            0 => LeapIndicator::None,
+            1 => LeapIndicator::Insert,
+            2 => LeapIndicator::Delete,
+            _ => LeapIndicator::Unsynchronised,
         };
         if word(36)? != MAGIC || !in_range {
             return None;
@@ -67,7 +68,7 @@ impl SockSample {
         })
     }
 
-    /// Writes the datagram; the system clock's reading is cut to microseconds.
+    /// Writes the datagram; the system clock's reading is truncated to microseconds.
     #[must_use]
     pub fn emit(&self) -> [u8; SOCK_SAMPLE_LEN] {
         let (seconds, nanoseconds) = self.system.to_timespec();
@@ -82,7 +83,7 @@ impl SockSample {
     }
 }
 
-/// The source.
+/// Time source by a datagram socket.
 pub(crate) struct Sock {
     name: String,
     path: PathBuf,
@@ -91,31 +92,37 @@ pub(crate) struct Sock {
 }
 
 impl Sock {
-    pub(crate) fn open(name: String, path: &Path, claim: Claim) -> Result<Self, Fault> {
-        let failed =
-            |error| Fault::Unusable(format!("cannot make the socket {}: {error}", path.display()));
+    pub(crate) fn open(
+        name: String,
+        path: &Path,
+        claim: ReferenceClaim,
+    ) -> Result<Self, SourceError> {
+        let failed = |error: io::Error| {
+            let why = explain(&error);
+            SourceError::Unusable(format!("cannot create the socket {}: {why}", path.display()))
+        };
         let socket = bind(path).map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
         Ok(Self { name, path: path.to_owned(), socket, clock: ReferenceClock::new(claim) })
     }
 }
 
-/// Whether a socket may stand at `path`: its directory is there, and nothing else is in its place.
-/// One that is there may be that of the server that runs.
-pub(crate) fn may_be_made(path: &Path) -> Result<(), Fault> {
+/// Checks that a socket may be created at `path`: its directory exists, and nothing else has its
+/// name. An existing socket may be that of the running server.
+pub(crate) fn may_be_made(path: &Path) -> Result<(), SourceError> {
     let failed = |why: &str| {
-        Err(Fault::Unusable(format!("cannot make the socket {}: {why}", path.display())))
+        Err(SourceError::Unusable(format!("cannot create the socket {}: {why}", path.display())))
     };
     if !path.parent().is_some_and(Path::is_dir) {
-        return failed("there is no such directory");
+        return failed("no such directory");
     }
     match fs::symlink_metadata(path) {
-        Ok(found) if !found.file_type().is_socket() => failed("something else is there"),
+        Ok(found) if !found.file_type().is_socket() => failed("another file has this name"),
         _ => Ok(()),
     }
 }
 
-/// Binds the socket in place of one that was left behind, and of nothing else.
+/// Binds the socket in place of one that was left over, and of nothing else.
 fn bind(path: &Path) -> io::Result<UnixDatagram> {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let abandoned = || {
@@ -130,25 +137,27 @@ fn bind(path: &Path) -> io::Result<UnixDatagram> {
 
 impl Drop for Sock {
     fn drop(&mut self) {
-        // Gone already is as good.
+        // A file that is already gone is no error.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-impl Source for Sock {
+impl TimeSource for Sock {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault> {
+    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         let mut buffer = [0; SOCK_SAMPLE_LEN + 1];
-        let mut fault = Fault::Silent("no sample has come to its socket".into());
+        let mut fault = SourceError::NoData("no sample received on its socket".into());
         let mut some = false;
         for _ in 0..DATAGRAMS_MAX {
             let Ok(length) = self.socket.recv(&mut buffer) else { break };
             match SockSample::parse(&buffer[..length]) {
-                Some(sample) if sample.leap == Leap::Unsynchronised => {
-                    return Err(Fault::Unusable("it says that it is not synchronised".into()));
+                Some(sample) if sample.leap == LeapIndicator::Unsynchronised => {
+                    return Err(SourceError::Unusable(
+                        "it reports that it is not synchronised".into(),
+                    ));
                 }
                 Some(sample) if !sample.pulse => {
                     some = true;
@@ -156,8 +165,14 @@ impl Source for Sock {
                     let truth = sample.system + sample.offset;
                     self.clock.take(look, sample.system, truth, UNCERTAINTY);
                 }
-                Some(_) => fault = Fault::Silent("only pulses come, which name no second".into()),
-                None => fault = Fault::Silent("what comes to its socket is no sample".into()),
+                Some(_) => {
+                    fault = SourceError::NoData(
+                        "only pulses are received, which do not name a second".into(),
+                    );
+                }
+                None => {
+                    fault = SourceError::NoData("the data on its socket are not samples".into());
+                }
             }
         }
         if some { answer(&mut self.clock, look) } else { Err(fault) }
@@ -189,21 +204,22 @@ mod tests {
         drop(UnixDatagram::bind(&path).unwrap());
         let mut sock = Sock::open("sock".into(), &path, CLAIM).unwrap();
         let in_use = Sock::open("sock".into(), &path, CLAIM);
-        assert!(in_use.is_err(), "a socket that is listened on is not taken");
+        let in_use = in_use.err().expect("a socket that is listened on is not taken").to_string();
+        assert!(!in_use.contains("os error"), "{in_use}");
         let feeder = UnixDatagram::unbound().unwrap();
         let now = look(5_000);
-        assert!(matches!(sock.poll(&now), Err(Fault::Silent(_))));
+        assert!(matches!(sock.poll(&now), Err(SourceError::NoData(_))));
         let sample = SockSample {
             system: now.realtime(),
             offset: Span::from_ns(-2_500),
             pulse: false,
-            leap: Leap::Insert,
+            leap: LeapIndicator::Insert,
         };
         feeder.send_to(b"noise", &path).unwrap();
         feeder.send_to(&SockSample { pulse: true, ..sample }.emit(), &path).unwrap();
         feeder.send_to(&sample.emit(), &path).unwrap();
         let report = sock.poll(&now).unwrap().unwrap();
-        assert_eq!((report.offset, report.leap), (Span::from_ns(-2_000), Leap::Insert));
+        assert_eq!((report.offset, report.leap), (Span::from_ns(-2_000), LeapIndicator::Insert));
         drop(sock);
         assert!(!path.exists());
     }
@@ -224,7 +240,7 @@ mod tests {
                 system: Timestamp::from_ns(us * 1_000),
                 offset: Span::from_ns(offset),
                 pulse,
-                leap: Leap::from_bits(leap),
+                leap: LeapIndicator::from_bits(leap),
             };
             prop_assert_eq!(SockSample::parse(&sample.emit()), Some(sample));
             let mut other = sample.emit();

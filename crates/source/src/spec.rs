@@ -1,5 +1,5 @@
-//! How a source is asked for: `KIND[:ARGUMENT][,KEY=VALUE...]`, as a flag and a configuration file
-//! write it. Pure: whether the thing is there is found out when it is opened.
+//! Text form of a source: `KIND[:ARGUMENT][,KEY=VALUE...]`, as in a flag and a configuration file.
+//! Pure: the presence of the device is checked when it is opened.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,89 +9,93 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use horolog_sys::serial;
+use horolog_sys::zone::{self, AddressError};
 use horolog_time::Span;
 
 use crate::gnss::Gnss;
-use crate::gpsd::{Gpsd, resolve};
+use crate::gpsd::{self, Gpsd, resolve};
 use crate::phc::{PhcScale, PhcSource};
-use crate::reference::Claim;
+use crate::reference::ReferenceClaim;
 use crate::shm::Shm;
 use crate::sock::{self, Sock};
 use crate::system::{CHRONYD_SOCKET, System};
-use crate::{Fault, Source};
+use crate::{SourceError, TimeSource};
 
-/// A source that was asked for, read but not opened.
+/// Requested source, parsed but not opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceSpec {
-    /// The text that it was read from: its name in messages.
+    /// Text that it was parsed from: its name in messages.
     pub text: String,
-    /// What it is.
-    pub(crate) kind: Kind,
+    /// Kind of the source.
+    pub(crate) kind: SourceKind,
 }
 
 impl SourceSpec {
-    /// The directories that sockets are made in while it is asked, and removed from at the end.
+    /// Returns the directories in which sockets are created while it is polled, and removed at the
+    /// end.
     #[must_use]
     pub fn directories(&self) -> Vec<PathBuf> {
         let socket = match &self.kind {
-            Kind::Sock(path, _) | Kind::System(Ask::Chronyd(ChronydAddress::Unix(path))) => {
+            SourceKind::Sock(path, _)
+            | SourceKind::System(DaemonChoice::Chronyd(ChronydAddress::Unix(path))) => {
                 Some(path.as_path())
             }
-            Kind::System(Ask::Auto) => Some(Path::new(CHRONYD_SOCKET)),
+            SourceKind::System(DaemonChoice::Auto) => Some(Path::new(CHRONYD_SOCKET)),
             _ => None,
         };
         socket.and_then(Path::parent).map(Path::to_owned).into_iter().collect()
     }
 
-    /// Whether the device, the host or the directory that it names is there, without opening it.
+    /// Checks that the device, the host or the directory that it names is present, without opening
+    /// it.
     ///
     /// # Errors
     ///
-    /// What is not there, in one line.
-    pub fn is_there(&self) -> Result<(), Fault> {
+    /// The missing one, in one line.
+    pub fn is_there(&self) -> Result<(), SourceError> {
         match &self.kind {
-            Kind::Phc(path, ..) | Kind::Gnss(path, ..) => device_is_there(path),
-            Kind::Gpsd(address, _) => resolve(address).map(drop),
-            Kind::Sock(path, _) => sock::may_be_made(path),
+            SourceKind::Phc(path, ..) | SourceKind::Gnss(path, ..) => device_is_there(path),
+            SourceKind::Gpsd(address, _) => resolve(address).map(drop),
+            SourceKind::Sock(path, _) => sock::may_be_made(path),
             _ => Ok(()),
         }
     }
 
-    /// The devices that are opened again when they were gone.
+    /// Returns the devices that are reopened after they have vanished.
     #[must_use]
     pub fn devices(&self) -> Vec<PathBuf> {
         match &self.kind {
-            Kind::Gnss(path, ..) => vec![path.clone()],
+            SourceKind::Gnss(path, ..) | SourceKind::Phc(path, ..) => vec![path.clone()],
             _ => Vec::new(),
         }
     }
 }
 
-/// The kinds of sources.
+/// Kind of a source.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    System(Ask),
-    Phc(PathBuf, PhcScale, Claim),
-    Shm(u8, Claim),
-    Sock(PathBuf, Claim),
-    Gpsd(String, Claim),
-    Gnss(PathBuf, u32, Claim),
+pub(crate) enum SourceKind {
+    System(DaemonChoice),
+    Phc(PathBuf, PhcScale, ReferenceClaim),
+    Shm(u8, ReferenceClaim),
+    Sock(PathBuf, ReferenceClaim),
+    Gpsd(String, ReferenceClaim),
+    Gnss(PathBuf, u32, ReferenceClaim),
 }
 
-/// Whom the source `system` asks about the system clock.
+/// Daemon that the source `system` queries about the system clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Ask {
-    /// chronyd where it answers, else ntpd where it answers, else the kernel.
+pub enum DaemonChoice {
+    /// chronyd if it replies, else ntpd if it replies, else the kernel.
     Auto,
-    /// chronyd, there and nowhere else.
+    /// chronyd at this address only.
     Chronyd(ChronydAddress),
-    /// ntpd, there and nowhere else.
+    /// ntpd at this address only.
     Ntpd(SocketAddr),
     /// The kernel alone.
     Kernel,
 }
 
-/// Where chronyd takes commands.
+/// Address at which chronyd takes commands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ChronydAddress {
     /// A UDP port.
@@ -100,88 +104,95 @@ pub enum ChronydAddress {
     Unix(PathBuf),
 }
 
-/// What is wrong with the text of a source; one line for the user.
+/// Error in the text of a source; one line for the user.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct SpecError(String);
+pub struct SourceSpecError(String);
 
 impl SourceSpec {
     /// Opens it for a server that listens at `own`.
-    pub fn open(&self, own: &[SocketAddr]) -> Result<Box<dyn Source>, Fault> {
+    pub fn open(&self, own: &[SocketAddr]) -> Result<Box<dyn TimeSource>, SourceError> {
         let name = self.text.clone();
         match &self.kind {
-            Kind::System(ask) => Ok(Box::new(System::new(name, ask, own))),
-            Kind::Phc(path, scale, claim) => {
+            SourceKind::System(ask) => Ok(Box::new(System::new(name, ask, own))),
+            SourceKind::Phc(path, scale, claim) => {
                 Ok(Box::new(PhcSource::open(name, path, *scale, *claim)?))
             }
-            Kind::Shm(unit, claim) => Ok(Box::new(Shm::open(name, *unit, *claim)?)),
-            Kind::Sock(path, claim) => Ok(Box::new(Sock::open(name, path, *claim)?)),
-            Kind::Gpsd(address, claim) => Ok(Box::new(Gpsd::open(name, address.clone(), *claim)?)),
-            Kind::Gnss(path, speed, claim) => Ok(Box::new(Gnss::open(name, path, *speed, *claim)?)),
+            SourceKind::Shm(unit, claim) => Ok(Box::new(Shm::open(name, *unit, *claim)?)),
+            SourceKind::Sock(path, claim) => Ok(Box::new(Sock::open(name, path, *claim)?)),
+            SourceKind::Gpsd(address, claim) => {
+                Ok(Box::new(Gpsd::open(name, address.clone(), *claim)?))
+            }
+            SourceKind::Gnss(path, speed, claim) => {
+                Ok(Box::new(Gnss::open(name, path, *speed, *claim)?))
+            }
         }
     }
 }
 
-/// Whether there is a device of this path. To open one can disturb who uses it: a serial line is
+/// Checks that there is a device of this path. Opening one can disturb its users: a serial line is
 /// set to a speed, a pulse's device has readers.
-pub(crate) fn device_is_there(path: &Path) -> Result<(), Fault> {
-    let failed = |what: &str| Err(Fault::Unusable(format!("{}: {what}", path.display())));
+pub(crate) fn device_is_there(path: &Path) -> Result<(), SourceError> {
+    let failed = |what: &str| Err(SourceError::Unusable(format!("{}: {what}", path.display())));
     match fs::metadata(path) {
         Ok(found) if found.file_type().is_char_device() => Ok(()),
-        Ok(_) => failed("it is no device"),
-        Err(error) if error.kind() == ErrorKind::NotFound => failed("there is no such device"),
+        Ok(_) => failed("not a device"),
+        Err(error) if error.kind() == ErrorKind::NotFound => failed("no such device"),
         Err(error) => failed(&error.to_string()),
     }
 }
 
-pub(crate) fn wrong<T>(message: impl Into<String>) -> Result<T, SpecError> {
-    Err(SpecError(message.into()))
+pub(crate) fn wrong<T>(message: impl Into<String>) -> Result<T, SourceSpecError> {
+    Err(SourceSpecError(message.into()))
 }
 
 impl FromStr for SourceSpec {
-    type Err = SpecError;
+    type Err = SourceSpecError;
 
-    fn from_str(text: &str) -> Result<Self, SpecError> {
+    fn from_str(text: &str) -> Result<Self, SourceSpecError> {
         let mut parts = text.split(',');
         let head = parts.next().unwrap_or_default();
         let (kind, argument) = match head.split_once(':') {
             Some((kind, argument)) => (kind, Some(argument)),
             None => (head, None),
         };
-        let mut options = Options::read(parts)?;
+        let mut options = SpecOptions::read(parts)?;
         let kind = match kind {
-            "system" => Kind::System(ask(argument, &mut options)?),
+            "system" => SourceKind::System(parse_daemon_choice(argument, &mut options)?),
             "phc" => phc(argument, &mut options)?,
             "shm" => shm(argument, &mut options)?,
             "sock" => sock(argument, &mut options)?,
             "gnss" => gnss(argument, &mut options)?,
             "gpsd" => {
                 let address = argument.unwrap_or(GPSD).to_owned();
-                if address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+                if gpsd::split(&address).is_err() {
                     return wrong("write gpsd or gpsd:HOST:PORT, as in gpsd:127.0.0.1:2947");
                 }
-                Kind::Gpsd(address, claim(*b"GPS\0", &mut options)?)
+                SourceKind::Gpsd(address, claim(*b"GPS\0", &mut options)?)
             }
-            _ => return wrong(format!("there is no source '{kind}'; choose one of {KINDS}")),
+            _ => return wrong(format!("unknown source '{kind}'; choose one of {KINDS}")),
         };
         options.finish(head)?;
         Ok(Self { text: text.to_owned(), kind })
     }
 }
 
-/// Where gpsd is by default.
+/// Default address of gpsd.
 const GPSD: &str = "127.0.0.1:2947";
 const KINDS: &str = "system, phc, shm, sock, gnss and gpsd";
-/// The speed of a receiver's line that most have from the factory, in bits per second.
+/// Default speed of a receiver's line, the factory setting of most, in bits per second.
 pub(crate) const GNSS_SPEED: u32 = 9_600;
 
-fn ask(argument: Option<&str>, options: &mut Options<'_>) -> Result<Ask, SpecError> {
+fn parse_daemon_choice(
+    argument: Option<&str>,
+    options: &mut SpecOptions<'_>,
+) -> Result<DaemonChoice, SourceSpecError> {
     let (chronyd, ntpd) = (options.take("chronyd"), options.take("ntpd"));
     match (argument, chronyd, ntpd) {
-        (None, None, None) => Ok(Ask::Auto),
-        (Some("kernel"), None, None) => Ok(Ask::Kernel),
-        (None, Some(at), None) => chronyd_address(at).map(Ask::Chronyd),
-        (None, None, Some(at)) => address("ntpd", at).map(Ask::Ntpd),
+        (None, None, None) => Ok(DaemonChoice::Auto),
+        (Some("kernel"), None, None) => Ok(DaemonChoice::Kernel),
+        (None, Some(at), None) => chronyd_address(at).map(DaemonChoice::Chronyd),
+        (None, None, Some(at)) => address("ntpd", at).map(DaemonChoice::Ntpd),
         _ => wrong(
             "write system, system:kernel, system,chronyd=PATH, system,chronyd=ADDR:PORT or \
              system,ntpd=ADDR:PORT",
@@ -189,7 +200,10 @@ fn ask(argument: Option<&str>, options: &mut Options<'_>) -> Result<Ask, SpecErr
     }
 }
 
-fn phc(argument: Option<&str>, options: &mut Options<'_>) -> Result<Kind, SpecError> {
+fn phc(
+    argument: Option<&str>,
+    options: &mut SpecOptions<'_>,
+) -> Result<SourceKind, SourceSpecError> {
     let path = absolute(argument, "write phc:/dev/ptpN, as in phc:/dev/ptp0")?;
     let tai_offset = match options.take("tai-offset").map(str::parse) {
         None => None,
@@ -199,24 +213,33 @@ fn phc(argument: Option<&str>, options: &mut Options<'_>) -> Result<Kind, SpecEr
     let scale = match (options.take("scale"), tai_offset) {
         (None | Some("tai"), offset) => PhcScale::Tai(offset),
         (Some("utc"), None) => PhcScale::Utc,
-        _ => return wrong("scale takes tai, with tai-offset=SECONDS where need be, or utc"),
+        _ => return wrong("scale takes tai, if necessary with tai-offset=SECONDS, or utc"),
     };
-    Ok(Kind::Phc(path, scale, claim(*b"PHC\0", options)?))
+    Ok(SourceKind::Phc(path, scale, claim(*b"PHC\0", options)?))
 }
 
-fn shm(argument: Option<&str>, options: &mut Options<'_>) -> Result<Kind, SpecError> {
+fn shm(
+    argument: Option<&str>,
+    options: &mut SpecOptions<'_>,
+) -> Result<SourceKind, SourceSpecError> {
     match argument.unwrap_or("0").parse() {
-        Ok(unit) => Ok(Kind::Shm(unit, claim(*b"SHM\0", options)?)),
+        Ok(unit) => Ok(SourceKind::Shm(unit, claim(*b"SHM\0", options)?)),
         Err(_) => wrong("write shm:UNIT with a unit from 0 to 255, as in shm:0"),
     }
 }
 
-fn sock(argument: Option<&str>, options: &mut Options<'_>) -> Result<Kind, SpecError> {
+fn sock(
+    argument: Option<&str>,
+    options: &mut SpecOptions<'_>,
+) -> Result<SourceKind, SourceSpecError> {
     let path = absolute(argument, "write sock:PATH, as in sock:/run/chrony.ttyS0.sock")?;
-    Ok(Kind::Sock(path, claim(*b"SOCK", options)?))
+    Ok(SourceKind::Sock(path, claim(*b"SOCK", options)?))
 }
 
-fn gnss(argument: Option<&str>, options: &mut Options<'_>) -> Result<Kind, SpecError> {
+fn gnss(
+    argument: Option<&str>,
+    options: &mut SpecOptions<'_>,
+) -> Result<SourceKind, SourceSpecError> {
     let path = absolute(argument, "write gnss:/dev/LINE, as in gnss:/dev/ttyS0")?;
     let speed = match options.take("baud").map(str::parse) {
         None => GNSS_SPEED,
@@ -226,18 +249,21 @@ fn gnss(argument: Option<&str>, options: &mut Options<'_>) -> Result<Kind, SpecE
             return wrong(format!("baud takes one of {speeds}"));
         }
     };
-    Ok(Kind::Gnss(path, speed, claim(*b"GNSS", options)?))
+    Ok(SourceKind::Gnss(path, speed, claim(*b"GNSS", options)?))
 }
 
-pub(crate) fn absolute(argument: Option<&str>, hint: &str) -> Result<PathBuf, SpecError> {
+pub(crate) fn absolute(argument: Option<&str>, hint: &str) -> Result<PathBuf, SourceSpecError> {
     match argument.filter(|path| path.starts_with('/')) {
         Some(path) => Ok(path.into()),
         None => wrong(hint),
     }
 }
 
-/// The options that every reference clock has.
-fn claim(identifier: [u8; 4], options: &mut Options<'_>) -> Result<Claim, SpecError> {
+/// Parses the options that every reference clock has.
+fn claim(
+    identifier: [u8; 4],
+    options: &mut SpecOptions<'_>,
+) -> Result<ReferenceClaim, SourceSpecError> {
     let stratum = match options.take("stratum").map(str::parse) {
         None => 1,
         Some(Ok(stratum @ 1..=15)) => stratum,
@@ -261,12 +287,12 @@ fn claim(identifier: [u8; 4], options: &mut Options<'_>) -> Result<Claim, SpecEr
     if uncertainty < Span::ZERO {
         return wrong("uncertainty cannot be negative");
     }
-    Ok(Claim { stratum, reference_id, offset, uncertainty })
+    Ok(ReferenceClaim { stratum, reference_id, offset, uncertainty })
 }
 
-/// A signed time in seconds, or with one of the units ns, us, ms and s.
-pub(crate) fn span(text: &str) -> Result<Span, SpecError> {
-    /// More than any cable, antenna or receiver is late by.
+/// Parses a signed time in seconds, or with one of the units ns, us, ms and s.
+pub(crate) fn span(text: &str) -> Result<Span, SourceSpecError> {
+    /// Maximum of such a time: more than the delay of any cable, antenna or receiver.
     const MAX_S: f64 = 1e6;
     let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("", 1.0)];
     let parse = |(unit, factor): (&str, f64)| {
@@ -275,34 +301,39 @@ pub(crate) fn span(text: &str) -> Result<Span, SpecError> {
         (seconds.abs() <= MAX_S).then(|| Span::from_ns((seconds * 1e9).round() as i64))
     };
     let found = units.into_iter().find_map(parse);
-    found.ok_or_else(|| SpecError(format!("'{text}' is no time; write it as in 0.5 or -120ms")))
+    found.ok_or_else(|| {
+        SourceSpecError(format!("'{text}' is not a time; write it as in 0.5 or -120ms"))
+    })
 }
 
-fn chronyd_address(text: &str) -> Result<ChronydAddress, SpecError> {
+fn chronyd_address(text: &str) -> Result<ChronydAddress, SourceSpecError> {
     if text.starts_with('/') {
         return Ok(ChronydAddress::Unix(text.into()));
     }
     address("chronyd", text).map(ChronydAddress::Udp)
 }
 
-fn address(key: &str, text: &str) -> Result<SocketAddr, SpecError> {
-    text.parse().or_else(|_| {
-        wrong(format!("'{text}' is no address; write {key}=ADDR:PORT, as in {key}=127.0.0.1:323"))
+fn address(key: &str, text: &str) -> Result<SocketAddr, SourceSpecError> {
+    zone::socket_address(text).or_else(|error| match error {
+        AddressError::Form => wrong(format!(
+            "'{text}' is not an address; write {key}=ADDR:PORT, as in {key}=127.0.0.1:323"
+        )),
+        other => wrong(format!("{key}={text}: {other}")),
     })
 }
 
-/// The `KEY=VALUE` pairs of a source, taken one by one.
-pub(crate) struct Options<'a>(Vec<(&'a str, &'a str)>);
+/// `KEY=VALUE` pairs of a source, taken one by one.
+pub(crate) struct SpecOptions<'a>(Vec<(&'a str, &'a str)>);
 
-impl<'a> Options<'a> {
-    pub(crate) fn read(parts: impl Iterator<Item = &'a str>) -> Result<Self, SpecError> {
+impl<'a> SpecOptions<'a> {
+    pub(crate) fn read(parts: impl Iterator<Item = &'a str>) -> Result<Self, SourceSpecError> {
         let mut pairs: Vec<(&str, &str)> = Vec::new();
         for part in parts {
             let Some((key, value)) = part.split_once('=') else {
-                return wrong(format!("'{part}' is no option; write KEY=VALUE"));
+                return wrong(format!("'{part}' is not an option; write KEY=VALUE"));
             };
             if pairs.iter().any(|(known, _)| *known == key) {
-                return wrong(format!("{key} is given twice"));
+                return wrong(format!("{key} occurs twice"));
             }
             pairs.push((key, value));
         }
@@ -314,7 +345,7 @@ impl<'a> Options<'a> {
         Some(self.0.remove(position).1)
     }
 
-    pub(crate) fn finish(self, head: &str) -> Result<(), SpecError> {
+    pub(crate) fn finish(self, head: &str) -> Result<(), SourceSpecError> {
         match self.0.first() {
             None => Ok(()),
             Some((key, _)) => wrong(format!("{head} has no option {key}")),
@@ -326,38 +357,44 @@ impl<'a> Options<'a> {
 mod tests {
     use super::*;
 
-    fn kind(text: &str) -> Kind {
+    fn kind(text: &str) -> SourceKind {
         text.parse::<SourceSpec>().unwrap().kind
     }
 
     #[test]
     fn the_system_is_asked_in_several_ways() {
-        assert_eq!(kind("system"), Kind::System(Ask::Auto));
-        assert_eq!(kind("system:kernel"), Kind::System(Ask::Kernel));
+        assert_eq!(kind("system"), SourceKind::System(DaemonChoice::Auto));
+        assert_eq!(kind("system:kernel"), SourceKind::System(DaemonChoice::Kernel));
         let unix = ChronydAddress::Unix("/run/c.sock".into());
-        assert_eq!(kind("system,chronyd=/run/c.sock"), Kind::System(Ask::Chronyd(unix)));
+        assert_eq!(
+            kind("system,chronyd=/run/c.sock"),
+            SourceKind::System(DaemonChoice::Chronyd(unix))
+        );
         let udp = ChronydAddress::Udp("[::1]:323".parse().unwrap());
-        assert_eq!(kind("system,chronyd=[::1]:323"), Kind::System(Ask::Chronyd(udp)));
-        let ntpd = Ask::Ntpd("10.0.0.1:123".parse().unwrap());
-        assert_eq!(kind("system,ntpd=10.0.0.1:123"), Kind::System(ntpd));
+        assert_eq!(
+            kind("system,chronyd=[::1]:323"),
+            SourceKind::System(DaemonChoice::Chronyd(udp))
+        );
+        let ntpd = DaemonChoice::Ntpd("10.0.0.1:123".parse().unwrap());
+        assert_eq!(kind("system,ntpd=10.0.0.1:123"), SourceKind::System(ntpd));
     }
 
     #[test]
     fn reference_clocks_have_options() {
-        let claim = |stratum, id: &[u8; 4], offset| Claim {
+        let claim = |stratum, id: &[u8; 4], offset| ReferenceClaim {
             stratum,
             reference_id: *id,
             offset: Span::from_ns(offset),
             uncertainty: Span::ZERO,
         };
-        assert_eq!(kind("shm:2"), Kind::Shm(2, claim(1, b"SHM\0", 0)));
-        let gpsd = Kind::Gpsd(GPSD.into(), claim(3, b"GNSS", -120_000_000));
+        assert_eq!(kind("shm:2"), SourceKind::Shm(2, claim(1, b"SHM\0", 0)));
+        let gpsd = SourceKind::Gpsd(GPSD.into(), claim(3, b"GNSS", -120_000_000));
         assert_eq!(kind("gpsd,stratum=3,refid=GNSS,offset=-120ms"), gpsd);
-        assert_eq!(kind("sock:/a"), Kind::Sock("/a".into(), claim(1, b"SOCK", 0)));
-        let gnss = Kind::Gnss("/dev/ttyS0".into(), 115_200, claim(1, b"GNSS", 0));
+        assert_eq!(kind("sock:/a"), SourceKind::Sock("/a".into(), claim(1, b"SOCK", 0)));
+        let gnss = SourceKind::Gnss("/dev/ttyS0".into(), 115_200, claim(1, b"GNSS", 0));
         assert_eq!(kind("gnss:/dev/ttyS0,baud=115200"), gnss);
         let scaled = |text| match kind(text) {
-            Kind::Phc(_, scale, _) => scale,
+            SourceKind::Phc(_, scale, _) => scale,
             other => panic!("{other:?}"),
         };
         assert_eq!(scaled("phc:/dev/ptp0"), PhcScale::Tai(None));

@@ -1,34 +1,38 @@
-//! TAI minus UTC over the leap seconds that pass while a server runs. Who was told a number at the
-//! start is wrong by a second after the next leap, so a change has to be seen in the kernel's
-//! number, and where the server has passed a leap that this does not show, there is none.
+//! TAI minus UTC over the leap seconds that pass while a server runs. A configured number is wrong
+//! by a second after the next leap, so a change must appear in the kernel's number, and if the
+//! server has passed a leap that this does not show, there is none.
 
-use crate::{Fault, Look};
+use crate::{ClockReadings, SourceError};
 
-/// How far TAI is ahead of UTC.
+/// TAI minus UTC with its origin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TaiOffset {
-    /// The number that was told, which held at the start.
-    told_s: Option<i32>,
-    /// The first of the kernel's numbers; it knows none while it says 0, and counts leaps all the
-    /// same.
+    /// Configured number, which held at the start.
+    configured_s: Option<i32>,
+    /// First number of the kernel; 0 means that it has none, and it counts leaps all the same.
     first_s: Option<i32>,
 }
 
 impl TaiOffset {
     pub(crate) const fn new(told_s: Option<i32>) -> Self {
-        Self { told_s, first_s: None }
+        Self { configured_s: told_s, first_s: None }
     }
 
-    /// The number that holds now, in seconds.
-    pub(crate) fn at(&mut self, look: &Look) -> Result<i32, Fault> {
+    /// Returns the present number, in seconds.
+    pub(crate) fn at(&mut self, look: &ClockReadings) -> Result<i32, SourceError> {
         let kernel_s = look.kernel.map(|kernel| kernel.tai_offset_s);
-        match self.told_s {
+        match self.configured_s {
             Some(told_s) => self.after(told_s, kernel_s, look.leaps_s),
             None => self.of_kernel(kernel_s.unwrap_or(0), look.leaps_s),
         }
     }
 
-    fn after(&mut self, told_s: i32, kernel_s: Option<i32>, leaps_s: i32) -> Result<i32, Fault> {
+    fn after(
+        &mut self,
+        told_s: i32,
+        kernel_s: Option<i32>,
+        leaps_s: i32,
+    ) -> Result<i32, SourceError> {
         let Some(kernel_s) = kernel_s else {
             return if leaps_s == 0 { Ok(told_s) } else { Err(unknown()) };
         };
@@ -43,12 +47,10 @@ impl TaiOffset {
         Err(unknown())
     }
 
-    fn of_kernel(&mut self, kernel_s: i32, leaps_s: i32) -> Result<i32, Fault> {
+    fn of_kernel(&mut self, kernel_s: i32, leaps_s: i32) -> Result<i32, SourceError> {
         if kernel_s == 0 {
-            return Err(Fault::Unusable(
-                "the kernel does not know TAI minus UTC; give it with tai-offset=37, or say \
-                 scale=utc"
-                    .into(),
+            return Err(SourceError::Unusable(
+                "the kernel's TAI offset is unset; add tai-offset=37, or scale=utc".into(),
             ));
         }
         let first_s = *self.first_s.get_or_insert(kernel_s);
@@ -59,17 +61,17 @@ impl TaiOffset {
     }
 }
 
-/// Whether a change of the kernel's number shows the leaps that were passed; the kernel may be one
-/// ahead, for it is the first to know.
+/// Returns true if a change of the kernel's number matches the leaps that were passed; the kernel
+/// may be one ahead, for it is the first to count it.
 fn shows(moved_s: i32, leaps_s: i32) -> bool {
     (moved_s - leaps_s).abs() <= 1 && moved_s.abs() >= leaps_s.abs()
 }
 
-/// Silence and no refusal: what was said before the leap holds for as long as it may take the
-/// kernel to do it.
-fn unknown() -> Fault {
-    Fault::Silent(
-        "a leap second has passed that the kernel's TAI minus UTC does not show; restart with the \
+/// Returns a missing report and no refusal: the report before the leap holds for as long as the
+/// kernel may take.
+fn unknown() -> SourceError {
+    SourceError::NoData(
+        "a leap second has passed that the kernel's TAI offset does not include; restart with the \
          new tai-offset"
             .into(),
     )
@@ -84,7 +86,9 @@ mod tests {
     fn holds(told_s: Option<i32>, course: &[(i32, i32)]) -> Vec<Option<i32>> {
         let mut offset = TaiOffset::new(told_s);
         let at = |&(tai_offset_s, leaps_s)| {
-            offset.at(&Look { kernel: Some(kernel(tai_offset_s)), leaps_s, ..look(0) }).ok()
+            offset
+                .at(&ClockReadings { kernel: Some(kernel(tai_offset_s)), leaps_s, ..look(0) })
+                .ok()
         };
         course.iter().map(at).collect()
     }

@@ -1,22 +1,22 @@
-//! Allan deviation: how much a clock's mean frequency over a time τ differs from that over the
-//! next, by which the noise of a measurement is told from the wander of a clock.
+//! Allan deviation: difference of a clock's mean frequency over a time τ from that over the next,
+//! which separates the noise of a measurement from the wander of a clock.
 //!
-//! From phase, in its overlapping form (NIST Special Publication 1065, section 5.2.4),
-//! which uses every sample. Samples that are missing are left out, never made up.
+//! Computed from phase, in its overlapping form (NIST Special Publication 1065, section 5.2.4),
+//! which uses every sample. Missing samples are skipped, never interpolated.
 
-/// The deviation at one averaging time.
+/// Deviation at one averaging time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AllanPoint {
-    /// The averaging time τ, in samples.
+    /// Averaging time τ, in samples.
     pub samples: usize,
-    /// Second differences that it was worked out from.
+    /// Second differences used.
     pub terms: usize,
-    /// The deviation, in units of phase for each sample's time.
+    /// Deviation, in units of phase per sample interval.
     pub deviation: f64,
 }
 
-/// The overlapping Allan deviation of evenly spaced `phase` at an averaging time of `samples`;
-/// `None` where no three samples are so far apart.
+/// Returns the overlapping Allan deviation of evenly spaced `phase` at an averaging time of
+/// `samples`; `None` if no three samples are that far apart.
 #[must_use]
 pub fn overlapping(phase: &[Option<f64>], samples: usize) -> Option<AllanPoint> {
     let reach = samples.checked_mul(2).filter(|reach| (1..phase.len()).contains(reach))?;
@@ -33,7 +33,7 @@ pub fn overlapping(phase: &[Option<f64>], samples: usize) -> Option<AllanPoint> 
     (terms > 0).then(|| AllanPoint { samples, terms, deviation: (sum / scale).sqrt() })
 }
 
-/// The same at all powers of two for which there are data.
+/// Returns the deviations at all powers of two for which there are data.
 #[must_use]
 pub fn octaves(phase: &[Option<f64>]) -> Vec<AllanPoint> {
     let powers = (0..usize::BITS - 1).map(|power| 1_usize << power);

@@ -1,53 +1,51 @@
-//! The bootstrap on quantiles of histograms: between which bounds the ratio of two runs' quantiles
-//! lies, as far as the number of their values tells; and of several runs on either side, as far as
-//! these differ of themselves.
+//! Bootstrap on quantiles of histograms: bounds of the ratio of two runs' quantiles, given the
+//! number of their values; for several runs on each side, given their own differences.
 //!
-//! A resample of `n` values is never made. Its `r`-th smallest value is that at the share `U` of
+//! A resample of `n` values is never created. Its `r`-th smallest value is that at the share `U` of
 //! the original ones, and `U` follows the beta distribution of `r` and `n - r + 1` (Efron and
 //! Tibshirani, "An introduction to the bootstrap", 1993, section 13.3, the ideal bootstrap of order
-//! statistics): so each replication costs one draw, however many values there are.
+//! statistics): each replication therefore costs one draw, regardless of the number of values.
 //!
-//! What it takes for granted: values that do not depend on one another. Neighbours in time often
-//! do, and so do runs of one hour; the interval of one run knows nothing of that. Several runs do
-//! not depend on one another; with fewer than five of each their interval is too narrow.
+//! It assumes independent values. Neighbours in time are often dependent, and so are runs of one
+//! hour; the interval of one run does not account for that. Several runs are independent of one
+//! another; with fewer than five on each side their interval is too narrow.
 
 use horolog_time::SplitMix64;
 
 use crate::Histogram;
 
-/// How many replications are drawn.
+/// Number of replications drawn.
 const REPLICATIONS: usize = 2_000;
-/// Values that have to be on either side of a quantile for its interval to mean anything.
+/// Values required on each side of a quantile for a meaningful interval.
 const VALUES_MIN: f64 = 10.0;
-/// The share of replications that lie in an interval.
+/// Share of replications that lie in an interval.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// A figure with the bounds that its replications kept to.
+/// Bounds of a metric's replications.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Interval {
+pub struct ConfidenceInterval {
     /// Lower bound.
     pub low: f64,
     /// Upper bound.
     pub high: f64,
 }
 
-/// Whether a histogram has values enough on either side of a quantile.
+/// Returns true if a histogram has enough values on each side of a quantile.
 #[must_use]
 pub fn is_enough(histogram: &Histogram, quantile: f64) -> bool {
     let share = quantile.min(1.0 - quantile);
     histogram.count() as f64 * share >= VALUES_MIN
 }
 
-/// The interval of the later runs' quantile divided by the earlier ones', each the mean of its
-/// runs'; `None` where any run has too few values for it, or a quantile of 0. Where there are
-/// several runs they are drawn again too, so that what differs from run to run of itself is within
-/// the bounds.
+/// Returns the interval of the later runs' quantile divided by the earlier ones', each the mean
+/// over its runs; `None` if any run has too few values for it, or a quantile of 0. Several runs are
+/// also resampled, so that the bounds include the differences between runs.
 #[must_use]
 pub fn ratio_of_quantiles(
     earlier: &[&Histogram],
     later: &[&Histogram],
     quantile: f64,
-) -> Option<Interval> {
+) -> Option<ConfidenceInterval> {
     if !earlier.iter().chain(later).all(|histogram| is_enough(histogram, quantile)) {
         return None;
     }
@@ -58,10 +56,13 @@ pub fn ratio_of_quantiles(
     replicated([earlier, later], draw, |before, after| (before > 0.0).then(|| after / before))
 }
 
-/// The interval of the later share of events less the earlier one, each of so many trials in each
-/// run; half an event more on either side keeps shares of 0 from deciding anything.
+/// Returns the interval of the later share of events minus the earlier one, given events and trials
+/// of each run; half an event more on either side keeps shares of 0 from deciding anything.
 #[must_use]
-pub fn difference_of_shares(earlier: &[[u64; 2]], later: &[[u64; 2]]) -> Option<Interval> {
+pub fn difference_of_shares(
+    earlier: &[[u64; 2]],
+    later: &[[u64; 2]],
+) -> Option<ConfidenceInterval> {
     if earlier.iter().chain(later).any(|[_, trials]| (*trials as f64) < VALUES_MIN) {
         return None;
     }
@@ -72,10 +73,10 @@ pub fn difference_of_shares(earlier: &[[u64; 2]], later: &[[u64; 2]]) -> Option<
     replicated([earlier, later], draw, |before, after| Some(after - before))
 }
 
-/// The interval of the later runs' mean divided by the earlier ones', infinite where only the
-/// earlier one is 0 and 1 where both are; `None` where there is one run only, or a value below 0.
+/// Returns the interval of the later runs' mean divided by the earlier ones', infinite if only the
+/// earlier one is 0 and 1 if both are; `None` if there is only one run, or a value below 0.
 #[must_use]
-pub fn ratio_of_means(earlier: &[f64], later: &[f64]) -> Option<Interval> {
+pub fn ratio_of_means(earlier: &[f64], later: &[f64]) -> Option<ConfidenceInterval> {
     let is_sound = earlier.iter().chain(later).all(|value| *value >= 0.0);
     let ratio = |before: f64, after: f64| {
         if before <= 0.0 && after <= 0.0 { 1.0 } else { after / before }
@@ -83,13 +84,18 @@ pub fn ratio_of_means(earlier: &[f64], later: &[f64]) -> Option<Interval> {
     if is_sound { of_means(earlier, later, ratio) } else { None }
 }
 
-/// The interval of the later runs' mean less the earlier ones'; `None` where there is one run only.
+/// Returns the interval of the later runs' mean minus the earlier ones'; `None` if there is only
+/// one run.
 #[must_use]
-pub fn difference_of_means(earlier: &[f64], later: &[f64]) -> Option<Interval> {
+pub fn difference_of_means(earlier: &[f64], later: &[f64]) -> Option<ConfidenceInterval> {
     of_means(earlier, later, |before, after| after - before)
 }
 
-fn of_means(earlier: &[f64], later: &[f64], change: fn(f64, f64) -> f64) -> Option<Interval> {
+fn of_means(
+    earlier: &[f64],
+    later: &[f64],
+    change: fn(f64, f64) -> f64,
+) -> Option<ConfidenceInterval> {
     if earlier.len() < 2 || later.len() < 2 {
         return None;
     }
@@ -97,16 +103,17 @@ fn of_means(earlier: &[f64], later: &[f64], change: fn(f64, f64) -> f64) -> Opti
     replicated([earlier, later], draw, |before, after| Some(change(before, after)))
 }
 
-/// The middle of what `change` makes of the means of both sides' runs, each of which is drawn from.
+/// Returns the central interval of `change` applied to the means of both sides' runs, each of which
+/// is resampled.
 fn replicated<Run>(
     [earlier, later]: [&[Run]; 2],
     draw: impl Fn(&mut SplitMix64, &Run) -> Option<f64>,
     change: impl Fn(f64, f64) -> Option<f64>,
-) -> Option<Interval> {
+) -> Option<ConfidenceInterval> {
     if earlier.is_empty() || later.is_empty() {
         return None;
     }
-    // Always the same numbers, so the same runs are always judged alike.
+    // A constant seed, so the same runs are always judged alike.
     let mut random = SplitMix64::new(1);
     let mut mean = |runs: &[Run]| {
         let mut sum = 0.0;
@@ -126,16 +133,16 @@ fn replicated<Run>(
     Some(middle(&mut replications))
 }
 
-/// The middle of replications, [`CONFIDENCE`] of them.
-fn middle(replications: &mut [f64]) -> Interval {
+/// Returns the central interval of the replications, [`CONFIDENCE`] of them.
+fn middle(replications: &mut [f64]) -> ConfidenceInterval {
     replications.sort_by(f64::total_cmp);
     let last = replications.len().saturating_sub(1);
     let at = |share: f64| replications[(share * last as f64).round() as usize];
     let outside = (1.0 - CONFIDENCE) / 2.0;
-    Interval { low: at(outside), high: at(1.0 - outside) }
+    ConfidenceInterval { low: at(outside), high: at(1.0 - outside) }
 }
 
-/// The share of values that do not exceed a resample's quantile.
+/// Draws the share of values that do not exceed a resample's quantile.
 fn share_of_order_statistic(random: &mut SplitMix64, count: u64, quantile: f64) -> f64 {
     let count = count as f64;
     let rank = (quantile * count).ceil().clamp(1.0, count);
@@ -147,8 +154,8 @@ fn beta(random: &mut SplitMix64, a: f64, b: f64) -> f64 {
     x / (x + y)
 }
 
-/// Marsaglia and Tsang, "A simple method for generating gamma variables", 2000; below 1 by their
-/// section 6.
+/// Draws by Marsaglia and Tsang, "A simple method for generating gamma variables", 2000; below 1 by
+/// their section 6.
 fn gamma(random: &mut SplitMix64, shape: f64) -> f64 {
     if shape < 1.0 {
         let power = (1.0_f64 - random.unit()).powf(1.0 / shape);
@@ -167,7 +174,7 @@ fn gamma(random: &mut SplitMix64, shape: f64) -> f64 {
     }
 }
 
-/// Box and Muller.
+/// Draws a normal value by Box and Muller.
 fn normal(random: &mut SplitMix64) -> f64 {
     let radius = (-2.0 * (1.0_f64 - random.unit()).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.unit()).cos()
@@ -263,9 +270,9 @@ mod tests {
         let from_nothing = ratio_of_means(&[0.0, 0.0], &[2.0, 2.0]).unwrap();
         assert!(from_nothing.low.is_infinite() && from_nothing.high.is_infinite());
         let still_nothing = ratio_of_means(&[0.0, 0.0], &[0.0, 0.0]).unwrap();
-        assert_eq!(still_nothing, Interval { low: 1.0, high: 1.0 });
+        assert_eq!(still_nothing, ConfidenceInterval { low: 1.0, high: 1.0 });
         let nothing = ratio_of_means(&[1.0, 2.0], &[0.0, 0.0]).unwrap();
-        assert_eq!(nothing, Interval { low: 0.0, high: 0.0 });
+        assert_eq!(nothing, ConfidenceInterval { low: 0.0, high: 0.0 });
         let found = difference_of_means(&rates(0.0), &rates(1.0)).unwrap();
         assert!(found.low > 0.9 && found.high < 1.2, "{found:?}");
         assert_eq!(difference_of_means(&[1.0], &[2.0]), None);

@@ -1,15 +1,14 @@
-//! The one bucket layout that every latency histogram of this project uses, in the kernel and out
-//! of it.
+//! Bucket layout of every latency histogram of this project, in the kernel and in user space.
 //!
 //! The layout is `HdrHistogram`'s for two significant decimal digits, lowest value 1 and highest
 //! value 2^36 − 1 (68.7 s in nanoseconds): values below 256 have a bucket each; above, every octave
-//! is cut into 128 equal buckets, so a bucket is never wider than 1/128 (0.78%) of its lower edge.
-//! Larger values are clamped into the last bucket.
+//! is divided into 128 equal buckets, so a bucket is never wider than 1/128 (0.78%) of its lower
+//! edge. Larger values are clamped into the last bucket.
 //!
-//! This module says where a value belongs and keeps nothing: [`crate::Recorder`] counts,
-//! [`crate::Histogram`] answers questions.
+//! This module maps values to buckets and stores nothing: [`crate::Recorder`] counts,
+//! [`crate::Histogram`] evaluates.
 
-/// The largest value that keeps its place: 2^36 − 1. Larger ones are recorded as this one.
+/// Largest value that is not clamped: 2^36 − 1. Larger ones are recorded as this one.
 pub const MAX_VALUE: u64 = (1 << 36) - 1;
 
 /// Number of buckets: 30 runs of 128, for 256 single values and 28 octaves above them.
@@ -19,7 +18,7 @@ pub const COUNTS: usize = (36 - 8 + 2) * SUB_BUCKETS as usize;
 const SUB_BUCKETS: u64 = 1 << SUB_BUCKET_BITS;
 const SUB_BUCKET_BITS: u32 = 7;
 
-/// The bucket that `value` falls into, below [`COUNTS`].
+/// Returns the bucket of `value`, below [`COUNTS`].
 ///
 /// With `v = min(value, 2^36 - 1)` and `clz` the number of leading zeros of a 64-bit word:
 ///
@@ -38,11 +37,11 @@ pub const fn index(value: u64) -> usize {
     ((shift as u64) * SUB_BUCKETS + (v >> shift)) as usize
 }
 
-/// The smallest value of bucket `index`.
+/// Returns the smallest value of bucket `index`.
 ///
 /// # Panics
 ///
-/// When `index` is not below [`COUNTS`].
+/// Panics if `index` is not below [`COUNTS`].
 #[must_use]
 pub const fn lower(index: usize) -> u64 {
     assert!(index < COUNTS, "bucket index past the end of the layout");
@@ -50,17 +49,17 @@ pub const fn lower(index: usize) -> u64 {
     (index as u64 - shift as u64 * SUB_BUCKETS) << shift
 }
 
-/// The largest value of bucket `index`, itself included.
+/// Returns the largest value of bucket `index`, inclusive.
 ///
 /// # Panics
 ///
-/// When `index` is not below [`COUNTS`].
+/// Panics if `index` is not below [`COUNTS`].
 #[must_use]
 pub const fn upper(index: usize) -> u64 {
     lower(index) + ((1 << octave_shift(index)) - 1)
 }
 
-/// How far the values of this bucket are shifted right to give its place in the octave.
+/// Returns the right shift of this bucket's values that gives the position in the octave.
 const fn octave_shift(index: usize) -> u32 {
     ((index as u64 >> SUB_BUCKET_BITS) as u32).saturating_sub(1)
 }

@@ -1,24 +1,24 @@
-//! The straight line that fits points best, by least squares: for a clock's offset over time its
-//! slope is the frequency offset.
+//! Straight line that best fits points, by least squares: for a clock's offset over time its slope
+//! is the frequency offset.
 
-/// A line through points.
+/// Line through points.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Line {
-    /// Units of y for each unit of x.
+pub struct FittedLine {
+    /// Units of y per unit of x.
     pub slope: f64,
-    /// y where x is 0.
+    /// Value of y at x = 0.
     pub intercept: f64,
-    /// Standard error of the slope, if what the line leaves over is white noise; 0 for two points.
+    /// Standard error of the slope, if the residuals are white noise; 0 for two points.
     pub slope_error: f64,
-    /// Standard deviation of what the line leaves over, of the whole population.
+    /// Standard deviation of the residuals, of the whole population.
     pub residual: f64,
 }
 
 /// Fits a line to points (x, y); `None` with fewer than two different x.
 #[must_use]
-pub fn fit(points: &[(f64, f64)]) -> Option<Line> {
+pub fn fit(points: &[(f64, f64)]) -> Option<FittedLine> {
     let count = points.len() as f64;
-    // The means are taken off first: instants are large and their differences small.
+    // The means are subtracted first: instants are large and their differences small.
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
     let (mean_x, mean_y) = (mean(|point| point.0), mean(|point| point.1));
     let (mut xx, mut xy) = (0.0, 0.0);
@@ -33,7 +33,7 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Line> {
     let left = |(x, y): &(f64, f64)| (y - mean_y - slope * (x - mean_x)).powi(2);
     let left: f64 = points.iter().map(left).sum();
     let freedom = count - 2.0;
-    Some(Line {
+    Some(FittedLine {
         slope,
         intercept: mean_y - slope * mean_x,
         slope_error: if freedom > 0.0 { (left / freedom / xx).sqrt() } else { 0.0 },

@@ -1,23 +1,25 @@
-//! Loss and rate arithmetic: the small formulas that are easy to get subtly wrong (a loss of more
-//! than all, a rate of planned instead of sent requests), each written once.
+//! Loss and rate arithmetic: small formulas that are easy to get subtly wrong (a loss above 100%, a
+//! rate of planned instead of sent requests), each written once.
 //!
-//! It judges nothing: whether a loss is acceptable is for [`crate::search`] and for the reader.
+//! This module judges nothing: [`crate::search`] and the reader decide whether a loss is
+//! acceptable.
 
-/// The share of `sent` requests that were lost, from 0 to 1; `None` when none was sent.
+/// Returns the share of `sent` requests that were lost, from 0 to 1; `None` if none was sent.
 ///
-/// More losses than requests (counts that do not belong together, such as a damaged file's) are a
-/// loss of all.
+/// More losses than requests (inconsistent counts, such as those of a damaged file) count as a loss
+/// of all.
 #[must_use]
 pub fn loss_ratio(sent: u64, lost: u64) -> Option<f64> {
     (sent > 0).then(|| lost.min(sent) as f64 / sent as f64)
 }
 
-/// A rate that was really reached, from the instants of its first and last event.
+/// Achieved rate, from the instants of its first and last event.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Rate(f64);
 
 impl Rate {
-    /// The rate of `count` events, the first at `first_ns` and the last at `last_ns` of one clock.
+    /// Computes the rate of `count` events, the first at `first_ns` and the last at `last_ns` of
+    /// one clock.
     ///
     /// Between n events lie n − 1 intervals, so the rate is (n − 1) / (last − first). Dividing n by
     /// the planned duration instead would credit a sender that stopped early, and one interval too
@@ -29,7 +31,7 @@ impl Rate {
         Some(Self(intervals as f64 * 1e9 / span_ns as f64))
     }
 
-    /// Events per second.
+    /// Returns the events per second.
     #[must_use]
     pub fn per_second(self) -> f64 {
         self.0

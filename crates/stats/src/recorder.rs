@@ -1,32 +1,32 @@
-//! Counts values into the buckets of [`crate::buckets`] without allocating: the half of a histogram
-//! that a hot path touches.
+//! Counting of values into the buckets of [`crate::buckets`] without allocation: the half of a
+//! histogram used on a hot path.
 //!
-//! It adds up and no more: quantiles and encodings belong to [`crate::histogram`].
+//! It only accumulates: quantiles and encodings belong to [`crate::histogram`].
 
 use thiserror::Error;
 
 use crate::buckets::{COUNTS, MAX_VALUE, index, lower, upper};
 use crate::histogram::Histogram;
 
-/// The most values that a histogram built from foreign data may hold: 2^53, so that every count is
+/// Largest number of values in a histogram built from external data: 2^53, so that every count is
 /// exact as an `f64` and far from overflow. At ten million per second that is 28 years.
 pub const MAX_COUNT: u64 = 1 << 53;
 
-/// Why counts from elsewhere were refused.
+/// Reason for which external counts were refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum RawError {
     /// The slice does not have the layout's number of buckets.
-    #[error("a histogram has {COUNTS} buckets, but {0} counts were given: their layouts differ")]
+    #[error("a histogram has {COUNTS} buckets, not {0}: the layouts differ")]
     Length(usize),
     /// The counts add up to more than [`MAX_COUNT`].
-    #[error("the counts add up to more than {MAX_COUNT} values: the data are damaged")]
+    #[error("the counts exceed {MAX_COUNT} values in total: the data are damaged")]
     TooMany,
 }
 
-/// Counts values into the layout, with their exact number, sum, minimum and maximum.
+/// Counter of values in the layout, with their exact number, sum, minimum and maximum.
 ///
-/// It is made for hot paths: [`record`](Self::record) neither allocates nor fails. Each thread
-/// keeps its own, and the reader [`merge`](Self::merge)s them.
+/// It is designed for hot paths: [`record`](Self::record) neither allocates nor fails. Each thread
+/// has its own, and the reader [`merge`](Self::merge)s them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorder {
     counts: Box<[u64; COUNTS]>,
@@ -43,19 +43,19 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// An empty recorder: one allocation of 30 KiB.
+    /// Creates an empty recorder: one allocation of 30 KiB.
     #[must_use]
     #[expect(clippy::large_stack_arrays, reason = "30 KiB, moved to the heap at once")]
     pub fn new() -> Self {
         Self { counts: Box::new([0; COUNTS]), count: 0, sum: 0, min: u64::MAX, max: 0 }
     }
 
-    /// A recorder from counts kept elsewhere in this layout, such as those of one core in a kernel
-    /// map, with the sum and the extremes of the clamped values kept beside them.
+    /// Creates a recorder from external counts in this layout, such as those of one core in a
+    /// kernel map, with the sum and the extremes of the clamped values.
     ///
     /// The parts may have been read one after the other while they still changed, so the number of
-    /// values is taken from the counts, and the extremes are pulled into the outermost buckets that
-    /// are in use. A writer may so leave `min` and `max` at zero until it has a value.
+    /// values is taken from the counts, and the extremes are moved into the outermost buckets in
+    /// use. A writer may therefore leave `min` and `max` at zero until it has a value.
     pub fn from_raw(counts: &[u64], sum: u128, min: u64, max: u64) -> Result<Self, RawError> {
         let mut raw = Self::new();
         if counts.len() != COUNTS {
@@ -86,7 +86,7 @@ impl Recorder {
         self.max = self.max.max(value);
     }
 
-    /// Adds everything that `other` counted.
+    /// Adds all counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.counts.iter_mut().zip(other.counts.iter()) {
             *mine += theirs;
@@ -97,8 +97,8 @@ impl Recorder {
         self.max = self.max.max(other.max);
     }
 
-    /// What was recorded since `earlier`, a copy of this recorder from then. Its extremes are those
-    /// of its outermost buckets.
+    /// Returns the values recorded since `earlier`, a previous copy of this recorder. Its extremes
+    /// are those of its outermost buckets.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let gained = self.counts.iter().zip(earlier.counts.iter());
@@ -108,43 +108,43 @@ impl Recorder {
         Self::from_raw(&counts, sum, 0, u64::MAX).unwrap_or_default()
     }
 
-    /// Forgets everything and keeps the memory.
+    /// Clears all counts and retains the memory.
     pub fn clear(&mut self) {
         self.counts.fill(0);
         (self.count, self.sum, self.min, self.max) = (0, 0, u64::MAX, 0);
     }
 
-    /// Number of values recorded.
+    /// Returns the number of values recorded.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The exact sum of the values recorded, after clamping.
+    /// Returns the exact sum of the values recorded, after clamping.
     #[must_use]
     pub fn sum(&self) -> u128 {
         self.sum
     }
 
-    /// The smallest value recorded.
+    /// Returns the smallest value recorded.
     #[must_use]
     pub fn min(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min)
     }
 
-    /// The largest value recorded.
+    /// Returns the largest value recorded.
     #[must_use]
     pub fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max)
     }
 
-    /// Number of values in each bucket.
+    /// Returns the number of values in each bucket.
     #[must_use]
     pub fn counts(&self) -> &[u64; COUNTS] {
         &self.counts
     }
 
-    /// The same values in the form that answers questions about them.
+    /// Returns the values as a histogram, the form for evaluation.
     #[must_use]
     pub fn to_histogram(&self) -> Histogram {
         Histogram::from_recorder(self)

@@ -1,27 +1,27 @@
-//! Values of either sign, such as offsets of clocks: two [`Recorder`]s, one below zero and one from
-//! zero on, with the exact mean and deviation beside them. Buckets are narrow near zero and wide
-//! far from it, so a deviation that is small beside the mean could not be had from them.
+//! Recording of values of either sign, such as clock offsets: two [`Recorder`]s, one below zero and
+//! one from zero on, plus the exact mean and deviation. Buckets are narrow near zero and wide far
+//! from it, so they could not resolve a deviation that is small compared with the mean.
 
 use crate::buckets::MAX_VALUE;
 use crate::recorder::Recorder;
 
-/// Counts values of either sign. Magnitudes above [`MAX_VALUE`] count as that magnitude.
+/// Counter of values of either sign. Magnitudes above [`MAX_VALUE`] count as that magnitude.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SignedRecorder {
     /// Magnitudes of the values below zero.
     negative: Recorder,
     /// Values from zero on.
     positive: Recorder,
-    /// Sum of the squares: below 2^125 for as many values as a histogram may hold.
+    /// Sum of the squares: below 2^125 for the largest number of values in a histogram.
     squares: u128,
     /// Values that were clamped.
     clamped: u64,
 }
 
-/// The figures that describe signed values in one line, in the unit that was recorded.
+/// Summary of signed values in one line, in the recorded unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SignedSummary {
-    /// Number of values.
+    /// Returns the number of values.
     pub count: u64,
     /// Smallest value, exact.
     pub min: i64,
@@ -44,14 +44,14 @@ pub struct SignedSummary {
 }
 
 impl SignedRecorder {
-    /// An empty recorder: two allocations of 30 KiB.
+    /// Creates an empty recorder: two allocations of 30 KiB.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One from parts that were kept elsewhere: the magnitudes of the values below zero, the values
-    /// from zero on, the sum of the squares of both, and how many were clamped.
+    /// Creates a recorder from external parts: the magnitudes of the values below zero, the values
+    /// from zero on, the sum of the squares of both, and the number of clamped values.
     #[must_use]
     pub const fn from_parts(
         negative: Recorder,
@@ -73,7 +73,7 @@ impl SignedRecorder {
         self.clamped += u64::from(magnitude > MAX_VALUE);
     }
 
-    /// Adds everything that `other` counted.
+    /// Adds all counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.negative.merge(&other.negative);
         self.positive.merge(&other.positive);
@@ -81,33 +81,33 @@ impl SignedRecorder {
         self.clamped += other.clamped;
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.negative.count() + self.positive.count()
     }
 
-    /// Number of values whose magnitude was too large to keep.
+    /// Returns the number of clamped values, whose magnitude was too large.
     #[must_use]
     pub const fn clamped(&self) -> u64 {
         self.clamped
     }
 
-    /// The magnitudes of the values below zero.
+    /// Returns the magnitudes of the values below zero.
     #[must_use]
     pub const fn negative(&self) -> &Recorder {
         &self.negative
     }
 
-    /// The values from zero on.
+    /// Returns the values from zero on.
     #[must_use]
     pub const fn positive(&self) -> &Recorder {
         &self.positive
     }
 
-    /// The usual figures at once; `None` where nothing was recorded. Percentiles are those of
-    /// [`crate::Histogram::value_at_quantile`]: less than 1% from the true value, on its far side
-    /// from zero where it is positive and on its near side where it is negative, so never below it.
+    /// Returns the usual statistics together; `None` if nothing was recorded. Percentiles are those
+    /// of [`crate::Histogram::value_at_quantile`]: less than 1% from the true value, on its far
+    /// side from zero if positive and on its near side if negative, so never below it.
     #[must_use]
     pub fn summary(&self) -> Option<SignedSummary> {
         let count = self.count();
@@ -138,22 +138,22 @@ impl SignedRecorder {
         })
     }
 
-    /// The mean of the squares less the square of the mean, taken about a whole number near the
-    /// mean, so that nothing is lost where the deviation is small beside it.
+    /// Returns the mean of the squares minus the square of the mean, taken about an integer near
+    /// the mean, so that no precision is lost if the deviation is small compared with it.
     fn variance(&self, sum: i128, count: u64) -> f64 {
         let n = i128::from(count);
         let near = sum / n;
-        // Σ(v − near)² = Σv² − 2·near·Σv + n·near², all in whole numbers.
+        // Σ(v − near)² = Σv² − 2·near·Σv + n·near², all in integers.
         let about = self.squares.cast_signed() - 2 * near * sum + n * near * near;
         let rest = (sum - n * near) as f64 / count as f64;
         (about as f64 / count as f64 - rest * rest).max(0.0)
     }
 
-    /// The upper edge of the bucket in which the value of this rank lies.
+    /// Returns the upper edge of the bucket that contains the value of this rank.
     fn value_at(&self, quantile: f64, count: u64) -> i64 {
         let rank = ((quantile * count as f64).ceil() as u64).clamp(1, count);
         let below = self.negative.count();
-        // Walking up through the negative half is walking down through its magnitudes.
+        // An ascending walk through the negative half is a descending walk through its magnitudes.
         if rank <= below {
             -(lower_at(&self.negative, below - rank + 1).cast_signed())
         } else {
@@ -162,7 +162,7 @@ impl SignedRecorder {
     }
 }
 
-/// The bucket that holds the value of this rank, counted from 1 for the smallest.
+/// Returns the bucket that contains the value of this rank, counted from 1 for the smallest.
 fn bucket_of(recorder: &Recorder, rank: u64) -> usize {
     let mut seen = 0;
     let holds = |count: &u64| {

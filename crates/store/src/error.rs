@@ -1,41 +1,48 @@
-//! What can be wrong with a store, in words that say what to do.
+//! Errors of a store, with the remedy in the message.
 
 use std::path::{Path, PathBuf};
 
 use rusqlite::{ErrorCode, ffi};
 use thiserror::Error;
 
-/// Why a store could not do what it was asked.
+/// Reason for which a store operation failed.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// Its directory cannot be made.
-    #[error("cannot make the directory {} for the store: {source}", path.display())]
+    /// The store's directory cannot be created.
+    #[error("cannot create the directory {} for the store: {source}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         source: std::io::Error,
     },
-    /// It is not there, and is only to be read.
-    #[error("there is no store {} yet; each measurement is kept in it", .0.display())]
+    /// The store does not exist, and is only to be read.
+    #[error(
+        "the store {} does not exist yet; it is created by the first measurement",
+        .0.display()
+    )]
     Absent(PathBuf),
-    /// Somebody else holds it for longer than was waited.
-    #[error("the store {} is held by another program; try again when that is done", .0.display())]
+    /// Another process holds the store for longer than the timeout.
+    #[error("the store {} is locked by another program; try again when that is done", .0.display())]
     Locked(PathBuf),
-    /// Its file system has no room.
-    #[error("there is no room for the store {}; make some, or give another with --store", .0.display())]
+    /// The store's file system has no space left.
+    #[error("cannot write the store {}: no space left; free some or choose another with \
+             --store", .0.display())]
     Full(PathBuf),
-    /// It cannot be opened, or not be written in.
-    #[error("the store {} cannot be {}: {why}; give another with --store", path.display(), done(*written))]
+    /// The store cannot be opened, or not for writing.
+    #[error(
+        "the store {} cannot be {}: {why}; choose another with --store",
+        path.display(), done(*written)
+    )]
     Unopened {
         /// The file.
         path: PathBuf,
-        /// Whether it was to be written in as well.
+        /// True if it was also to be written.
         written: bool,
-        /// The reason.
+        /// Reason.
         why: String,
     },
-    /// A run of it is damaged, or the part of the file where it is.
+    /// A run of the store is damaged, or the part of the file that contains it.
     #[error(
         "run {id} in {} cannot be read: {detail}; 'horolog runs export' writes the others",
         path.display()
@@ -43,71 +50,71 @@ pub enum StoreError {
     DamagedRun {
         /// The file.
         path: PathBuf,
-        /// The run's number.
+        /// Number of the run.
         id: i64,
-        /// What is wrong with it.
+        /// Description of the damage.
         detail: String,
     },
-    /// It is of an older version, and cannot be written.
+    /// The store has an older version, and cannot be written.
     #[error(
-        "the store {} has version {found} and has to be written to become one of version {known}; \
-         copy it where this user may write",
+        "the store {} has version {found} and must be written for an upgrade to version {known}; \
+         copy it to a writable directory",
         path.display()
     )]
     Older {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// Version of the store.
         found: i64,
-        /// The version of this program's stores.
+        /// Version of this program's stores.
         known: i64,
     },
-    /// It is no store, or a damaged one.
-    #[error("{} is damaged, or no store: {detail}; give another with --store", path.display())]
+    /// The file is no store, or a damaged one.
+    #[error("{} is damaged, or not a store: {detail}; choose another with --store", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What SQLite says of it.
+        /// Error from SQLite.
         detail: String,
     },
-    /// A newer program has made it.
+    /// A newer program created the store.
     #[error(
-        "the store {} has version {found}, and this program knows {known}; use a newer one",
+        "the store {} has version {found}, and this program supports {known}; use a newer one",
         path.display()
     )]
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// Version of the store.
         found: i64,
-        /// The newest that is known here.
+        /// Newest version known to this program.
         known: i64,
     },
-    /// No run is meant.
-    #[error("no run '{0}' is kept; see 'horolog runs list'")]
+    /// No run matches the reference.
+    #[error("run '{0}' not found; see 'horolog runs list'")]
     NoRun(String),
-    /// Several runs may be meant.
-    #[error("'{name}' may be any of the runs {}; write more of it", list(ids))]
+    /// Several runs match the reference.
+    #[error("'{name}' matches the runs {}; write more of it", list(ids))]
     Ambiguous {
-        /// What was asked for.
+        /// Reference as given.
         name: String,
-        /// Some of those that it may be.
+        /// Some of the matching runs.
         ids: Vec<i64>,
     },
     /// Another run has this name.
-    #[error("run {id} is called '{name}' already; name it otherwise first")]
+    #[error("the name '{name}' belongs to run {id} already; rename that run first")]
     NameTaken {
         /// The name.
         name: String,
-        /// Whose it is.
+        /// Number of the run that has it.
         id: i64,
     },
-    /// Anything else.
+    /// Any other error.
     #[error("the store {}: {source}", path.display())]
     Other {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// Error from SQLite.
         source: rusqlite::Error,
     },
 }
@@ -120,7 +127,8 @@ const fn done(written: bool) -> &'static str {
     if written { "written" } else { "opened" }
 }
 
-/// Why a file cannot be opened for reading and writing, as far as the system tells.
+/// Returns the reason for which a file cannot be opened for reading and writing, as far as the
+/// system reports it.
 fn unopened(path: &Path) -> String {
     let there = std::fs::metadata(path);
     if there.as_ref().is_ok_and(std::fs::Metadata::is_dir) {
@@ -131,19 +139,19 @@ fn unopened(path: &Path) -> String {
         Err(error) => Err(error),
     };
     written.err().map_or_else(
-        || "this user has to be allowed to write in its directory".to_owned(),
+        || "its directory must be writable for this user".to_owned(),
         |error| error.to_string(),
     )
 }
 
-/// Whether SQLite could not make the file beside a store in which its readers and its writer find
-/// one another, or not as long as it has to be.
+/// Returns true if SQLite could not create, or not fully extend, the file beside a store by which
+/// its readers and its writer coordinate.
 const fn needs_room(code: i32) -> bool {
     matches!(code, ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_SHMOPEN | ffi::SQLITE_IOERR_SHMMAP)
 }
 
 impl StoreError {
-    /// What SQLite says of the store at `path`, as far as a person can do something about it.
+    /// Converts an SQLite error of the store at `path` into one with a remedy, if there is any.
     pub(crate) fn of(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
         let extended = source.sqlite_error().map(|error| error.extended_code);

@@ -1,16 +1,15 @@
-//! What a list of runs shows of a result: what all kinds of results have in common.
+//! Facts of a result shown in a list of runs: the fields common to all kinds of results.
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-/// Digits of a key: 64 bits of a hash are enough to tell a person's runs apart.
+/// Digits of a key: 64 bits of a hash suffice to distinguish the runs of one user.
 const KEY_DIGITS: usize = 16;
-/// Characters of a strange schema that are shown.
+/// Largest number of characters shown of an unknown schema.
 const SCHEMA_SHOWN: usize = 40;
 
-/// A JSON text without what stands between its tokens, on one line; numbers stay as they are
-/// written.
+/// Returns a JSON text without whitespace between its tokens, on one line; numbers stay as written.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     let (mut in_string, mut escaped) = (false, false);
@@ -27,48 +26,48 @@ pub fn one_line(text: &str) -> String {
     text.chars().filter(|c| is_kept(*c)).collect()
 }
 
-/// Of a result, what all kinds have.
+/// Fields common to all kinds of results.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
-    /// The beginning of the SHA-256 of the result's text in [`one_line`], in hexadecimal digits.
+    /// First hexadecimal digits of the SHA-256 of the result's text in [`one_line`].
     pub key: String,
-    /// Such as `horolog.load/1`.
+    /// Schema, such as `horolog.load/2`.
     pub schema: String,
-    /// When it began, RFC 3339 in UTC; as text, such instants are in order.
+    /// Start of the run, RFC 3339 in UTC; such instants sort as text.
     pub started: String,
-    /// The command line; words with spaces in them are quoted.
+    /// Command line; words that contain spaces are quoted.
     pub command: String,
-    /// How many findings are errors, and how many are warnings.
+    /// Number of findings that are errors, and of those that are warnings.
     pub findings: [u64; 2],
-    /// How many of the limits that it was held against were broken.
+    /// Number of failed limits.
     pub broken: u64,
 }
 
-/// Why a text is no result.
+/// Reason for which a text is no result.
 #[derive(Debug, Error)]
 pub enum FactsError {
-    /// It is no JSON, or cut off.
+    /// The text is not JSON, or truncated.
     #[error("{how}: {0}", how = how(.0))]
     Json(#[from] serde_json::Error),
-    /// It is JSON of something else.
-    #[error("it is no result of horolog: it has no '{0}'")]
+    /// The JSON is not a result.
+    #[error("not a result of horolog: '{0}' is missing")]
     Field(&'static str),
-    /// It has a schema of something else.
-    #[error("it is no result of horolog: its schema is '{0}'")]
+    /// The schema is not that of a result.
+    #[error("not a result of horolog: its schema is '{0}'")]
     Schema(String),
 }
 
-/// In which way a text is no JSON.
+/// Describes the JSON error of a text.
 fn how(error: &serde_json::Error) -> &'static str {
-    if error.is_eof() { "it ends too early" } else { "it is no JSON" }
+    if error.is_eof() { "it is truncated" } else { "it is not JSON" }
 }
 
 impl Facts {
-    /// Those of a result's text.
+    /// Reads the facts from a result's text.
     ///
     /// # Errors
     ///
-    /// It is cut off, or no result.
+    /// Fails if the text is truncated, or no result.
     pub fn of(text: &str) -> Result<Self, FactsError> {
         let result: Value = serde_json::from_str(text)?;
         let (schema, started) = schema_and_start(&result)?;
@@ -93,11 +92,11 @@ impl Facts {
     }
 }
 
-/// The schema of a result, and when it began: what makes it one.
+/// Returns the schema of a result and its start, the fields that make it a result.
 ///
 /// # Errors
 ///
-/// It is something else.
+/// Fails if it is no result.
 pub fn schema_and_start(result: &Value) -> Result<(&str, &str), FactsError> {
     let field = |name| result.get(name).and_then(Value::as_str).ok_or(FactsError::Field(name));
     let schema = field("schema")?;
@@ -107,7 +106,7 @@ pub fn schema_and_start(result: &Value) -> Result<(&str, &str), FactsError> {
     Ok((schema, field("started")?))
 }
 
-/// The key of a result in [`one_line`].
+/// Returns the key of a result in [`one_line`].
 pub(crate) fn key(text: &str) -> String {
     let hash = Sha256::digest(text.as_bytes());
     let first: [u8; 8] = std::array::from_fn(|index| hash[index]);
@@ -127,7 +126,7 @@ fn quoted(word: &str) -> String {
 mod tests {
     use super::*;
 
-    const RESULT: &str = r#"{"schema":"horolog.load/1","started":"2026-01-02T03:04:05Z",
+    const RESULT: &str = r#"{"schema":"horolog.load/2","started":"2026-01-02T03:04:05Z",
         "command":["horolog","load","it's"],
         "findings":[{"severity":"error"},{"severity":"note"},{"severity":"error"}],
         "limits":[{"failed":false},{"failed":true}]}"#;
@@ -135,7 +134,7 @@ mod tests {
     #[test]
     fn facts_are_those_of_the_text() {
         let facts = Facts::of(RESULT).unwrap();
-        assert_eq!(facts.schema, "horolog.load/1");
+        assert_eq!(facts.schema, "horolog.load/2");
         assert_eq!(facts.command, r"horolog load 'it'\''s'");
         assert_eq!((facts.findings, facts.broken), ([2, 0], 1));
         assert_eq!(facts.key.len(), KEY_DIGITS);
@@ -155,11 +154,11 @@ mod tests {
     #[test]
     fn what_is_no_result_is_refused() {
         for (text, said) in [
-            (&RESULT[..40], "too early"),
-            ("no", "no JSON"),
-            ("{}", "no 'schema'"),
+            (&RESULT[..40], "truncated"),
+            ("no", "not JSON"),
+            ("{}", "'schema' is missing"),
             (r#"{"schema":"other/1","started":"x"}"#, "its schema is 'other/1'"),
-            (r#"{"schema":"horolog.load/1"}"#, "no 'started'"),
+            (r#"{"schema":"horolog.load/2"}"#, "'started' is missing"),
         ] {
             let error = Facts::of(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");

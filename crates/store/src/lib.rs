@@ -1,9 +1,9 @@
-//! Results that were measured here, kept in one SQLite file: each whole, as the JSON that its
-//! command wrote, with what a list shows beside it. Several processes may use the file at once.
+//! Store of results measured on this host, in one SQLite file: each complete, as the JSON written
+//! by its command, with the facts shown in a list. Several processes may use the file at once.
 //!
-//! It knows results as JSON with the fields that all of them have (`schema`, `started`, `command`,
-//! `findings`), so one that is newer than this program is kept, listed and given back unchanged. It
-//! judges nothing and prints nothing.
+//! Results are handled as JSON with the fields that all of them have (`schema`, `started`,
+//! `command`, `findings`), so one that is newer than this program is stored, listed and returned
+//! unchanged. The crate judges nothing and prints nothing.
 
 mod error;
 mod facts;
@@ -14,5 +14,5 @@ mod store;
 
 pub use error::StoreError;
 pub use facts::{Facts, FactsError, one_line, schema_and_start};
-pub use reference::{Reference, ReferenceError};
-pub use store::{Filter, Run, Store};
+pub use reference::{ReferenceError, RunReference};
+pub use store::{RunFilter, RunMetadata, Store};

@@ -1,36 +1,36 @@
-//! The tables, and how those of an older version become those of this one: each step brings a store
-//! from one version to the next, in the transaction that found it old.
+//! Tables and their migration from older versions: each step brings a store from one version to the
+//! next, in the transaction that found it old.
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, TransactionBehavior, params};
 
 use crate::facts::Facts;
 use crate::packing;
 
-/// Written into the file, so that other programs' files are told from a store: `HoRL`.
+/// Application ID in the file, which distinguishes a store from other programs' files: `HoRL`.
 pub(crate) const APPLICATION: i64 = 0x486f_524c;
 
-/// A run and what it gets in a new column.
-type Value = (i64, i64);
+/// Run and its value in a new column.
+type ColumnValue = (i64, i64);
 
-/// From one version to the next: what is done to the tables, and then to the runs that were there.
-struct Step {
+/// Migration from one version to the next: changes to the tables, and then to the existing runs.
+struct MigrationStep {
     tables: &'static str,
-    /// Read of the store as it was, before anything is written: SQLite gives up a transaction that
-    /// writes as soon as it has met damage.
-    values: fn(&Connection) -> rusqlite::Result<Vec<Value>>,
+    /// Values read from the store in its previous state, before anything is written: SQLite aborts
+    /// a writing transaction as soon as it detects damage.
+    values: fn(&Connection) -> rusqlite::Result<Vec<ColumnValue>>,
     update: &'static str,
 }
 
-impl Step {
+impl MigrationStep {
     const fn tables(tables: &'static str) -> Self {
         Self { tables, values: |_| Ok(Vec::new()), update: "" }
     }
 }
 
-/// From no tables to version 1, from 1 to 2, and so on.
-const STEPS: [Step; 2] = [
-    // Texts are apart from what is listed, so that a list reads none of them.
-    Step::tables(
+/// Steps from no tables to version 1, from 1 to 2, and so on.
+const STEPS: [MigrationStep; 2] = [
+    // Texts are in a separate table, so that a list reads none of them.
+    MigrationStep::tables(
         "CREATE TABLE run (
          id INTEGER PRIMARY KEY AUTOINCREMENT,
          key TEXT NOT NULL UNIQUE,
@@ -48,15 +48,15 @@ const STEPS: [Step; 2] = [
          packed BLOB NOT NULL
      ) STRICT;",
     ),
-    Step {
+    MigrationStep {
         tables: "ALTER TABLE run ADD COLUMN broken INTEGER NOT NULL DEFAULT 0",
         values: broken_limits,
         update: "UPDATE run SET broken = ?2 WHERE id = ?1",
     },
 ];
 
-/// How many limits were broken in each run in which some were. Of a damaged one nothing is known.
-fn broken_limits(connection: &Connection) -> rusqlite::Result<Vec<Value>> {
+/// Returns the number of failed limits in each run with any. Nothing is known of a damaged run.
+fn broken_limits(connection: &Connection) -> rusqlite::Result<Vec<ColumnValue>> {
     let mut ids = connection.prepare("SELECT id FROM run")?;
     let ids: Vec<i64> = ids.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     let mut result = connection.prepare("SELECT packed FROM result WHERE run = ?1")?;
@@ -73,19 +73,19 @@ fn broken_limits(connection: &Connection) -> rusqlite::Result<Vec<Value>> {
     Ok(all)
 }
 
-/// The newest version, which new stores have.
+/// Newest version, used for new stores.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;
 
-/// What a file is.
+/// State of a database file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Found {
+pub(crate) enum DatabaseState {
     /// A store of this version.
     Ready,
     /// A store of an older version.
     Older(i64),
-    /// A store of a version that is not known here.
+    /// A store of a version unknown to this program.
     Newer(i64),
-    /// A database of something else.
+    /// A database of another application.
     Strange,
 }
 
@@ -94,35 +94,38 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
 }
 
 /// Brings a database to this version.
-pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<Found> {
+pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<DatabaseState> {
     migrate_by(connection, &STEPS)
 }
 
-/// What a database is, which is left as it is.
-pub(crate) fn found(connection: &Connection) -> rusqlite::Result<Found> {
-    let found = look(connection, VERSION)?;
-    found.map_or_else(|| pragma(connection, "user_version").map(Found::Older), Ok)
+/// Returns the state of a database, which stays unchanged.
+pub(crate) fn found(connection: &Connection) -> rusqlite::Result<DatabaseState> {
+    let found = read_state(connection, VERSION)?;
+    found.map_or_else(|| pragma(connection, "user_version").map(DatabaseState::Older), Ok)
 }
 
-/// Brings a database to the version behind the last of these steps.
-fn migrate_by(connection: &mut Connection, steps: &[Step]) -> rusqlite::Result<Found> {
+/// Brings a database to the version after the last of these steps.
+fn migrate_by(
+    connection: &mut Connection,
+    steps: &[MigrationStep],
+) -> rusqlite::Result<DatabaseState> {
     let newest = steps.len() as i64;
-    // All that is looked at is of one instant: another process may be making the store.
+    // All checks see one instant: another process may be creating the store.
     let reading = connection.transaction()?;
-    if let Some(found) = look(&reading, newest)? {
+    if let Some(found) = read_state(&reading, newest)? {
         return Ok(found);
     }
     drop(reading);
     let first = pragma(connection, "user_version")?.max(0) as usize;
     let mut values = Vec::new();
     for (index, step) in steps.iter().enumerate() {
-        // Where there are no tables yet, there is nothing to read.
+        // Without tables there is nothing to read.
         let is_due = first > 0 && index >= first;
         values.push(if is_due { (step.values)(connection)? } else { Vec::new() });
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have done it meanwhile.
-    if let Some(found) = look(&transaction, newest)? {
+    // Another process may have migrated it meanwhile.
+    if let Some(found) = read_state(&transaction, newest)? {
         return Ok(found);
     }
     let from = pragma(&transaction, "user_version")?;
@@ -135,21 +138,21 @@ fn migrate_by(connection: &mut Connection, steps: &[Step]) -> rusqlite::Result<F
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", newest)?;
     transaction.commit()?;
-    Ok(Found::Ready)
+    Ok(DatabaseState::Ready)
 }
 
-/// What it is, unless it is empty or older than the newest version.
-fn look(connection: &Connection, newest: i64) -> rusqlite::Result<Option<Found>> {
+/// Returns the state, unless it is empty or older than the newest version.
+fn read_state(connection: &Connection, newest: i64) -> rusqlite::Result<Option<DatabaseState>> {
     let (application, version) =
         (pragma(connection, "application_id")?, pragma(connection, "user_version")?);
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     Ok(match (application, version) {
         (0, 0) if tables == 0 => None,
-        (APPLICATION, version) if version == newest => Some(Found::Ready),
+        (APPLICATION, version) if version == newest => Some(DatabaseState::Ready),
         (APPLICATION, version) if (1..newest).contains(&version) => None,
-        (APPLICATION, version) => Some(Found::Newer(version)),
-        _ => Some(Found::Strange),
+        (APPLICATION, version) => Some(DatabaseState::Newer(version)),
+        _ => Some(DatabaseState::Strange),
     })
 }
 
@@ -157,7 +160,8 @@ fn look(connection: &Connection, newest: i64) -> rusqlite::Result<Option<Found>>
 mod tests {
     use super::*;
 
-    const MORE: Step = Step::tables("ALTER TABLE run ADD COLUMN host TEXT NOT NULL DEFAULT '-'");
+    const MORE: MigrationStep =
+        MigrationStep::tables("ALTER TABLE run ADD COLUMN host TEXT NOT NULL DEFAULT '-'");
 
     /// A store as each version's programs left it, in the order of the versions.
     const LEFT: [&str; VERSION as usize] =
@@ -180,7 +184,7 @@ mod tests {
         for version in 1..=LEFT.len() {
             let mut connection = left(version);
             let before = kept(&connection);
-            assert_eq!(migrate(&mut connection).unwrap(), Found::Ready);
+            assert_eq!(migrate(&mut connection).unwrap(), DatabaseState::Ready);
             assert_eq!(pragma(&connection, "user_version").unwrap(), VERSION);
             assert_eq!(kept(&connection), before);
         }
@@ -192,27 +196,27 @@ mod tests {
         let [first, second] = STEPS;
         let steps = [first, second, MORE];
         for _ in 0..2 {
-            assert_eq!(migrate_by(&mut connection, &steps).unwrap(), Found::Ready);
+            assert_eq!(migrate_by(&mut connection, &steps).unwrap(), DatabaseState::Ready);
         }
         assert_eq!(pragma(&connection, "user_version").unwrap(), 3);
         assert_eq!(kept(&connection).0, 7);
         // The older program leaves it alone.
-        assert_eq!(migrate_by(&mut connection, &steps[..2]).unwrap(), Found::Newer(3));
+        assert_eq!(migrate_by(&mut connection, &steps[..2]).unwrap(), DatabaseState::Newer(3));
     }
 
     #[test]
     fn limits_that_were_broken_are_counted_in_older_runs() {
         let mut connection = left(1);
-        let text = r#"{"schema":"horolog.load/1","started":"2026-01-02T03:04:05Z",
+        let text = r#"{"schema":"horolog.load/2","started":"2026-01-02T03:04:05Z",
             "limits":[{"failed":true},{"failed":false},{"failed":true}]}"#;
         let add = |id: i64, packed: Vec<u8>| {
-            let run = "INSERT INTO run VALUES (?1, ?1, 'horolog.load/1', '', '', 0, 0, 1, NULL)";
+            let run = "INSERT INTO run VALUES (?1, ?1, 'horolog.load/2', '', '', 0, 0, 1, NULL)";
             connection.execute(run, [id]).unwrap();
             connection.execute("INSERT INTO result VALUES (?1, ?2)", params![id, packed]).unwrap();
         };
         add(8, packing::pack(text));
         add(9, vec![1, 2, 3]);
-        assert_eq!(migrate(&mut connection).unwrap(), Found::Ready);
+        assert_eq!(migrate(&mut connection).unwrap(), DatabaseState::Ready);
         let mut all = connection.prepare("SELECT broken FROM run ORDER BY id").unwrap();
         let broken: Result<Vec<i64>, _> = all.query_map([], |row| row.get(0)).unwrap().collect();
         assert_eq!(broken.unwrap(), [0, 2, 0]);
@@ -226,7 +230,7 @@ mod tests {
         connection.execute_batch(LEFT[0]).unwrap();
         let pages = || pragma(&connection, "page_count").unwrap() as usize;
         let (before, size) = (pages(), pragma(&connection, "page_size").unwrap() as usize);
-        let run = "INSERT INTO run VALUES (8, '8', 'horolog.load/1', '', '', 0, 0, 1, NULL)";
+        let run = "INSERT INTO run VALUES (8, '8', 'horolog.load/2', '', '', 0, 0, 1, NULL)";
         connection.execute(run, []).unwrap();
         let result = "INSERT INTO result VALUES (8, zeroblob(60000))";
         connection.execute(result, []).unwrap();
@@ -239,7 +243,7 @@ mod tests {
         let mut connection = Connection::open(file.path()).unwrap();
         let packed = "SELECT packed FROM result WHERE run = 8";
         connection.query_row(packed, [], |row| row.get::<_, Vec<u8>>(0)).unwrap_err();
-        assert_eq!(migrate(&mut connection).unwrap(), Found::Ready);
+        assert_eq!(migrate(&mut connection).unwrap(), DatabaseState::Ready);
         assert_eq!(pragma(&connection, "user_version").unwrap(), VERSION);
     }
 
@@ -247,10 +251,11 @@ mod tests {
     fn a_step_that_fails_leaves_the_store_as_it_was() {
         let mut connection = left(1);
         let [first, second] = STEPS;
-        let steps = [first, second, Step::tables("DROP TABLE result; CREATE TABLE run (id)")];
+        let steps =
+            [first, second, MigrationStep::tables("DROP TABLE result; CREATE TABLE run (id)")];
         migrate_by(&mut connection, &steps).unwrap_err();
         assert_eq!(pragma(&connection, "user_version").unwrap(), 1);
         assert_eq!(kept(&connection).0, 7);
-        assert_eq!(migrate(&mut connection).unwrap(), Found::Ready);
+        assert_eq!(migrate(&mut connection).unwrap(), DatabaseState::Ready);
     }
 }

@@ -1,5 +1,5 @@
-//! A result's text as it lies in the store: deflated, with its length in front, so that what comes
-//! out is known beforehand and a damaged one is told.
+//! Stored form of a result's text: deflated, preceded by its length, so that the size of the output
+//! is known in advance and damage is detected.
 
 use std::io::{Read as _, Write as _};
 
@@ -7,20 +7,20 @@ use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 
-/// No result is longer; a damaged length asks for no more memory than this.
+/// Largest length of a result; a damaged length allocates no more memory than this.
 const LENGTH_MAX: u64 = 1 << 30;
 const LENGTH_BYTES: usize = 8;
 
 pub(crate) fn pack(text: &str) -> Vec<u8> {
     let mut packed = (text.len() as u64).to_le_bytes().to_vec();
     let mut encoder = DeflateEncoder::new(&mut packed, Compression::fast());
-    // Nothing can go wrong in memory.
+    // Compression in memory cannot fail.
     let written = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish().map(drop));
     debug_assert!(written.is_ok());
     packed
 }
 
-/// The text, or `None` if it is damaged.
+/// Returns the text, or `None` if it is damaged.
 pub(crate) fn unpack(packed: &[u8]) -> Option<String> {
     let (length, deflated) = packed.split_first_chunk::<LENGTH_BYTES>()?;
     let length = u64::from_le_bytes(*length);
@@ -28,7 +28,7 @@ pub(crate) fn unpack(packed: &[u8]) -> Option<String> {
         return None;
     }
     let mut text = String::new();
-    // One byte more would be one too many.
+    // One byte beyond the stated length reveals an excess.
     DeflateDecoder::new(deflated).take(length + 1).read_to_string(&mut text).ok()?;
     (text.len() as u64 == length).then_some(text)
 }

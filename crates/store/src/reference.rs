@@ -1,36 +1,36 @@
-//! How a person names a run: by its number, its key or the beginning of it, the name that it was
-//! given, or its place from the end.
+//! References to a run: its number, its key or the start of it, its assigned name, or its position
+//! from the end.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Digits of a key that are few enough to write and enough to be no number by accident.
+/// Least number of digits of a key: few enough to type and enough not to be a number by accident.
 const KEY_DIGITS_MIN: usize = 4;
 const KEY_DIGITS_MAX: usize = 16;
 const NAME_LENGTH_MAX: usize = 64;
 
-/// Which run is meant.
+/// Reference to a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Reference {
-    /// The one that was stored last, or so many before it: `last`, `last~1`.
+pub enum RunReference {
+    /// Last stored run, or the one N runs before it: `last`, `last~1`.
     Last(u32),
-    /// By number, key or name, which the store tells apart.
+    /// Number, key or name, which the store distinguishes.
     Named(String),
 }
 
-/// What cannot mean a run.
+/// Error for a text that cannot refer to a run.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error(
-    "'{0}' cannot mean a run; write its number, its key, its name, 'last', or 'last~1' for the one \
+    "invalid run '{0}'; write its number, its key, its name, 'last', or 'last~1' for the one \
      before that"
 )]
 pub struct ReferenceError(String);
 
-impl Reference {
-    /// Whether this can be a run's name: letters, digits, `-`, `_` and `.`, with a letter in front,
-    /// and nothing that means another run.
+impl RunReference {
+    /// Returns true if this can be a run's name: letters, digits, `-`, `_` and `.`, starting with a
+    /// letter, and not a reference to another run.
     #[must_use]
     pub fn can_be_a_name(text: &str) -> bool {
         let sound = text.len() <= NAME_LENGTH_MAX
@@ -40,13 +40,13 @@ impl Reference {
     }
 }
 
-/// Whether a text can be the beginning of a key.
+/// Returns true if a text can be the start of a key.
 pub(crate) fn is_key(text: &str) -> bool {
     (KEY_DIGITS_MIN..=KEY_DIGITS_MAX).contains(&text.len())
         && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
 }
 
-impl FromStr for Reference {
+impl FromStr for RunReference {
     type Err = ReferenceError;
 
     fn from_str(text: &str) -> Result<Self, ReferenceError> {
@@ -69,7 +69,7 @@ impl FromStr for Reference {
     }
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for RunReference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Last(0) => formatter.write_str("last"),
@@ -86,19 +86,19 @@ mod tests {
     #[test]
     fn runs_are_named_in_several_ways() {
         for text in ["last", "last~1", "7", "00ff00ff", "main", "lastly", "v1.2-rc_3"] {
-            let reference: Reference = text.parse().unwrap();
+            let reference: RunReference = text.parse().unwrap();
             assert_eq!(reference.to_string(), text);
         }
         for text in ["", "0", "-1", "last~", "last~x", "a b", "'", "dead beef", "1a"] {
-            assert!(text.parse::<Reference>().is_err(), "{text}");
+            assert!(text.parse::<RunReference>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_name_means_nothing_else() {
         for text in ["last", "7", "beef", "deadbeef", "", "-x", "a/b"] {
-            assert!(!Reference::can_be_a_name(text), "{text}");
+            assert!(!RunReference::can_be_a_name(text), "{text}");
         }
-        assert!(Reference::can_be_a_name("main") && Reference::can_be_a_name("bee"));
+        assert!(RunReference::can_be_a_name("main") && RunReference::can_be_a_name("bee"));
     }
 }

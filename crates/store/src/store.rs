@@ -1,4 +1,4 @@
-//! The store itself: opening, adding, listing, finding, naming and removing.
+//! Store: opening, adding, listing, finding, naming and removing.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -11,42 +11,42 @@ use rusqlite::{
 
 use crate::error::StoreError;
 use crate::facts::{self, Facts};
-use crate::migration::{self, Found, VERSION};
+use crate::migration::{self, DatabaseState, VERSION};
 use crate::packing;
-use crate::reference::{Reference, is_key};
+use crate::reference::{RunReference, is_key};
 
-/// How long another process may hold the store.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How many runs an ambiguous reference names.
+/// Timeout for another process that holds the store.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest number of runs listed for an ambiguous reference.
 const NAMED_MAX: i64 = 5;
-/// What a list is read from, in the order of [`Run`]'s fields.
+/// Columns of a list, in the order of [`Run`]'s fields.
 const COLUMNS: &str = "id, key, schema, started, command, errors, warnings, bytes, name, broken";
 
-/// A run that is kept, without its result.
+/// Stored run, without its result.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Run {
-    /// Its number; later ones have higher numbers, and none is given twice.
+pub struct RunMetadata {
+    /// Number; later runs have higher numbers, and none is reused.
     pub id: i64,
-    /// What its result says of it.
+    /// Facts of its result.
     pub facts: Facts,
-    /// Bytes of its result as text.
+    /// Size of its result as text, in bytes.
     pub bytes: u64,
-    /// The name that somebody gave it.
+    /// Name assigned by the user.
     pub name: Option<String>,
 }
 
-/// Which runs to list.
+/// Selection of runs to list.
 #[derive(Clone, Default, Debug)]
-pub struct Filter {
-    /// The beginning of their schema behind `horolog.`, such as `load`.
+pub struct RunFilter {
+    /// Start of the schema after `horolog.`, such as `load`.
     pub kind: Option<String>,
-    /// Not before this instant, RFC 3339 in UTC.
+    /// Earliest start, RFC 3339 in UTC.
     pub since: Option<String>,
-    /// The last so many.
+    /// Largest number of runs, counted from the latest.
     pub last: Option<u32>,
 }
 
-/// An open store.
+/// Open store.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,
@@ -54,12 +54,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store at `path`; makes it, and its directory for this user alone, where there is
-    /// none.
+    /// Opens the store at `path`; creates it, and its directory for this user only, if it does not
+    /// exist.
     ///
     /// # Errors
     ///
-    /// What is there is no store, or of a newer version, or somebody holds it.
+    /// Fails if the file is no store or has a newer version, or another process holds it.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
@@ -68,7 +68,7 @@ impl Store {
         Self::connect(path, OpenFlags::SQLITE_OPEN_CREATE)
     }
 
-    /// Opens the store at `path`, if there is one.
+    /// Opens the store at `path`, if it exists.
     ///
     /// # Errors
     ///
@@ -81,17 +81,17 @@ impl Store {
         }
     }
 
-    /// Opens the store at `path` to read in it, if there is one: a store that cannot be written, or
-    /// has no room beside it, is read as it lies.
+    /// Opens the store at `path` for reading, if it exists: a store that cannot be written, or
+    /// without space beside it, is opened read-only.
     ///
     /// # Errors
     ///
-    /// Those of [`open_existing`](Self::open_existing), and [`StoreError::Older`].
+    /// Errors of [`open_existing`](Self::open_existing), and [`StoreError::Older`].
     pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
         match Self::open_existing(path) {
             Err(error @ (StoreError::Unopened { .. } | StoreError::Full(_))) if path.is_file() => {
                 Self::read_only(path).map_err(|read| {
-                    // What stands in the way of reading is told, unless it is the same.
+                    // The reading error is returned unless it is the same.
                     if matches!(read, StoreError::Unopened { .. }) { error } else { read }
                 })
             }
@@ -99,8 +99,9 @@ impl Store {
         }
     }
 
-    /// Opens it without writing anything, not even beside it. That is right only where nobody else
-    /// is writing, so a store with writes that are not yet in its file is left to who may write.
+    /// Opens it without writing anything, not even beside it. That is only correct while no other
+    /// process writes, so a store with writes that are not yet in its file is left to users with
+    /// write permission.
     fn read_only(path: &Path) -> Result<Self, StoreError> {
         let of = |source| StoreError::of(path, source);
         let mut log = path.as_os_str().to_owned();
@@ -113,13 +114,13 @@ impl Store {
         } else {
             Connection::open_with_flags(path, flags).map_err(of)?
         };
-        connection.busy_timeout(PATIENCE).map_err(of)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(of)?;
         let path = path.to_owned();
         match migration::found(&connection).map_err(|source| StoreError::of(&path, source))? {
-            Found::Ready => Ok(Self { connection, path }),
-            Found::Newer(found) => Err(StoreError::Newer { path, found, known: VERSION }),
-            Found::Older(found) => Err(StoreError::Older { path, found, known: VERSION }),
-            Found::Strange => Err(strange(path)),
+            DatabaseState::Ready => Ok(Self { connection, path }),
+            DatabaseState::Newer(found) => Err(StoreError::Newer { path, found, known: VERSION }),
+            DatabaseState::Older(found) => Err(StoreError::Older { path, found, known: VERSION }),
+            DatabaseState::Strange => Err(strange(path)),
         }
     }
 
@@ -127,17 +128,17 @@ impl Store {
         let of = |source| StoreError::of(path, source);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
         let mut connection = Connection::open_with_flags(path, flags).map_err(of)?;
-        connection.busy_timeout(PATIENCE).map_err(of)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(of)?;
         match migration::migrate(&mut connection).map_err(of)? {
-            // The older ones are of this version by now.
-            Found::Ready | Found::Older(_) => {}
-            Found::Newer(found) => {
+            // Older stores have been migrated to this version.
+            DatabaseState::Ready | DatabaseState::Older(_) => {}
+            DatabaseState::Newer(found) => {
                 return Err(StoreError::Newer { path: path.to_owned(), found, known: VERSION });
             }
-            Found::Strange => return Err(strange(path.to_owned())),
+            DatabaseState::Strange => return Err(strange(path.to_owned())),
         }
-        // Readers and a writer do not wait for one another. Not every file system can do that, and
-        // without it all is as right, but slower.
+        // Readers and a writer do not wait for one another (WAL). Not every file system supports
+        // that; without it everything is equally correct, but slower.
         let _: Result<String, _> =
             connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0));
         connection.pragma_update(None, "foreign_keys", true).map_err(of)?;
@@ -148,11 +149,11 @@ impl Store {
         |source| StoreError::of(&self.path, source)
     }
 
-    /// Keeps a result, and gives its number; one that is there already keeps its own.
+    /// Stores a result and returns its number; an already stored result retains its number.
     ///
     /// # Errors
     ///
-    /// There is no room, or somebody else holds the store.
+    /// Fails if there is no space, or another process holds the store.
     pub fn add(&mut self, facts: &Facts, text: &str) -> Result<i64, StoreError> {
         let path = self.path.clone();
         let transaction = self.begun().map_err(|source| StoreError::of(&path, source))?;
@@ -163,11 +164,11 @@ impl Store {
         added.map_err(|source| StoreError::of(&path, source))
     }
 
-    /// Keeps results, all of them or none, and says how many were not there before.
+    /// Stores all results or none, and returns the number of new ones.
     ///
     /// # Errors
     ///
-    /// Those of [`add`](Self::add).
+    /// Errors of [`add`](Self::add).
     pub fn add_all(&mut self, results: &[(Facts, String)]) -> Result<usize, StoreError> {
         let path = self.path.clone();
         let mut added = || {
@@ -182,17 +183,17 @@ impl Store {
         added().map_err(|source| StoreError::of(&path, source))
     }
 
-    /// A transaction that writes, and so waits for other writers now.
+    /// Begins a writing transaction, which waits for other writers immediately.
     fn begun(&mut self) -> rusqlite::Result<Transaction<'_>> {
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate)
     }
 
-    /// The runs that are kept, the latest start last.
+    /// Returns the stored runs, the latest start last.
     ///
     /// # Errors
     ///
-    /// The store is damaged.
-    pub fn list(&self, filter: &Filter) -> Result<Vec<Run>, StoreError> {
+    /// Fails if the store is damaged.
+    pub fn list(&self, filter: &RunFilter) -> Result<Vec<RunMetadata>, StoreError> {
         let sql = format!(
             "SELECT {COLUMNS} FROM (
                  SELECT {COLUMNS} FROM run
@@ -203,7 +204,7 @@ impl Store {
         );
         let kind = filter.kind.as_deref().map(escaped);
         let last = filter.last.map_or(-1, i64::from);
-        let read = || -> rusqlite::Result<Vec<Run>> {
+        let read = || -> rusqlite::Result<Vec<RunMetadata>> {
             let mut statement = self.connection.prepare(&sql)?;
             let rows = statement.query_map(params![kind, filter.since, last], run)?;
             rows.collect()
@@ -211,15 +212,15 @@ impl Store {
         read().map_err(self.error())
     }
 
-    /// The run that is meant.
+    /// Returns the referenced run.
     ///
     /// # Errors
     ///
-    /// There is none, or there are several.
-    pub fn find(&self, reference: &Reference) -> Result<Run, StoreError> {
+    /// Fails if no run or several runs match.
+    pub fn find(&self, reference: &RunReference) -> Result<RunMetadata, StoreError> {
         let found = match reference {
-            Reference::Last(back) => self.runs("1 ORDER BY id DESC LIMIT 1 OFFSET ?1", back),
-            Reference::Named(name) => self.named(name),
+            RunReference::Last(back) => self.runs("1 ORDER BY id DESC LIMIT 1 OFFSET ?1", back),
+            RunReference::Named(name) => self.named(name),
         };
         let mut found = found.map_err(self.error())?;
         match found.len() {
@@ -232,8 +233,8 @@ impl Store {
         }
     }
 
-    /// By name, then by number, then by key.
-    fn named(&self, name: &str) -> rusqlite::Result<Vec<Run>> {
+    /// Finds runs by name, then by number, then by key.
+    fn named(&self, name: &str) -> rusqlite::Result<Vec<RunMetadata>> {
         let by_name = self.runs("name = ?1", name)?;
         if !by_name.is_empty() {
             return Ok(by_name);
@@ -251,17 +252,21 @@ impl Store {
         }
     }
 
-    fn runs(&self, condition: &str, value: impl rusqlite::ToSql) -> rusqlite::Result<Vec<Run>> {
+    fn runs(
+        &self,
+        condition: &str,
+        value: impl rusqlite::ToSql,
+    ) -> rusqlite::Result<Vec<RunMetadata>> {
         let sql = format!("SELECT {COLUMNS} FROM run WHERE {condition}");
         let mut statement = self.connection.prepare(&sql)?;
         statement.query_map([value], run)?.collect()
     }
 
-    /// A run's result, as its command wrote it.
+    /// Returns a run's result, as its command wrote it.
     ///
     /// # Errors
     ///
-    /// It is damaged, or gone.
+    /// Fails if the result is damaged, or deleted.
     pub fn result(&self, id: i64) -> Result<String, StoreError> {
         let damaged = |detail: &str| StoreError::DamagedRun {
             path: self.path.clone(),
@@ -280,16 +285,16 @@ impl Store {
         let (key, packed) = found.ok_or_else(|| StoreError::NoRun(id.to_string()))?;
         let text = packing::unpack(&packed).ok_or_else(|| damaged("it is damaged"))?;
         if facts::key(&facts::one_line(&text)) != key {
-            return Err(damaged("it is damaged, since it does not have its key any more"));
+            return Err(damaged("it is damaged: its key does not match"));
         }
         Ok(text)
     }
 
-    /// Gives a run a name, or takes it away.
+    /// Assigns a name to a run, or removes it.
     ///
     /// # Errors
     ///
-    /// Another run has the name.
+    /// Fails if another run has the name.
     pub fn name(&mut self, id: i64, name: Option<&str>) -> Result<(), StoreError> {
         if let Some(name) = name {
             let other = self.runs("name = ?1", name).map_err(self.error())?;
@@ -305,11 +310,11 @@ impl Store {
         }
     }
 
-    /// Removes runs, all of them or, where one is not there, none.
+    /// Removes all these runs or, if one does not exist, none.
     ///
     /// # Errors
     ///
-    /// One is not there.
+    /// Fails if one does not exist.
     pub fn delete(&mut self, ids: &[i64]) -> Result<(), StoreError> {
         let path = self.path.clone();
         let of = |source| StoreError::of(&path, source);
@@ -329,8 +334,8 @@ fn strange(path: PathBuf) -> StoreError {
     StoreError::Damaged { path, detail }
 }
 
-/// A file's name as SQLite takes it with a parameter (RFC 3986, section 2.1), which says that
-/// nobody writes it.
+/// Returns a file's name as an SQLite URI (RFC 3986, section 2.1) with a parameter that declares it
+/// immutable.
 fn uri(path: &Path) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte);
     let escaped = path.as_os_str().as_encoded_bytes().iter().map(|byte| {
@@ -339,7 +344,7 @@ fn uri(path: &Path) -> String {
     format!("file:{}?immutable=1", escaped.collect::<String>())
 }
 
-/// Adds a result, where it is not there, and says whether that was so.
+/// Adds a result if it does not exist, and returns its number and whether it was new.
 fn add(transaction: &Transaction<'_>, facts: &Facts, text: &str) -> rusqlite::Result<(i64, bool)> {
     let there = transaction
         .query_row("SELECT id FROM run WHERE key = ?1", [&facts.key], |row| row.get(0))
@@ -368,15 +373,15 @@ fn add(transaction: &Transaction<'_>, facts: &Facts, text: &str) -> rusqlite::Re
     Ok((id, true))
 }
 
-/// Without a meaning of its own in a pattern.
+/// Escapes the characters with a meaning in a pattern.
 fn escaped(text: &str) -> String {
     let escape = |c| if matches!(c, '\\' | '%' | '_') { vec!['\\', c] } else { vec![c] };
     text.chars().flat_map(escape).collect()
 }
 
-fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
+fn run(row: &Row<'_>) -> rusqlite::Result<RunMetadata> {
     let count = |index| Ok::<_, rusqlite::Error>(row.get::<_, i64>(index)?.max(0) as u64);
-    Ok(Run {
+    Ok(RunMetadata {
         id: row.get(0)?,
         facts: Facts {
             key: row.get(1)?,

@@ -1,4 +1,4 @@
-//! Socket addresses as the kernel lays them out, written and read byte by byte. Only IPv4 and IPv6.
+//! Socket addresses in the kernel's layout, written and read byte by byte. Only IPv4 and IPv6.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -6,16 +6,16 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 const V4_BYTES: usize = 16;
 const V6_BYTES: usize = 28;
 
-/// Room for either, aligned as the kernel's structures are.
+/// Buffer for either, aligned as the kernel's structures are.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct RawAddress([u8; 32]);
 
 impl RawAddress {
-    /// Room that the kernel may fill.
+    /// Bytes that the kernel may fill.
     pub(crate) const CAPACITY: usize = 32;
 
-    /// The address in the kernel's layout and its length in bytes.
+    /// Returns the address in the kernel's layout and its length in bytes.
     pub(crate) fn encode(address: SocketAddr) -> (Self, usize) {
         let mut raw = [0; Self::CAPACITY];
         raw[2..4].copy_from_slice(&address.port().to_be_bytes());
@@ -35,7 +35,8 @@ impl RawAddress {
         (Self(raw), length)
     }
 
-    /// The address in the first `length` bytes; `None` if it is of another family or too short.
+    /// Returns the address in the first `length` bytes; `None` if it is of another family or too
+    /// short.
     pub(crate) fn decode(&self, length: usize) -> Option<SocketAddr> {
         let raw = &self.0[..length.min(Self::CAPACITY)];
         let family = u16::from_ne_bytes(*raw.first_chunk()?);

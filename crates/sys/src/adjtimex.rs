@@ -1,5 +1,5 @@
-//! What the kernel knows of its own clock: adjtimex(2), asked without changing anything. This
-//! module cannot set the clock; [`crate::clock_steering`] can.
+//! State of the kernel's clock: adjtimex(2), read without changing anything. This module cannot set
+//! the clock; [`crate::clock_steering`] can.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use horolog_time::Span;
 
 use crate::descriptor::check;
 
-/// A leap second that the kernel was told of, at the end of this UTC day.
+/// Leap second announced to the kernel, at the end of this UTC day.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum PendingLeap {
     /// None.
@@ -22,28 +22,29 @@ pub enum PendingLeap {
 /// The kernel's discipline of `CLOCK_REALTIME`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct KernelClock {
-    /// Some program disciplines the clock and has said so (no `STA_UNSYNC`).
+    /// True if some program disciplines the clock and has declared it synchronised (no
+    /// `STA_UNSYNC`).
     pub synchronised: bool,
-    /// The leap second that is to come.
+    /// Pending leap second.
     pub leap: PendingLeap,
-    /// It is in a leap second that was inserted, so its clock shows the last second once more.
+    /// True in a leap second that was inserted, in which the clock shows the last second once more.
     pub is_leap_second: bool,
     /// Bound of the clock's error, as the disciplining program gave it, growing by 500 ppm since.
     pub maximum_error: Span,
     /// The disciplining program's estimate of the clock's error.
     pub estimated_error: Span,
-    /// TAI minus UTC in seconds; 0 where nobody set it.
+    /// TAI minus UTC in seconds; 0 if it was never set.
     pub tai_offset_s: i32,
     /// Correction of the clock's frequency in parts per billion, by `freq` and by a `tick` that is
     /// not nominal.
     pub frequency_ppb: f64,
 }
 
-/// Asks the kernel.
+/// Reads the kernel's state.
 ///
 /// # Errors
 ///
-/// None is known for a question that changes nothing; a sandbox may forbid the call.
+/// None is known for a read-only request; a sandbox may forbid the call.
 pub fn kernel_clock() -> io::Result<KernelClock> {
     // SAFETY: a plain C structure of numbers, for which all bytes zero is valid; no mode bit is
     // set, so nothing is changed.
@@ -51,27 +52,27 @@ pub fn kernel_clock() -> io::Result<KernelClock> {
     // SAFETY: the structure outlives the call.
     let phase = check(unsafe { libc::adjtimex(&raw mut state) })?;
     let clock = interpret(&state);
-    // The flag stays set until somebody clears it; in these phases its leap second is past.
+    // The flag stays set until it is cleared; in these phases its leap second is past.
     let is_past = phase == libc::TIME_OOP || phase == libc::TIME_WAIT;
     let leap = if is_past { PendingLeap::None } else { clock.leap };
     Ok(KernelClock { leap, is_leap_second: phase == libc::TIME_OOP, ..clock })
 }
 
-/// The length of a kernel's tick where nothing is corrected by it, in microseconds: 10^6 over
-/// `USER_HZ`, which is 100 (adjtimex(2)).
+/// Nominal length of a kernel's tick, in microseconds: 10^6 over `USER_HZ`, which is 100
+/// (adjtimex(2)).
 pub(crate) const NOMINAL_TICK_US: libc::c_long = 10_000;
 
-/// By how much a tick makes the clock faster.
+/// Returns the acceleration of the clock by a tick.
 fn tick_ppb(tick_us: libc::c_long) -> f64 {
     if tick_us == 0 {
-        // Not told.
+        // Not reported.
         return 0.0;
     }
     (tick_us - NOMINAL_TICK_US) as f64 / NOMINAL_TICK_US as f64 * 1e9
 }
 
 fn interpret(state: &libc::timex) -> KernelClock {
-    /// `timex.freq` counts in 2^-16 ppm.
+    /// Conversion factor: `timex.freq` counts in 2^-16 ppm.
     const PPB_PER_UNIT: f64 = 1_000.0 / 65_536.0;
     let is_set = |bit| state.status & bit != 0;
     KernelClock {

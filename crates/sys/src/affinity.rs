@@ -1,4 +1,4 @@
-//! Where and how this thread runs: cores, real-time scheduling, timer slack.
+//! Placement and scheduling of this thread: cores, real-time scheduling, timer slack.
 
 use std::io;
 use std::mem::size_of_val;
@@ -10,10 +10,10 @@ use crate::descriptor::check;
 /// 64-bit words of a set of cores; room for 8,192, as many as Linux can be built for.
 const WORDS: usize = 128;
 
-/// A set of cores as the kernel takes it, larger than the C library's, which ends at 1,024.
+/// Set of cores in the kernel's layout, larger than the C library's, which ends at 1,024.
 type CoreSet = [u64; WORDS];
 
-/// The cores that this thread may run on, in order.
+/// Returns the cores that this thread may run on, in order.
 pub fn allowed_cores() -> io::Result<Vec<usize>> {
     let mut set: CoreSet = [0; WORDS];
     // SAFETY: the set and its size; 0 is this thread. The kernel writes no more than the size, and
@@ -22,11 +22,11 @@ pub fn allowed_cores() -> io::Result<Vec<usize>> {
     Ok((0..WORDS * 64).filter(|core| set[core / 64] >> (core % 64) & 1 == 1).collect())
 }
 
-/// Ties this thread to one core.
+/// Pins this thread to one core.
 ///
 /// # Errors
 ///
-/// `InvalidInput` when the core does not exist or is not allowed to this process.
+/// `InvalidInput` if the core does not exist or is not allowed to this process.
 pub fn pin_to_core(core: usize) -> io::Result<()> {
     let mut set: CoreSet = [0; WORDS];
     *set.get_mut(core / 64).ok_or(io::ErrorKind::InvalidInput)? = 1 << (core % 64);
@@ -34,22 +34,23 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
     check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), set.as_ptr().cast()) }).map(drop)
 }
 
-/// Arranges that a program runs on one core, with all of its threads. That it does not start is
-/// the error where the core does not exist or is not allowed to this process.
-pub fn keep_on_core(command: &mut Command, core: usize) -> &mut Command {
+/// Pins a program to one core, with all of its threads. Its start fails if the core does not exist
+/// or is not allowed to this process.
+pub fn pin_command_to_core(command: &mut Command, core: usize) -> &mut Command {
     // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are allowed;
     // it makes one system call, allocates nothing and takes no lock.
     unsafe { command.pre_exec(move || pin_to_core(core)) }
 }
 
-/// Lets other threads go before this one: each step, of 19 at most, is worth a fifth of the share
-/// of a core that is competed for (`setpriority`). A thread with a core to itself loses nothing.
-pub fn stand_back(steps: u8) -> io::Result<()> {
+/// Increases the nice value of this thread, so that other threads run first: each step, of 19 at
+/// most, is worth a fifth of the share of a contended core (`setpriority`). A thread with a core to
+/// itself loses nothing.
+pub fn increase_nice(steps: u8) -> io::Result<()> {
     // SAFETY: three numbers; 0 is this thread.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, steps.min(19).into()) }).map(drop)
 }
 
-/// This thread's nice value, -20 to 19.
+/// Returns this thread's nice value, -20 to 19.
 pub fn nice() -> io::Result<i32> {
     // The C library's function returns -1 for a nice value and for an error; the system call gives
     // 20 minus the value.
@@ -58,46 +59,46 @@ pub fn nice() -> io::Result<i32> {
     Ok(20 - check(share as libc::c_int)?)
 }
 
-/// How a thread came to be scheduled.
+/// Resulting scheduling of a thread.
 #[derive(Debug)]
 pub enum Scheduling {
-    /// Before all ordinary threads (`SCHED_FIFO`).
+    /// Before all sched-other threads (`SCHED_FIFO`).
     RealTime,
-    /// As before, for this reason: mostly no `CAP_SYS_NICE`.
+    /// Unchanged, for this reason: mostly no `CAP_SYS_NICE`.
     Ordinary(io::Error),
 }
 
-/// Asks for real-time scheduling of this thread at `priority` (1 to 99), and stays with ordinary
-/// scheduling where that is not allowed. A real-time thread must sleep now and then: the kernel
-/// takes the core away from one that spins (`sched_rt_runtime_us`).
+/// Requests real-time scheduling of this thread at `priority` (1 to 99), and keeps `SCHED_OTHER` if
+/// that is not allowed. A real-time thread must sleep now and then: the kernel throttles one that
+/// spins (`sched_rt_runtime_us`).
 #[must_use = "says whether real-time scheduling was allowed"]
-pub fn prefer_real_time(priority: i32) -> Scheduling {
+pub fn try_real_time(priority: i32) -> Scheduling {
     match schedule(libc::SCHED_FIFO, priority) {
         Ok(()) => Scheduling::RealTime,
         Err(error) => Scheduling::Ordinary(error),
     }
 }
 
-/// Has this thread scheduled as others are, if it was real-time.
-pub fn be_ordinary() -> io::Result<()> {
+/// Returns a real-time thread to `SCHED_OTHER`.
+pub fn set_sched_other() -> io::Result<()> {
     schedule(libc::SCHED_OTHER, 0)
 }
 
 fn schedule(policy: i32, priority: i32) -> io::Result<()> {
-    // Threads and processes started from here on are ordinary again.
-    Policy { number: policy | libc::SCHED_RESET_ON_FORK, priority }.set(0)
+    // Threads and processes started from here on are sched-other again.
+    SchedulingParameters { number: policy | libc::SCHED_RESET_ON_FORK, priority }.set(0)
 }
 
-/// How a thread is scheduled: policy, real-time priority and whether what it starts is ordinary
-/// again (sched(7)). The nice value stands beside it and stays.
+/// Scheduling of a thread: policy, real-time priority and reset on fork (sched(7)). The nice value
+/// is separate and stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Policy {
+pub struct SchedulingParameters {
     number: libc::c_int,
     priority: libc::c_int,
 }
 
-impl Policy {
-    /// That of this thread.
+impl SchedulingParameters {
+    /// Returns the policy of this thread.
     ///
     /// # Errors
     ///
@@ -112,48 +113,49 @@ impl Policy {
         Ok(Self { number, priority: parameters.sched_priority })
     }
 
-    /// `SCHED_FIFO`, which what is started from here on has as well unless `reset_on_fork`.
+    /// Returns `SCHED_FIFO`, which children inherit unless `reset_on_fork`.
     #[must_use]
     pub const fn fifo(priority: libc::c_int, reset_on_fork: bool) -> Self {
         let flag = if reset_on_fork { libc::SCHED_RESET_ON_FORK } else { 0 };
         Self { number: libc::SCHED_FIFO | flag, priority }
     }
 
-    /// The same of `SCHED_RR`.
+    /// Returns `SCHED_RR`, which children inherit unless `reset_on_fork`.
     #[must_use]
     pub const fn round_robin(priority: libc::c_int, reset_on_fork: bool) -> Self {
         let flag = if reset_on_fork { libc::SCHED_RESET_ON_FORK } else { 0 };
         Self { number: libc::SCHED_RR | flag, priority }
     }
 
-    /// The same for something that hands on what it has.
+    /// Returns the policy without its reset on fork.
     pub(crate) const fn without_reset(self) -> Self {
         Self { number: self.number & !libc::SCHED_RESET_ON_FORK, priority: self.priority }
     }
 
-    /// Whether it comes before all ordinary threads.
+    /// Returns true if it precedes all sched-other threads.
     #[must_use]
     pub const fn is_real_time(self) -> bool {
         let number = self.number & !libc::SCHED_RESET_ON_FORK;
         matches!(number, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE)
     }
 
-    /// Whether it is what a thread has that nobody gave another one (`SCHED_OTHER`).
+    /// Returns true if it is the default of a thread (`SCHED_OTHER`).
     #[must_use]
     pub const fn is_default(self) -> bool {
         self.number & !libc::SCHED_RESET_ON_FORK == libc::SCHED_OTHER
     }
 
-    /// Gives it to this thread.
+    /// Applies it to this thread.
     ///
     /// # Errors
     ///
-    /// `EPERM` where that is more than this thread may have.
-    pub fn take(self) -> io::Result<()> {
+    /// `EPERM` if that is more than this thread may have.
+    pub fn apply(self) -> io::Result<()> {
         self.set(0)
     }
 
-    /// Gives it to a thread by its number, 0 for this one. It allocates nothing and takes no lock.
+    /// Applies it to a thread by its number, 0 for this one. It allocates nothing and takes no
+    /// lock.
     pub(crate) fn set(self, thread: libc::pid_t) -> io::Result<()> {
         // SAFETY: a plain C structure of numbers, for which all bytes zero is valid; it has further
         // members in some C libraries.
@@ -165,24 +167,24 @@ impl Policy {
     }
 }
 
-/// What a thread under `SCHED_DEADLINE` is given in each period, in ns.
+/// Reservation of a thread under `SCHED_DEADLINE` in each period, in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reservation {
-    /// Of a core's time.
+    /// Time of a core.
     pub runtime_ns: u64,
-    /// Within so much of the period's beginning.
+    /// Deadline after the beginning of the period.
     pub deadline_ns: u64,
     /// From one period to the next.
     pub period_ns: u64,
 }
 
-/// Gives this thread such a reservation (`sched_setattr(2)`, and Linux,
-/// `Documentation/scheduler/sched-deadline.rst`). What it starts is ordinary.
+/// Applies such a reservation to this thread (`sched_setattr(2)`, and Linux,
+/// `Documentation/scheduler/sched-deadline.rst`). Its children are sched-other.
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SYS_NICE`, or for a thread that may not run on all cores; `EBUSY` where the
-/// cores have no more to give; `EINVAL` where the times are not in their order or too short.
+/// `EPERM` without `CAP_SYS_NICE`, or for a thread that may not run on all cores; `EBUSY` if the
+/// cores have no more bandwidth; `EINVAL` if the times are out of order or too short.
 pub fn reserve(reservation: Reservation) -> io::Result<()> {
     let attributes = Attributes {
         size: size_of::<Attributes>() as u32,
@@ -193,7 +195,7 @@ pub fn reserve(reservation: Reservation) -> io::Result<()> {
         period: reservation.period_ns,
         ..Attributes::default()
     };
-    // SAFETY: a structure of numbers that tells its size, only read; 0 is this thread.
+    // SAFETY: a structure of numbers that contains its size, only read; 0 is this thread.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) }
         as libc::c_int;
     check(result).map(drop)
@@ -213,8 +215,9 @@ struct Attributes {
     period: u64,
 }
 
-/// Sets by how many nanoseconds the kernel may delay timers of this thread to join wake-ups: 50,000
-/// unless set, and of no effect on real-time threads (`PR_SET_TIMERSLACK` in prctl(2)).
+/// Sets the timer slack of this thread: the delay, in nanoseconds, by which the kernel may join
+/// wake-ups; 50,000 unless set, and of no effect on real-time threads (`PR_SET_TIMERSLACK` in
+/// prctl(2)).
 pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
     // Zero would mean the default.
     let slack = libc::c_ulong::from(slack_ns.max(1));
@@ -222,7 +225,7 @@ pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack) }).map(drop)
 }
 
-/// By how many nanoseconds the kernel may delay timers of this thread.
+/// Returns the timer slack of this thread, in nanoseconds.
 pub fn timer_slack_ns() -> io::Result<u32> {
     // SAFETY: numbers only.
     let slack = check(unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) })?;
@@ -252,10 +255,10 @@ mod tests {
         let last = *allowed_cores().unwrap().last().unwrap();
         let mut command = Command::new("grep");
         command.args(["Cpus_allowed_list", "/proc/self/status"]);
-        let output = keep_on_core(&mut command, last).output().unwrap();
+        let output = pin_command_to_core(&mut command, last).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert_eq!(text.split_whitespace().last(), Some(&*last.to_string()), "{text}");
-        assert!(keep_on_core(&mut Command::new("true"), usize::MAX).status().is_err());
+        assert!(pin_command_to_core(&mut Command::new("true"), usize::MAX).status().is_err());
     }
 
     #[test]
@@ -270,7 +273,7 @@ mod tests {
     #[test]
     fn a_thread_that_stands_back_has_a_nice_value() {
         in_a_thread(|| {
-            stand_back(3).unwrap();
+            increase_nice(3).unwrap();
             assert_eq!(nice().unwrap(), 3);
         });
     }
@@ -278,15 +281,18 @@ mod tests {
     #[test]
     fn a_policy_is_read_and_given_back() {
         in_a_thread(|| {
-            let usual = Policy::current().unwrap();
+            let usual = SchedulingParameters::current().unwrap();
             assert!(usual.is_default() && !usual.is_real_time());
-            assert!(Policy::fifo(1, false).is_real_time() && Policy::fifo(1, true).is_real_time());
-            stand_back(12).unwrap();
-            let batch = Policy { number: libc::SCHED_BATCH, priority: 0 };
-            batch.take().unwrap();
-            assert_eq!(Policy::current().unwrap(), batch);
-            usual.take().unwrap();
-            assert_eq!(Policy::current().unwrap(), usual);
+            assert!(
+                SchedulingParameters::fifo(1, false).is_real_time()
+                    && SchedulingParameters::fifo(1, true).is_real_time()
+            );
+            increase_nice(12).unwrap();
+            let batch = SchedulingParameters { number: libc::SCHED_BATCH, priority: 0 };
+            batch.apply().unwrap();
+            assert_eq!(SchedulingParameters::current().unwrap(), batch);
+            usual.apply().unwrap();
+            assert_eq!(SchedulingParameters::current().unwrap(), usual);
             assert_eq!(nice().unwrap(), 12);
         });
     }
@@ -305,10 +311,10 @@ mod tests {
     #[test]
     fn an_impossible_priority_leaves_the_thread_ordinary() {
         in_a_thread(|| {
-            assert!(matches!(prefer_real_time(1_000), Scheduling::Ordinary(_)));
+            assert!(matches!(try_real_time(1_000), Scheduling::Ordinary(_)));
             set_timer_slack_ns(1).unwrap();
             assert_eq!(timer_slack_ns().unwrap(), 1);
-            be_ordinary().unwrap();
+            set_sched_other().unwrap();
         });
     }
 }

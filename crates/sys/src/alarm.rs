@@ -7,37 +7,37 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::affinity::{prefer_real_time, set_timer_slack_ns};
+use crate::affinity::{set_timer_slack_ns, try_real_time};
 use crate::descriptor::{check, check_new, wait_for};
 
-/// The signals that the child's handler saw.
+/// Number of signals handled in the child.
 static ALARMS: AtomicU32 = AtomicU32::new(0);
-/// The alarm that is pending while something else waits, in seconds.
+/// Pending alarm during another wait, in seconds.
 const PENDING_S: u32 = 100;
 
-/// How the child is scheduled.
+/// Scheduling of the child.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChildSettings {
-    /// Its timer slack; as inherited where there is none.
+    /// Timer slack; inherited if `None`.
     pub slack_ns: Option<u32>,
-    /// Its priority under `SCHED_FIFO`; ordinary where there is none.
+    /// Priority under `SCHED_FIFO`; sched-other if `None`.
     pub real_time_priority: Option<i32>,
 }
 
-/// What became of a pending alarm while something else waited.
+/// Effect of another wait on a pending alarm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BesideAlarm {
-    /// Signals `SIGALRM` that came.
+pub struct AlarmInteraction {
+    /// Signals `SIGALRM` received.
     pub signals: u32,
-    /// Seconds by which the alarm came nearer, rounded up.
+    /// Decrease of the remaining alarm time in seconds, rounded up.
     pub elapsed_s: u32,
 }
 
-/// How long alarm(2) for so many seconds and pause(2) took, in ns by `CLOCK_MONOTONIC`.
+/// Returns the duration of alarm(2) for this many seconds and pause(2), in ns by `CLOCK_MONOTONIC`.
 ///
 /// # Errors
 ///
-/// When no child can be made, it may not be scheduled so, or it does not end in time.
+/// If no child can be created, it may not be scheduled so, or it does not end in time.
 pub fn alarm_and_pause(seconds: u32, settings: ChildSettings) -> io::Result<u64> {
     let limit = Duration::from_secs(u64::from(seconds) + 5);
     let [took_ns] = in_child(limit, settings, || {
@@ -51,8 +51,8 @@ pub fn alarm_and_pause(seconds: u32, settings: ChildSettings) -> io::Result<u64>
     Ok(took_ns)
 }
 
-/// What an alarm that is pending goes through while `wait` waits: a `wait` made of alarms would
-/// replace it, or bring its signal.
+/// Returns the effect of `wait` on a pending alarm: a `wait` made of alarms would replace it, or
+/// cause its signal.
 ///
 /// # Errors
 ///
@@ -61,7 +61,7 @@ pub fn alarm_and_pause(seconds: u32, settings: ChildSettings) -> io::Result<u64>
 /// # Safety
 ///
 /// `wait` runs in a forked child: it may make system calls, and neither allocate nor lock.
-unsafe fn beside_alarm(wait: impl Fn()) -> io::Result<BesideAlarm> {
+unsafe fn measure_alarm_interaction(wait: impl Fn()) -> io::Result<AlarmInteraction> {
     let [signals, left_s] = in_child(Duration::from_secs(10), ChildSettings::default(), || {
         // SAFETY: numbers alone; the signal has a handler in this process.
         unsafe { libc::alarm(PENDING_S) };
@@ -71,32 +71,32 @@ unsafe fn beside_alarm(wait: impl Fn()) -> io::Result<BesideAlarm> {
         [u64::from(ALARMS.load(Ordering::Relaxed)), u64::from(left_s)]
     })?;
     let elapsed_s = PENDING_S.saturating_sub(left_s as u32);
-    Ok(BesideAlarm { signals: signals as u32, elapsed_s })
+    Ok(AlarmInteraction { signals: signals as u32, elapsed_s })
 }
 
-/// Whether sleep(3) for a second leaves a pending alarm alone.
+/// Measures the effect of sleep(3) for a second on a pending alarm.
 ///
 /// # Errors
 ///
 /// As of [`alarm_and_pause`].
-pub fn sleep_beside_alarm() -> io::Result<BesideAlarm> {
+pub fn sleep_with_pending_alarm() -> io::Result<AlarmInteraction> {
     // SAFETY: one call that waits, in the C library a system call alone.
     unsafe {
-        beside_alarm(|| {
+        measure_alarm_interaction(|| {
             libc::sleep(1);
         })
     }
 }
 
-/// Whether usleep(3) for some milliseconds leaves a pending alarm alone.
+/// Measures the effect of usleep(3) for some milliseconds on a pending alarm.
 ///
 /// # Errors
 ///
 /// As of [`alarm_and_pause`].
-pub fn usleep_beside_alarm() -> io::Result<BesideAlarm> {
+pub fn usleep_with_pending_alarm() -> io::Result<AlarmInteraction> {
     // SAFETY: as above.
     unsafe {
-        beside_alarm(|| {
+        measure_alarm_interaction(|| {
             libc::usleep(20_000);
         })
     }
@@ -131,7 +131,7 @@ fn in_child<const N: usize>(
     }
     drop(writer);
     let numbers = read_numbers(reader, limit);
-    // SAFETY: a child that nobody else waits for; one that has ended is not harmed.
+    // SAFETY: a child that nothing else waits for; one that has ended is not harmed.
     unsafe {
         libc::kill(child, libc::SIGKILL);
         while libc::waitpid(child, std::ptr::null_mut(), 0) == -1
@@ -141,7 +141,7 @@ fn in_child<const N: usize>(
     numbers
 }
 
-/// In the child: system calls alone.
+/// Prepares the child, with system calls alone.
 fn prepare(settings: ChildSettings) -> io::Result<()> {
     // SAFETY: numbers alone: it dies with the thread that made it.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
@@ -161,7 +161,7 @@ fn prepare(settings: ChildSettings) -> io::Result<()> {
     if let Some(slack_ns) = settings.slack_ns {
         set_timer_slack_ns(slack_ns)?;
     }
-    match settings.real_time_priority.map(prefer_real_time) {
+    match settings.real_time_priority.map(try_real_time) {
         Some(crate::affinity::Scheduling::Ordinary(error)) => Err(error),
         _ => Ok(()),
     }
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn what_is_no_wait_of_alarms_leaves_one_alone() {
-        let beside = usleep_beside_alarm().unwrap();
+        let beside = usleep_with_pending_alarm().unwrap();
         assert!(beside.signals == 0 && beside.elapsed_s <= 2, "{beside:?}");
     }
 
@@ -221,12 +221,12 @@ mod tests {
     fn a_wait_of_alarms_is_told_from_others() {
         // SAFETY: system calls alone.
         let beside = unsafe {
-            beside_alarm(|| {
+            measure_alarm_interaction(|| {
                 libc::alarm(1);
                 libc::pause();
             })
         };
-        assert_eq!(beside.unwrap(), BesideAlarm { signals: 1, elapsed_s: PENDING_S });
+        assert_eq!(beside.unwrap(), AlarmInteraction { signals: 1, elapsed_s: PENDING_S });
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Sleeping until an instant of a clock that somebody may set meanwhile (`clock_nanosleep(2)`,
+//! Sleeping until an instant of a clock that may be set meanwhile (`clock_nanosleep(2)`,
 //! `TIMER_ABSTIME`): the kernel follows a step, so the sleep ends when the clock shows the instant.
 
 use std::io;
@@ -7,7 +7,7 @@ use horolog_time::NS_PER_S;
 
 use crate::clock::read;
 
-/// A clock to sleep by.
+/// Clock to sleep by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AlarmClock {
     /// `CLOCK_REALTIME`: UTC.
@@ -16,7 +16,7 @@ pub enum AlarmClock {
     Tai,
 }
 
-/// How a sleep ended.
+/// End of a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
     /// The clock shows the instant, or a later one.
@@ -33,21 +33,21 @@ impl AlarmClock {
         }
     }
 
-    /// What it shows, in ns since 1970.
+    /// Returns its reading, in ns since 1970.
     #[must_use]
     pub fn now_ns(self) -> i64 {
         let time = read(self.number());
         time.tv_sec.saturating_mul(NS_PER_S).saturating_add(time.tv_nsec)
     }
 
-    /// Sleeps until it shows `ns` since 1970; at once where that is past.
+    /// Sleeps until it shows `ns` since 1970; at once if that is past.
     ///
     /// # Errors
     ///
     /// None is known for an instant from 1970 on; `InvalidInput` for one before.
     pub fn sleep_until_ns(self, ns: i64) -> io::Result<Wake> {
         let until = timespec(ns);
-        // SAFETY: one timespec that outlives the call; the remainder is not asked for.
+        // SAFETY: one timespec that outlives the call; the remainder is not requested.
         let error = unsafe {
             libc::clock_nanosleep(
                 self.number(),
@@ -64,7 +64,7 @@ impl AlarmClock {
     }
 }
 
-/// An instant as the kernel takes it, which refuses those before 1970.
+/// Converts an instant to the kernel's form, which refuses those before 1970.
 pub(crate) const fn timespec(ns: i64) -> libc::timespec {
     libc::timespec { tv_sec: ns.div_euclid(NS_PER_S), tv_nsec: ns % NS_PER_S }
 }

@@ -1,9 +1,9 @@
-//! Which privileges this thread has: capabilities(7), read from the proc file system. It takes none
-//! and drops none.
+//! Privileges of this thread: capabilities(7), read from the proc file system. Nothing is acquired
+//! or dropped here.
 
 use std::{fs, io};
 
-/// A capability that some command of Horolog can use; the discriminant is its number in
+/// Capability that some command of Horolog can use; the discriminant is its number in
 /// `linux/capability.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Capability {
@@ -15,20 +15,20 @@ pub enum Capability {
     NetAdmin = 12,
     /// Packet sockets.
     NetRaw = 13,
-    /// Namespaces and mounts, and whatever older kernels had no finer capability for.
+    /// Namespaces and mounts, and everything for which older kernels had no finer capability.
     SysAdmin = 21,
     /// Real-time scheduling.
     SysNice = 23,
     /// Setting and steering the system clock.
     SysTime = 25,
-    /// Looking into programs' memory, which some BPF program types need.
+    /// Access to programs' memory, which some BPF program types need.
     Perfmon = 38,
     /// Loading BPF programs.
     Bpf = 39,
 }
 
 impl Capability {
-    /// Its name as messages and manual pages write it.
+    /// Returns its name as messages and manual pages write it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,22 +45,23 @@ impl Capability {
     }
 }
 
-/// The capabilities in force for a thread.
+/// Capabilities in force for a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Capabilities(u64);
 
 impl Capabilities {
-    /// Those of this thread.
+    /// Returns those of this thread.
     ///
     /// # Errors
     ///
-    /// When the proc file system is not there.
+    /// If the proc file system is missing.
     pub fn effective() -> io::Result<Self> {
         let status = fs::read_to_string("/proc/thread-self/status")?;
         Self::parse(&status).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Whether `capability` is in force. `CAP_SYS_ADMIN` covers what was split off it later.
+    /// Returns true if `capability` is in force. `CAP_SYS_ADMIN` covers those that were split off
+    /// it later.
     #[must_use]
     pub fn has(self, capability: Capability) -> bool {
         let holds = |one: Capability| self.0 >> (one as u32) & 1 == 1;
@@ -68,7 +69,7 @@ impl Capabilities {
         holds(capability) || split_off && holds(Capability::SysAdmin)
     }
 
-    /// Those that a `status` file of the proc file system tells of; `None` where it tells none.
+    /// Parses those of a `status` file of the proc file system; `None` if it has none.
     #[must_use]
     pub fn parse(status: &str) -> Option<Self> {
         let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;

@@ -1,4 +1,4 @@
-//! The clocks of the running system, and how far apart they are. They are read here, never set.
+//! Clocks of the running system and their differences. They are read here, never set.
 
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
@@ -30,38 +30,38 @@ impl Clock<Monotonic> for MonotonicClock {
     }
 }
 
-/// How far two clocks are apart.
+/// Difference of two clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockOffset {
-    /// One clock minus the other, at about the instant of asking.
+    /// One clock minus the other, at about the instant of the call.
     pub offset: Span,
-    /// The truth lies within this much of `offset`, either way.
+    /// Error bound of `offset`, either way.
     pub uncertainty: Span,
 }
 
 impl ClockOffset {
-    /// Whether two measurements can both be true.
+    /// Returns true if two measurements can both be true.
     #[must_use]
     pub fn agrees(self, other: Self) -> bool {
         let apart = (other.offset - self.offset).as_ns().unsigned_abs();
         apart <= (other.uncertainty + self.uncertainty).as_ns().unsigned_abs()
     }
 
-    /// What to hold after a further measurement. The difference changes only when somebody sets a
-    /// clock, so of two that can both be true the tighter one is kept: what follows from it does
-    /// not jitter with each measurement, and gets better with time. Two that cannot both be true
-    /// mean a step, and the new one holds.
+    /// Returns the difference to use after a further measurement. It changes only when a clock is
+    /// set, so of two that can both be true the tighter one is retained: values derived from it do
+    /// not jitter with each measurement, and improve with time. Two that cannot both be true mean a
+    /// step, and the new one holds.
     #[must_use]
     pub fn follow(self, new: Self) -> Self {
         if self.agrees(new) && self.uncertainty <= new.uncertainty { self } else { new }
     }
 }
 
-/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`. It is constant but for steps of the
-/// former, for both are slewed alike.
+/// Returns `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`. It is constant except for steps of the former,
+/// for both are slewed alike.
 ///
-/// The one clock is read between two readings of the other, several times over; the tightest
-/// bracket gives the answer, and half its width the uncertainty.
+/// The one clock is read between two readings of the other, several times; the tightest bracket
+/// gives the offset, and half its width the uncertainty.
 #[must_use]
 pub fn realtime_minus_monotonic() -> ClockOffset {
     let mut best = bracket();
@@ -85,11 +85,11 @@ fn bracket() -> ClockOffset {
     }
 }
 
-/// Sleeps until `instant`; at once when that is past. A signal ends the sleep early.
+/// Sleeps until `instant`; at once if that is past. A signal ends the sleep early.
 pub fn sleep_until(instant: Timestamp<Monotonic>) {
     let (seconds, nanoseconds) = instant.to_timespec();
     let until = libc::timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
-    // SAFETY: one timespec that outlives the call; the remainder is not asked for. The result is of
+    // SAFETY: one timespec that outlives the call; the remainder is not requested. The result is of
     // no use: the sleep is over, or a signal ended it, which is documented.
     let _ = unsafe {
         libc::clock_nanosleep(
@@ -105,8 +105,8 @@ pub(crate) fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: one timespec that outlives the call.
     let result = check(unsafe { libc::clock_gettime(clock, &raw mut time) });
-    // It fails for an unknown clock or a bad address, and every Linux has the clocks that are asked
-    // for here.
+    // It fails for an unknown clock or a bad address, and every Linux has the clocks that are read
+    // here.
     debug_assert!(result.is_ok(), "clock_gettime: {result:?}");
     time
 }

@@ -1,11 +1,11 @@
-//! The kernel's other clocks beside `CLOCK_REALTIME`, each read between two readings of it
+//! Kernel clocks other than `CLOCK_REALTIME`, each read between two readings of it
 //! (`clock_gettime(2)`).
 
 use horolog_time::{Clock, NS_PER_S, Timestamp, Utc};
 
 use crate::clock::{BRACKETS, Realtime, read};
 
-/// A clock of the kernel's besides `CLOCK_REALTIME`.
+/// Kernel clock other than `CLOCK_REALTIME`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KernelClockId {
     /// `CLOCK_MONOTONIC`: slewed as `CLOCK_REALTIME` is, never stepped.
@@ -16,7 +16,7 @@ pub enum KernelClockId {
     Tai,
 }
 
-/// What a clock showed between two readings of the system clock.
+/// Reading of a clock between two readings of the system clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockReading {
     /// `CLOCK_REALTIME` before.
@@ -36,8 +36,8 @@ impl KernelClockId {
         }
     }
 
-    /// The tightest of several readings; none of them has a backward step of the system clock in
-    /// it, but where all have.
+    /// Returns the tightest of several readings; none of them contains a backward step of the
+    /// system clock, unless all do.
     #[must_use]
     pub fn read(self) -> ClockReading {
         let mut best = self.bracket();
@@ -60,7 +60,7 @@ impl KernelClockId {
 }
 
 impl ClockReading {
-    /// How long it took; one that ends before it begins is the worst of all.
+    /// Returns the width of the bracket; one that ends before it begins is the worst of all.
     fn width_ns(&self) -> u64 {
         u64::try_from((self.after - self.before).as_ns()).unwrap_or(u64::MAX)
     }

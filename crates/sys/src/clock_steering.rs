@@ -1,5 +1,5 @@
-//! Steering the system clock: adjtimex(2) with something to change. The only module that can, and
-//! [`crate::adjtimex`] is the one that asks.
+//! Steering of the system clock: adjtimex(2) with changes. The only module that can;
+//! [`crate::adjtimex`] only reads.
 
 use std::io;
 
@@ -8,13 +8,13 @@ use horolog_time::{NS_PER_S, Span};
 use crate::adjtimex::{NOMINAL_TICK_US, PendingLeap};
 use crate::descriptor::check;
 
-/// What the kernel corrects of a clock's frequency at most, in parts per billion.
+/// Maximum frequency correction by the kernel, in parts per billion.
 pub const FREQUENCY_MAX_PPB: f64 = 500_000.0;
 
-/// What is said of the clock to whoever asks the kernel.
+/// Status of the clock as other programs read it from the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Declaration {
-    /// Whether the clock is right.
+pub struct ClockStatus {
+    /// True if the clock is right.
     pub synchronised: bool,
     /// The leap second at the end of this UTC day.
     pub leap: PendingLeap,
@@ -22,12 +22,12 @@ pub struct Declaration {
     pub maximum_error: Span,
     /// Estimate of the clock's error.
     pub estimated_error: Span,
-    /// TAI minus UTC in seconds, where it is known.
+    /// TAI minus UTC in seconds, if it is known.
     pub tai_offset_s: Option<i32>,
 }
 
-/// Corrects the frequency of the clock, in parts per billion of its own. Whatever else steers it in
-/// the kernel (`STA_PLL`) is switched off by [`declare`].
+/// Corrects the frequency of the clock, in parts per billion of its own. The kernel's own loop
+/// (`STA_PLL`) is switched off by [`set_status`].
 ///
 /// # Errors
 ///
@@ -40,47 +40,48 @@ pub fn set_frequency(ppb: f64) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Without `CAP_SYS_TIME`, or when the kernel cannot show the new time.
+/// Without `CAP_SYS_TIME`, or if the kernel cannot represent the new time.
 pub fn step(by: Span) -> io::Result<()> {
     adjust(&mut stepping(by))
 }
 
-/// What an earlier program has left in the kernel that still moves the clock beside its frequency.
+/// Adjustments of an earlier program in the kernel that still move the clock in addition to its
+/// frequency.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Leftovers {
-    /// The rest of what adjtime(3) was asked for, in microseconds.
+pub struct PendingAdjustments {
+    /// Remainder of adjtime(3), in microseconds.
     pub adjtime_us: i64,
-    /// The rest of what the kernel's own loop (`STA_PLL`) slews, in its units.
+    /// Remainder of the slew by the kernel's own loop (`STA_PLL`), in its units.
     pub offset: i64,
-    /// How far the tick is from its nominal length, in microseconds.
+    /// Difference of the tick from its nominal length, in microseconds.
     pub tick_us: i64,
 }
 
-/// Asks for that, and changes nothing.
+/// Reads these adjustments without changing anything.
 ///
 /// # Errors
 ///
 /// None is known; a sandbox may forbid the call.
-pub fn leftovers() -> io::Result<Leftovers> {
+pub fn pending_adjustments() -> io::Result<PendingAdjustments> {
     let mut adjtime = libc::timex { modes: libc::ADJ_OFFSET_SS_READ, ..nothing() };
     adjust(&mut adjtime)?;
     let mut state = nothing();
     adjust(&mut state)?;
-    Ok(Leftovers {
+    Ok(PendingAdjustments {
         adjtime_us: adjtime.offset,
         offset: state.offset,
         tick_us: state.tick - NOMINAL_TICK_US,
     })
 }
 
-/// Ends all of that, so that the clock goes by its frequency alone. The kernel takes a rest of
-/// adjtime by itself only; it takes one of its loop while that is on (`ntp_update_offset` in
-/// kernel/time/ntp.c), which [`declare`] switches off again.
+/// Clears all of these, so that the clock runs by its frequency alone. The kernel clears a
+/// remainder of adjtime only by itself; it clears one of its loop while that is on
+/// (`ntp_update_offset` in kernel/time/ntp.c), which [`set_status`] switches off again.
 ///
 /// # Errors
 ///
 /// Without `CAP_SYS_TIME`.
-pub fn settle() -> io::Result<()> {
+pub fn clear_adjustments() -> io::Result<()> {
     settling().iter_mut().try_for_each(adjust)
 }
 
@@ -95,12 +96,12 @@ fn settling() -> [libc::timex; 2] {
     [adjtime, rest]
 }
 
-/// Says how right the clock is.
+/// Sets the status of the clock.
 ///
 /// # Errors
 ///
 /// Without `CAP_SYS_TIME`.
-pub fn declare(declaration: &Declaration) -> io::Result<()> {
+pub fn set_status(declaration: &ClockStatus) -> io::Result<()> {
     adjust(&mut declaring(declaration))?;
     match declaration.tai_offset_s {
         Some(seconds) => adjust(&mut tai(seconds)),
@@ -119,7 +120,7 @@ fn nothing() -> libc::timex {
 }
 
 fn frequency(ppb: f64) -> libc::timex {
-    /// `timex.freq` counts in 2^-16 ppm.
+    /// Conversion factor: `timex.freq` counts in 2^-16 ppm.
     const UNITS_PER_PPB: f64 = 65_536.0 / 1_000.0;
     let ppb = if ppb.is_finite() { ppb.clamp(-FREQUENCY_MAX_PPB, FREQUENCY_MAX_PPB) } else { 0.0 };
     libc::timex {
@@ -130,7 +131,7 @@ fn frequency(ppb: f64) -> libc::timex {
 }
 
 fn stepping(by: Span) -> libc::timex {
-    // Seconds towards the past, and nanoseconds in the place of microseconds.
+    // Seconds towards the past, and nanoseconds in the field of microseconds.
     let time = libc::timeval {
         tv_sec: by.as_ns().div_euclid(NS_PER_S),
         tv_usec: by.as_ns().rem_euclid(NS_PER_S),
@@ -138,7 +139,7 @@ fn stepping(by: Span) -> libc::timex {
     libc::timex { modes: libc::ADJ_SETOFFSET | libc::ADJ_NANO, time, ..nothing() }
 }
 
-fn declaring(declaration: &Declaration) -> libc::timex {
+fn declaring(declaration: &ClockStatus) -> libc::timex {
     let leap = match declaration.leap {
         PendingLeap::None => 0,
         PendingLeap::Insert => libc::STA_INS,
@@ -194,12 +195,12 @@ mod tests {
             rest.status ^ libc::STA_UNSYNC
         );
         // Asking changes nothing.
-        assert!(leftovers().unwrap().tick_us.abs() <= 1_000);
+        assert!(pending_adjustments().unwrap().tick_us.abs() <= 1_000);
     }
 
     #[test]
     fn what_is_declared() {
-        let right = Declaration {
+        let right = ClockStatus {
             synchronised: true,
             leap: PendingLeap::Insert,
             maximum_error: Span::from_ns(1_999),
@@ -208,7 +209,7 @@ mod tests {
         };
         let change = declaring(&right);
         assert_eq!((change.status, change.maxerror, change.esterror), (libc::STA_INS, 2, 1));
-        let wrong = Declaration { synchronised: false, leap: PendingLeap::Delete, ..right };
+        let wrong = ClockStatus { synchronised: false, leap: PendingLeap::Delete, ..right };
         assert_eq!(declaring(&wrong).status, libc::STA_DEL | libc::STA_UNSYNC);
         assert_eq!((tai(37).modes, tai(37).constant), (libc::ADJ_TAI, 37));
     }

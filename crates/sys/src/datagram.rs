@@ -1,4 +1,4 @@
-//! One datagram at a time, in one system call each and with nothing but that: for exchanges whose
+//! Single datagrams, in one system call each and without any other work: for exchanges in which
 //! every hundred nanoseconds count. Batches go through [`crate::message`].
 
 use std::io;
@@ -6,13 +6,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::address::RawAddress;
-use crate::control::{CAPACITY as CONTROL_CAPACITY, Control, ControlBuffer, write_source};
+use crate::ancillary::{AncillaryData, CAPACITY as CONTROL_CAPACITY, ControlBuffer, write_source};
 use crate::message::Received;
 
-/// Whether a receiving call waits.
+/// Wait mode of a receiving call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// Until a datagram comes or the socket's receive timeout is over.
+    /// Until a datagram comes or the socket's receive timeout expires.
     Asleep,
     /// Not at all.
     Never,
@@ -31,7 +31,7 @@ fn length(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-/// Sends a datagram to where the socket is connected, without waiting for room.
+/// Sends a datagram to the connected peer of the socket, without waiting for room.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the bytes and their number, only read during the call.
     let sent = unsafe {
@@ -61,16 +61,16 @@ pub fn send_to(socket: BorrowedFd<'_>, bytes: &[u8], remote: SocketAddr) -> io::
     length(sent).map(drop)
 }
 
-/// The error of a datagram that is longer than the way that it was to take, or than any.
+/// Error of a datagram that is longer than its path allows, or than any.
 pub const TOO_LONG: i32 = libc::EMSGSIZE;
-/// The error of a datagram for which a device's queue has no room.
+/// Error of a datagram for which a device's queue has no room.
 pub const NO_BUFFERS: i32 = libc::ENOBUFS;
 
-/// Receives a datagram, cut to the buffer; how long it is there.
+/// Receives a datagram, truncated to the buffer; returns its length there.
 ///
 /// # Errors
 ///
-/// `WouldBlock` when none came, and what the network said of an earlier datagram.
+/// `WouldBlock` if none came, and network errors of an earlier datagram.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
     // SAFETY: the buffer and its length, which the kernel may fill during the call.
     length(unsafe {
@@ -78,13 +78,13 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], wait: Wait) -> io::Res
     })
 }
 
-/// Room for what stands beside a datagram: where it came from and what the kernel tells of it.
+/// Buffers for the data that accompany a datagram: its source address and the ancillary data.
 #[derive(Clone)]
 pub struct Envelope {
     address: RawAddress,
     address_len: usize,
     control: ControlBuffer,
-    /// For what is sent, so that nothing is read of what came.
+    /// For outgoing messages, so that no received data are read.
     source: ControlBuffer,
 }
 
@@ -101,14 +101,14 @@ impl std::fmt::Debug for Envelope {
 }
 
 impl Envelope {
-    /// An empty one.
+    /// Creates an empty one.
     #[must_use]
     pub fn new() -> Self {
         let empty = ControlBuffer([0; CONTROL_CAPACITY]);
         Self { address: RawAddress::default(), address_len: 0, control: empty, source: empty }
     }
 
-    /// Receives a datagram with what stands beside it.
+    /// Receives a datagram with its ancillary data.
     ///
     /// # Errors
     ///
@@ -122,8 +122,7 @@ impl Envelope {
         self.receive_with(socket, buffer, wait.flags())
     }
 
-    /// Receives a datagram with nothing beside it but where it came from, in a call that costs
-    /// less.
+    /// Receives a datagram with its source address alone, in a cheaper call.
     ///
     /// # Errors
     ///
@@ -137,7 +136,7 @@ impl Envelope {
         let mut address_len = RawAddress::CAPACITY as libc::socklen_t;
         let flags = wait.flags() | libc::MSG_TRUNC;
         // SAFETY: the buffer and its length, the envelope's own room for an address and its length,
-        // all alive for the call and borrowed by nobody else.
+        // all alive for the call and not borrowed elsewhere.
         let len = length(unsafe {
             libc::recvfrom(
                 socket.as_raw_fd(),
@@ -153,17 +152,19 @@ impl Envelope {
             len: len.min(buffer.len()),
             truncated: len > buffer.len(),
             remote: self.address.decode(self.address_len),
-            control: Control::default(),
+            control: AncillaryData::default(),
         })
     }
 
-    /// What the kernel tells of a datagram that left, from the socket's error queue; it never
-    /// waits.
+    /// Reads the timestamp of a datagram that left from the socket's error queue; it never waits.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when it tells of none.
-    pub fn receive_stamp(&mut self, socket: BorrowedFd<'_>) -> io::Result<Control> {
+    /// `WouldBlock` if there is none.
+    pub fn receive_transmit_timestamp(
+        &mut self,
+        socket: BorrowedFd<'_>,
+    ) -> io::Result<AncillaryData> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE;
         self.receive_with(socket, &mut [], flags).map(|received| received.control)
     }
@@ -183,7 +184,7 @@ impl Envelope {
         header.msg_control = self.control.0.as_mut_ptr().cast();
         header.msg_controllen = CONTROL_CAPACITY as _;
         // SAFETY: the header points to the envelope's own parts and to the caller's buffer, each
-        // with its own length, all alive for the call and borrowed by nobody else.
+        // with its own length, all alive for the call and not borrowed elsewhere.
         let len = length(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) })?;
         self.address_len = (header.msg_namelen as usize).min(RawAddress::CAPACITY);
         let control_len = CONTROL_CAPACITY.min(header.msg_controllen as _);
@@ -191,12 +192,12 @@ impl Envelope {
             len: len.min(buffer.len()),
             truncated: header.msg_flags & libc::MSG_TRUNC != 0,
             remote: self.address.decode(self.address_len),
-            control: Control::parse(&self.control.0[..control_len]),
+            control: AncillaryData::parse(&self.control.0[..control_len]),
         })
     }
 
-    /// Sends a datagram to where the last one came from, without waiting for room; from `local`
-    /// where that is given, which is what an answer from a wildcard address needs.
+    /// Sends a datagram to the source of the last one, without waiting for room; from `local` if
+    /// that is given, which a reply from a wildcard address needs.
     pub fn answer(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -266,8 +267,8 @@ mod tests {
         let (near, far, at) = pair("127.0.0.1:0");
         near.set_traffic_class(at, 46 << 2).unwrap();
         near.set_hop_limit(at, 77).unwrap();
-        far.tell_traffic_class(at, true).unwrap();
-        far.tell_hop_limit(at).unwrap();
+        far.enable_traffic_class(at, true).unwrap();
+        far.enable_hop_limit(at).unwrap();
         send(near.as_fd(), b"question").unwrap();
         let (mut envelope, mut buffer) = (Envelope::new(), [0; 64]);
         let received = envelope.receive(far.as_fd(), &mut buffer, Wait::Asleep).unwrap();
@@ -290,7 +291,7 @@ mod tests {
         let received = envelope.receive_plain(far.as_fd(), &mut buffer, Wait::Asleep).unwrap();
         assert_eq!((received.len, received.truncated), (4, true), "cut to the buffer");
         assert_eq!(received.remote, Some(near.local_address().unwrap()));
-        assert_eq!(received.control, Control::default());
+        assert_eq!(received.control, AncillaryData::default());
         envelope.answer(far.as_fd(), b"answer", None).unwrap();
         let mut answer = [0; 8];
         assert_eq!(receive(near.as_fd(), &mut answer, Wait::Asleep).unwrap(), 6);
@@ -309,17 +310,17 @@ mod tests {
     #[test]
     fn what_left_is_stamped_and_numbered() {
         let (near, _far, at) = pair("127.0.0.1:0");
-        near.tell_all_times().unwrap();
+        near.enable_all_timestamps().unwrap();
         assert!(near.path_mtu(at).unwrap() >= 1_280);
         let mut envelope = Envelope::new();
         for id in 0..3 {
             send(near.as_fd(), b"x").unwrap();
             let stamp = (0..1_000).find_map(|_| {
                 std::thread::sleep(Duration::from_micros(100));
-                envelope.receive_stamp(near.as_fd()).ok()
+                envelope.receive_transmit_timestamp(near.as_fd()).ok()
             });
             let stamp = stamp.unwrap();
-            assert_eq!(stamp.stamp_id, Some(id));
+            assert_eq!(stamp.timestamp_id, Some(id));
             assert!(stamp.received_at.is_some());
         }
     }
@@ -340,7 +341,7 @@ mod tests {
     #[test]
     fn a_long_datagram_goes_in_fragments() {
         let (near, far, at) = pair("127.0.0.1:0");
-        near.send_in_fragments(at).unwrap();
+        near.allow_fragmentation(at).unwrap();
         let bytes = vec![7; 65_507];
         send(near.as_fd(), &bytes).unwrap();
         let mut buffer = vec![0; 65_536];

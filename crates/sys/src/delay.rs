@@ -1,6 +1,5 @@
-//! The functions by which a program waits, each called as programs call it. What a wait delivered
-//! is for the caller to measure. `sleep` by an alarm is in [`crate::alarm`], since alarms belong
-//! to a whole process.
+//! Delay functions of programs, each called as programs call it. The caller measures the delay.
+//! `sleep` by an alarm is in [`crate::alarm`], since alarms belong to a whole process.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,7 +8,7 @@ use std::time::Duration;
 use crate::descriptor::{check, check_new, timespec};
 use crate::io_uring::TimeoutRing;
 
-/// A function to wait by.
+/// Function to wait by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DelayFunction {
     /// sleep(3), in whole seconds.
@@ -18,7 +17,7 @@ pub enum DelayFunction {
     Usleep,
     /// nanosleep(2).
     Nanosleep,
-    /// `clock_nanosleep(2)` for a time on `CLOCK_MONOTONIC`.
+    /// `clock_nanosleep(2)` for a duration on `CLOCK_MONOTONIC`.
     ClockNanosleep,
     /// `clock_nanosleep(2)` until an instant of `CLOCK_MONOTONIC`.
     ClockNanosleepAbsolute,
@@ -30,14 +29,14 @@ pub enum DelayFunction {
     EpollWait,
     /// `epoll_pwait2` on an empty set.
     EpollPwait2,
-    /// A timer's descriptor that is read.
+    /// Timer descriptor that is read.
     Timerfd,
-    /// A timeout that is submitted to an `io_uring` and waited for (`IORING_OP_TIMEOUT`).
+    /// Timeout that is submitted to an `io_uring` and waited for (`IORING_OP_TIMEOUT`).
     IoUring,
 }
 
 impl DelayFunction {
-    /// All of them.
+    /// Every function.
     pub const ALL: [Self; 11] = [
         Self::Sleep,
         Self::Usleep,
@@ -53,12 +52,12 @@ impl DelayFunction {
     ];
 }
 
-/// A function with the descriptors that it needs.
+/// Function with the descriptors that it needs.
 #[derive(Debug)]
-pub struct Delayer(Means);
+pub struct Delayer(DelayBackend);
 
 #[derive(Debug)]
-enum Means {
+enum DelayBackend {
     Plain(DelayFunction),
     Epoll(DelayFunction, OwnedFd),
     Timer(OwnedFd),
@@ -66,40 +65,40 @@ enum Means {
 }
 
 impl Delayer {
-    /// Opens what the function needs.
+    /// Opens the resources of the function.
     ///
     /// # Errors
     ///
-    /// Where the kernel has no such function, or forbids it.
+    /// If the kernel has no such function, or forbids it.
     pub fn open(function: DelayFunction) -> io::Result<Self> {
         Ok(Self(match function {
             DelayFunction::EpollWait | DelayFunction::EpollPwait2 => {
                 // SAFETY: one flag in, a new descriptor out, owned from here on.
                 let set = unsafe { check_new(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?;
-                Means::Epoll(function, set)
+                DelayBackend::Epoll(function, set)
             }
             DelayFunction::Timerfd => {
                 // SAFETY: numbers in, a new descriptor out, owned from here on.
-                Means::Timer(unsafe {
+                DelayBackend::Timer(unsafe {
                     check_new(libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC))
                 }?)
             }
-            DelayFunction::IoUring => Means::Ring(TimeoutRing::open()?),
-            plain => Means::Plain(plain),
+            DelayFunction::IoUring => DelayBackend::Ring(TimeoutRing::open()?),
+            plain => DelayBackend::Plain(plain),
         }))
     }
 
-    /// Waits so long, once. A delay that the function cannot be asked for is rounded up.
+    /// Waits once for this delay. A delay that the function cannot express is rounded up.
     ///
     /// # Errors
     ///
-    /// `Interrupted` where a signal ended the wait; whatever else the kernel says.
+    /// `Interrupted` if a signal ended the wait; other errors of the kernel.
     pub fn wait(&mut self, delay: Duration) -> io::Result<()> {
         match self {
-            Self(Means::Plain(function)) => plain(*function, delay),
-            Self(Means::Epoll(function, set)) => epoll(*function, set, delay),
-            Self(Means::Timer(timer)) => by_timer(timer, delay),
-            Self(Means::Ring(ring)) => ring.wait(delay),
+            Self(DelayBackend::Plain(function)) => plain(*function, delay),
+            Self(DelayBackend::Epoll(function, set)) => epoll(*function, set, delay),
+            Self(DelayBackend::Timer(timer)) => by_timer(timer, delay),
+            Self(DelayBackend::Ring(ring)) => ring.wait(delay),
         }
     }
 }
@@ -138,7 +137,7 @@ fn plain(function: DelayFunction, delay: Duration) -> io::Result<()> {
     }
 }
 
-/// Whole units of so many nanoseconds, rounded up.
+/// Returns whole units of this many nanoseconds, rounded up.
 fn rounded_up(delay: Duration, unit_ns: u128) -> u64 {
     u64::try_from(delay.as_nanos().div_ceil(unit_ns)).unwrap_or(u64::MAX)
 }
@@ -156,11 +155,11 @@ fn sleep(delay: Duration) -> io::Result<()> {
     }
 }
 
-/// usleep(3) with what it is given, whether POSIX allows it or not.
+/// Calls usleep(3) with its argument, allowed by POSIX or not.
 ///
 /// # Errors
 ///
-/// What the C library says; `InvalidInput` from one that takes no second and more.
+/// Errors of the C library; `InvalidInput` if it accepts only less than a second.
 pub fn usleep(microseconds: u64) -> io::Result<()> {
     let microseconds = u32::try_from(microseconds).unwrap_or(u32::MAX);
     // SAFETY: a number in, a number out.
@@ -169,7 +168,7 @@ pub fn usleep(microseconds: u64) -> io::Result<()> {
 
 fn clock_nanosleep(flags: libc::c_int, time: &libc::timespec) -> io::Result<()> {
     let remaining = std::ptr::null_mut();
-    // SAFETY: a timespec that outlives the call; the remainder is not asked for.
+    // SAFETY: a timespec that outlives the call; the remainder is not requested.
     let result = unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, flags, time, remaining) };
     // It returns the error and leaves `errno` alone.
     if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
@@ -181,11 +180,11 @@ fn nanosleep(time: &libc::timespec, left: Option<&mut libc::timespec>) -> io::Re
     check(unsafe { libc::nanosleep(time, left) }).map(drop)
 }
 
-/// nanosleep(2) as it is, which a signal ends early: what is left of the delay then.
+/// Calls nanosleep(2) once, which a signal ends early: returns the remainder of the delay.
 ///
 /// # Errors
 ///
-/// Whatever else the kernel says.
+/// Other errors of the kernel.
 pub fn nanosleep_once(delay: Duration) -> io::Result<Duration> {
     let mut left = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     match nanosleep(&timespec(delay), Some(&mut left)) {
@@ -197,8 +196,8 @@ pub fn nanosleep_once(delay: Duration) -> io::Result<Duration> {
     }
 }
 
-/// nanosleep(2) with a time that is none (10⁹ ns beside the seconds), as a miscounting program asks
-/// for it: an error, at once.
+/// Calls nanosleep(2) with an invalid time (10⁹ ns in addition to the seconds), as a miscounting
+/// program does: an error, at once.
 pub fn nanosleep_of_no_time() -> io::Result<()> {
     nanosleep(&libc::timespec { tv_sec: 0, tv_nsec: 1_000_000_000 }, None)
 }
@@ -234,7 +233,7 @@ fn by_timer(timer: &OwnedFd, delay: Duration) -> io::Result<()> {
     let delay = delay.max(Duration::from_nanos(1));
     let setting = libc::itimerspec { it_interval: zero, it_value: timespec(delay) };
     let mut expirations = 0_u64;
-    // SAFETY: a setting that outlives the call; the old one is not asked for.
+    // SAFETY: a setting that outlives the call; the old one is not requested.
     check(unsafe {
         libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const setting, std::ptr::null_mut())
     })?;

@@ -1,4 +1,5 @@
-//! What every system call on a file descriptor needs: turning -1 into an error, and socket options.
+//! Common parts of system calls on file descriptors: conversion of -1 to an error, and socket
+//! options.
 
 use std::io;
 use std::mem::size_of;
@@ -7,28 +8,28 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-/// Turns the -1 of a system call into the error that `errno` holds.
+/// Converts the -1 of a system call to the error in `errno`.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// As [`check`], for system calls that return a new descriptor, which the caller then owns.
+/// Checks the result of a system call that returns a new descriptor, which the caller then owns.
 ///
 /// # Safety
 ///
-/// `result` is what a call that creates a descriptor returned just now, and nobody else owns it.
+/// `result` is what a call that creates a descriptor returned just now, and nothing else owns it.
 pub(crate) unsafe fn check_new(result: libc::c_int) -> io::Result<OwnedFd> {
     let descriptor = check(result)?;
-    // SAFETY: the caller vouches that this open descriptor is new and owned by nobody.
+    // SAFETY: the caller guarantees that this open descriptor is new and has no owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Arranges that a program finds this descriptor, which has to be open until it is started, under a
-/// number that nothing else which is handed to it may have.
-pub(crate) fn hand_to(command: &mut Command, from: RawFd, number: RawFd) -> &mut Command {
+/// Passes this descriptor, which has to be open until the start, to a program under a number that
+/// no other passed descriptor may have.
+pub(crate) fn pass_descriptor(command: &mut Command, from: RawFd, number: RawFd) -> &mut Command {
     // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are allowed;
     // it makes one system call on numbers and allocates nothing. dup2 leaves a descriptor alone
-    // that has the number already, so that one is told to stay open.
+    // that has the number already, so that its close-on-exec flag is cleared instead.
     unsafe {
         command.pre_exec(move || {
             let made = if from == number {
@@ -62,7 +63,7 @@ pub(crate) fn set_option<T: Copy>(
     .map(drop)
 }
 
-/// Reads a socket option made of `N` 32-bit numbers. The kernel may know fewer; the rest stay 0.
+/// Reads a socket option made of `N` 32-bit numbers. The kernel may return fewer; the rest stay 0.
 pub(crate) fn get_option<const N: usize>(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
@@ -83,8 +84,8 @@ pub(crate) fn get_option<const N: usize>(
     Ok(value)
 }
 
-/// Waits up to `wait`, in nanosecond steps, until the descriptor shows one of the poll `events`;
-/// says whether it did. A signal ends the wait as if the time were over.
+/// Waits up to `wait`, in nanosecond steps, until the descriptor has one of the poll `events`;
+/// returns true if it does. A signal ends the wait like a timeout.
 pub(crate) fn wait_for(
     descriptor: BorrowedFd<'_>,
     events: libc::c_short,
@@ -93,7 +94,7 @@ pub(crate) fn wait_for(
     wait_for_any([descriptor], events, wait)
 }
 
-/// As [`wait_for`], for the first of several descriptors.
+/// Waits like [`wait_for`], for the first of several descriptors.
 pub(crate) fn wait_for_any<const N: usize>(
     descriptors: [BorrowedFd<'_>; N],
     events: libc::c_short,
@@ -113,7 +114,7 @@ pub(crate) fn wait_for_any<const N: usize>(
     }
 }
 
-/// A duration as the kernel takes it; past the reach of its seconds it saturates.
+/// Converts a duration to the kernel's form; past the range of its seconds it saturates.
 pub(crate) fn timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

@@ -1,5 +1,5 @@
-//! Waiting for any of many descriptors: epoll(7), level-triggered, for reading and, where asked
-//! for, for writing.
+//! Waiting for any of many descriptors: epoll(7), level-triggered, for reading and, if requested,
+//! for writing.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use crate::descriptor::{check, check_new, wait_for};
 
-/// A set of descriptors to wait for.
+/// Set of descriptors to wait for.
 pub struct Epoll {
     descriptor: OwnedFd,
     events: Box<[libc::epoll_event]>,
 }
 
 impl Epoll {
-    /// An empty set that reports up to `slots` descriptors at a time.
+    /// Creates an empty set that reports up to `slots` descriptors at a time.
     ///
     /// # Errors
     ///
-    /// When the process has no descriptor left.
+    /// If the process has no descriptor left.
     pub fn new(slots: usize) -> io::Result<Self> {
         // SAFETY: one flag in, a new descriptor out, owned from here on.
         let descriptor = unsafe { check_new(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?;
@@ -31,13 +31,13 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, descriptor, libc::EPOLLIN, token)
     }
 
-    /// As [`Epoll::add`], for a descriptor that several sets wait for: of those whose owners wait
-    /// in [`Epoll::wait_coarsely`], about one is woken at a time (`EPOLLEXCLUSIVE`).
+    /// Adds a descriptor that several sets wait for: of those whose owners wait in
+    /// [`Epoll::wait_coarsely`], about one is woken at a time (`EPOLLEXCLUSIVE`).
     pub fn add_shared(&self, descriptor: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, descriptor, libc::EPOLLIN | libc::EPOLLEXCLUSIVE, token)
     }
 
-    /// Says of a descriptor in the set whether it is also reported when it can be written.
+    /// Enables or disables reports of writability for a descriptor in the set.
     pub fn watch_write(
         &self,
         descriptor: BorrowedFd<'_>,
@@ -48,7 +48,7 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, descriptor, libc::EPOLLIN | write, token)
     }
 
-    /// Takes a descriptor out of the set.
+    /// Removes a descriptor from the set.
     pub fn remove(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, descriptor, 0, 0)
     }
@@ -73,8 +73,8 @@ impl Epoll {
         .map(drop)
     }
 
-    /// As [`Epoll::wait`], in steps of a millisecond, rounded up, and for ever without a `wait`;
-    /// one system call instead of three.
+    /// Waits like [`Epoll::wait`], in steps of a millisecond, rounded up, and for ever without a
+    /// `wait`; one system call instead of three.
     pub fn wait_coarsely(
         &mut self,
         wait: Option<Duration>,
@@ -89,9 +89,8 @@ impl Epoll {
         Ok(self.events[..ready].iter().map(|event| event.u64))
     }
 
-    /// Waits up to `wait`, in nanosecond steps, until at least one descriptor can be
-    /// read, and gives the tokens of those that can. None came if the time is over or a
-    /// signal ended the wait.
+    /// Waits up to `wait`, in nanosecond steps, until at least one descriptor can be read, and
+    /// returns the tokens of those that can. None after a timeout or a signal.
     pub fn wait(&mut self, wait: Duration) -> io::Result<impl Iterator<Item = u64>> {
         let mut ready = self.poll()?;
         // epoll_wait(2) counts in milliseconds; an epoll descriptor itself can

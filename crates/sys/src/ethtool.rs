@@ -1,14 +1,15 @@
-//! What a driver tells about an interface through the ethtool ioctls: its own counters, how many
-//! queues it has, and whether it merges received packets (GRO). Interfaces are looked up in the
-//! calling thread's network namespace. The structures are those of `linux/ethtool.h`.
+//! Driver data of an interface through the ethtool ioctls: its own counters, the number of its
+//! queues, and the merging of received packets (GRO). Interfaces are looked up in the calling
+//! thread's network namespace. The structures are those of `linux/ethtool.h`.
 #![allow(unsafe_code, reason = "the ethtool ioctls take raw pointers")]
 
+use crate::explain::explain;
 use std::ffi::c_char;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 
-/// The ioctl that carries all of them (`linux/sockios.h`).
+/// Ioctl that carries all of them (`linux/sockios.h`).
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSTATS: u32 = 0x1d;
@@ -18,55 +19,58 @@ const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_SCHANNELS: u32 = 0x3d;
 const ETHTOOL_GET_TS_INFO: u32 = 0x41;
-/// Timestamps by the interface's own clock, of what is sent and as they are (`linux/net_tstamp.h`).
+/// Timestamps by the interface's own clock, of transmission and raw (`linux/net_tstamp.h`).
 const HARDWARE_TIMESTAMPS: u32 =
     libc::SOF_TIMESTAMPING_TX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
-/// The set of strings that names the counters.
+/// Set of strings that names the counters.
 const ETH_SS_STATS: u32 = 1;
 /// Length of one name, padding included.
 const ETH_GSTRING_LEN: usize = 32;
-/// How often the counters are read again because a driver changed their number meanwhile.
+/// Number of attempts to read the counters if a driver changes their number meanwhile.
 const STATS_ATTEMPTS: usize = 4;
-/// Room left behind every answer, enough for 16,384 more names. Kernels before 6.19 do not check
+/// Spare bytes after every answer, enough for 16,384 more names. Kernels before 6.19 do not check
 /// the size of the buffer for counters, so a driver that gains queues between the two calls that
 /// count and read them would write past a buffer of the exact size.
 const SPARE_BYTES: usize = 16_384 * ETH_GSTRING_LEN;
 
-/// Why an ethtool request failed.
+/// Reason for which an ethtool request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EthtoolError {
     /// No interface has this name in this namespace.
     #[error("interface '{0}' not found; 'ip link' lists them")]
     NoSuchInterface(String),
     /// The driver does not offer it.
-    #[error("'{interface}' cannot {action}: its driver does not offer it")]
+    #[error("cannot {action} of '{interface}': its driver does not support it")]
     Unsupported {
         /// The interface.
         interface: String,
-        /// What was attempted, as a verb phrase.
+        /// Attempted operation, as a verb phrase.
         action: &'static str,
     },
     /// The process lacks the privilege.
-    #[error("'{interface}' cannot {action}: that needs CAP_NET_ADMIN; run as root or with sudo")]
+    #[error(
+        "cannot {action} of '{interface}': CAP_NET_ADMIN is required; run as root or with \
+             sudo"
+    )]
     NotPermitted {
         /// The interface.
         interface: String,
-        /// What was attempted, as a verb phrase.
+        /// Attempted operation, as a verb phrase.
         action: &'static str,
     },
     /// Any other refusal.
-    #[error("'{interface}' cannot {action}: {source}")]
+    #[error("cannot {action} of '{interface}': {why}", why = explain(.source))]
     Refused {
         /// The interface.
         interface: String,
-        /// What was attempted, as a verb phrase.
+        /// Attempted operation, as a verb phrase.
         action: &'static str,
         /// The kernel's reason.
         source: io::Error,
     },
 }
 
-/// How many queues an interface has, in use and at most. A combined channel has one queue of each
+/// Numbers of queues of an interface, in use and at most. A combined channel has one queue of each
 /// direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Channels {
@@ -84,14 +88,15 @@ pub struct Channels {
     pub combined_max: u32,
 }
 
-/// The driver's own counters by name, as `ethtool -S` shows them. A veth counts for each queue
-/// what its XDP program did (`rx_queue_0_xdp_packets`, `rx_queue_0_drops`).
+/// Returns the driver's own counters by name, as `ethtool -S` shows them. A veth counts the results
+/// of its XDP program for each queue (`rx_queue_0_xdp_packets`, `rx_queue_0_drops`).
 pub fn stats(interface: &str) -> Result<Vec<(String, u64)>, EthtoolError> {
-    let device = Device::open(interface, "tell its counters")?;
+    let device = EthtoolDevice::open(interface, "read the counters")?;
     for _ in 0..STATS_ATTEMPTS {
         let count = device.stats_count()?;
-        let names = device.ask(&[ETHTOOL_GSTRINGS, ETH_SS_STATS, count], count, ETH_GSTRING_LEN)?;
-        let values = device.ask(&[ETHTOOL_GSTATS, count], count, size_of::<u64>())?;
+        let names =
+            device.query(&[ETHTOOL_GSTRINGS, ETH_SS_STATS, count], count, ETH_GSTRING_LEN)?;
+        let values = device.query(&[ETHTOOL_GSTATS, count], count, size_of::<u64>())?;
         if word(&names, 2) == count && word(&values, 1) == count {
             let names = items(&names, 3, count, ETH_GSTRING_LEN).map(name);
             let values = items(&values, 2, count, size_of::<u64>()).map(number);
@@ -101,9 +106,9 @@ pub fn stats(interface: &str) -> Result<Vec<(String, u64)>, EthtoolError> {
     Err(device.error(io::Error::from_raw_os_error(libc::EAGAIN)))
 }
 
-/// How many queues the interface has, as `ethtool -l` shows them.
+/// Returns the numbers of queues of the interface, as `ethtool -l` shows them.
 pub fn channels(interface: &str) -> Result<Channels, EthtoolError> {
-    let raw = Device::open(interface, "tell its number of queues")?.channels()?;
+    let raw = EthtoolDevice::open(interface, "read the number of queues")?.channels()?;
     Ok(Channels {
         rx_max: raw[1],
         tx_max: raw[2],
@@ -114,49 +119,49 @@ pub fn channels(interface: &str) -> Result<Channels, EthtoolError> {
     })
 }
 
-/// Sets how many queues are in use: the `rx`, `tx` and `combined` of `wanted`; its maxima are not
-/// looked at. What else the driver has (queues for control only) stays as it is.
+/// Sets the numbers of queues in use: the `rx`, `tx` and `combined` of `wanted`; its maxima are
+/// ignored. Other queues of the driver (for control only) stay as they are.
 pub fn set_channels(interface: &str, wanted: &Channels) -> Result<(), EthtoolError> {
-    let device = Device::open(interface, "set its number of queues")?;
+    let device = EthtoolDevice::open(interface, "set the number of queues")?;
     let mut raw = device.channels()?;
     raw[0] = ETHTOOL_SCHANNELS;
     (raw[5], raw[6], raw[8]) = (wanted.rx, wanted.tx, wanted.combined);
-    device.ask(&raw, 0, 0).map(drop)
+    device.query(&raw, 0, 0).map(drop)
 }
 
-/// Whether the kernel merges packets received on this interface (generic receive offload).
+/// Returns true if the kernel merges packets received on this interface (generic receive offload).
 pub fn gro(interface: &str) -> Result<bool, EthtoolError> {
-    let device = Device::open(interface, "tell whether it merges packets (GRO)")?;
-    Ok(word(&device.ask(&[ETHTOOL_GGRO, 0], 0, 0)?, 1) != 0)
+    let device = EthtoolDevice::open(interface, "read the GRO setting")?;
+    Ok(word(&device.query(&[ETHTOOL_GGRO, 0], 0, 0)?, 1) != 0)
 }
 
 /// Turns the merging of received packets on or off.
 pub fn set_gro(interface: &str, on: bool) -> Result<(), EthtoolError> {
-    let device = Device::open(interface, "set whether it merges packets (GRO)")?;
-    device.ask(&[ETHTOOL_SGRO, u32::from(on)], 0, 0).map(drop)
+    let device = EthtoolDevice::open(interface, "set GRO")?;
+    device.query(&[ETHTOOL_SGRO, u32::from(on)], 0, 0).map(drop)
 }
 
-/// Which timestamps a driver offers.
+/// Timestamps that a driver offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimestampFacts {
-    /// Whether the interface's own clock timestamps what is sent.
+    /// True if the interface's own clock timestamps sent packets.
     pub in_hardware: bool,
-    /// The number N of that clock, `/dev/ptpN`.
+    /// Number N of that clock, `/dev/ptpN`.
     pub clock: Option<u32>,
-    /// What can be timestamped of what is sent: bits by `HWTSTAMP_TX_*`.
+    /// Sent packets that can be timestamped: bits by `HWTSTAMP_TX_*`.
     pub transmit_types: u32,
-    /// What can be timestamped of what is received: bits by `HWTSTAMP_FILTER_*`.
+    /// Received packets that can be timestamped: bits by `HWTSTAMP_FILTER_*`.
     pub receive_filters: u32,
 }
 
-/// Which timestamps the driver offers, as `ethtool -T` shows them.
+/// Returns the timestamps that the driver offers, as `ethtool -T` shows them.
 pub fn timestamp_facts(interface: &str) -> Result<TimestampFacts, EthtoolError> {
-    let device = Device::open(interface, "tell its timestamps")?;
+    let device = EthtoolDevice::open(interface, "read the timestamping capabilities")?;
     // struct ethtool_ts_info: command, kinds, clock, transmit types, three reserved, receive
     // filters, three reserved.
     let mut request = [0; 11];
     request[0] = ETHTOOL_GET_TS_INFO;
-    let answer = device.ask(&request, 0, 0)?;
+    let answer = device.query(&request, 0, 0)?;
     Ok(TimestampFacts {
         in_hardware: word(&answer, 1) & HARDWARE_TIMESTAMPS == HARDWARE_TIMESTAMPS,
         clock: u32::try_from(word(&answer, 2).cast_signed()).ok(),
@@ -165,15 +170,15 @@ pub fn timestamp_facts(interface: &str) -> Result<TimestampFacts, EthtoolError> 
     })
 }
 
-/// An interface, and what is being asked of it, for error messages.
-pub(crate) struct Device<'a> {
+/// Interface and the attempted operation, for error messages.
+pub(crate) struct EthtoolDevice<'a> {
     interface: &'a str,
     action: &'static str,
-    /// Any socket will do: it stands for the network namespace.
+    /// Any socket: it selects the network namespace.
     socket: UdpSocket,
 }
 
-impl<'a> Device<'a> {
+impl<'a> EthtoolDevice<'a> {
     pub(crate) fn open(interface: &'a str, action: &'static str) -> Result<Self, EthtoolError> {
         let possible = (1..libc::IFNAMSIZ).contains(&interface.len()) && !interface.contains('\0');
         if !possible {
@@ -185,28 +190,29 @@ impl<'a> Device<'a> {
         Ok(Self { interface, action, socket })
     }
 
-    /// How many counters the driver announces.
+    /// Returns the number of counters that the driver announces.
     fn stats_count(&self) -> Result<u32, EthtoolError> {
         let [low, high] = halves(1 << ETH_SS_STATS);
-        let answer = self.ask(&[ETHTOOL_GSSET_INFO, 0, low, high], 1, size_of::<u32>())?;
-        // The kernel takes a set out of the mask when the driver does not have it.
+        let answer = self.query(&[ETHTOOL_GSSET_INFO, 0, low, high], 1, size_of::<u32>())?;
+        // The kernel clears a set in the mask if the driver does not have it.
         match [word(&answer, 2), word(&answer, 3)] {
             [0, 0] => Err(self.error(io::Error::from_raw_os_error(libc::EOPNOTSUPP))),
             _ => Ok(word(&answer, 4)),
         }
     }
 
-    /// `struct ethtool_channels`: the command; at most rx, tx, other, combined; in use the same.
+    /// Returns `struct ethtool_channels`: the command; at most rx, tx, other, combined; in use the
+    /// same.
     fn channels(&self) -> Result<[u32; 9], EthtoolError> {
         let mut request = [0; 9];
         request[0] = ETHTOOL_GCHANNELS;
-        let answer = self.ask(&request, 0, 0)?;
+        let answer = self.query(&request, 0, 0)?;
         Ok(std::array::from_fn(|position| word(&answer, position)))
     }
 
-    /// Sends the words of `request` with room behind them for `count` items of `size` bytes, and
+    /// Sends the words of `request` with room for `count` items of `size` bytes after them, and
     /// returns the same bytes as the kernel left them.
-    pub(crate) fn ask(
+    pub(crate) fn query(
         &self,
         request: &[u32],
         count: u32,
@@ -244,13 +250,13 @@ impl<'a> Device<'a> {
     }
 }
 
-/// The two 32-bit words of which a 64-bit one is made, in this machine's order.
+/// Returns the two 32-bit halves of a 64-bit word, in this machine's order.
 pub(crate) fn halves(value: u64) -> [u32; 2] {
     let bytes = value.to_ne_bytes();
     [word(&bytes, 0), word(&bytes, 1)]
 }
 
-/// The 32-bit word at a position counted in such words; 0 beyond the end.
+/// Returns the 32-bit word at a position counted in such words; 0 beyond the end.
 pub(crate) fn word(bytes: &[u8], position: usize) -> u32 {
     bytes
         .chunks_exact(size_of::<u32>())
@@ -259,7 +265,7 @@ pub(crate) fn word(bytes: &[u8], position: usize) -> u32 {
         .map_or(0, u32::from_ne_bytes)
 }
 
-/// The `count` items of `size` bytes behind the first `words` words.
+/// Returns the `count` items of `size` bytes after the first `words` words.
 pub(crate) fn items(
     bytes: &[u8],
     words: usize,
@@ -270,7 +276,7 @@ pub(crate) fn items(
     bytes.get(start..).unwrap_or_default().chunks_exact(size).take(count as usize)
 }
 
-/// A name without its padding; drivers leave it unterminated when it fills its field.
+/// Returns a name without its padding; drivers leave it unterminated if it fills its field.
 pub(crate) fn name(field: &[u8]) -> String {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end]).trim().to_owned()
@@ -297,7 +303,7 @@ mod tests {
         let error = stats("lo").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "'lo' cannot tell its counters: its driver does not offer it"
+            "cannot read the counters of 'lo': its driver does not support it"
         );
         assert!(matches!(channels("lo"), Err(EthtoolError::Unsupported { .. })));
     }

@@ -1,6 +1,6 @@
 //! Timers that expire at an absolute instant of `CLOCK_MONOTONIC` and reach user space by a signal
-//! handler or a descriptor (`timer_create`, `timerfd_create`). Each says when its expiry was first
-//! noticed there. One thread makes, arms and waits.
+//! handler or a descriptor (`timer_create`, `timerfd_create`). Each returns the instant at which
+//! its expiry reached user space. One thread creates, arms and waits.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,27 +11,27 @@ use horolog_time::{Clock, Monotonic, Timestamp};
 use crate::clock::MonotonicClock;
 use crate::descriptor::{check, check_new};
 
-/// Nothing has been noticed.
+/// Marker for no expiry yet.
 const NEVER: i64 = i64::MIN;
 
-/// A timer whose expiry runs a signal handler in the thread that made it.
+/// Timer whose expiry runs a signal handler in the thread that created it.
 #[derive(Debug)]
 pub struct SignalTimer {
     timer: libc::timer_t,
-    /// When the handler ran. It is never freed: a signal that is still queued when the timer goes
-    /// would find it.
+    /// Instant at which the handler ran. It is never freed: a signal that is still queued when the
+    /// timer is deleted would access it.
     noticed_ns: &'static AtomicI64,
-    /// All signals that were blocked before, without the one of the timer.
+    /// Signals that were blocked before, without the one of the timer.
     waiting: libc::sigset_t,
 }
 
 impl SignalTimer {
-    /// Makes it for the calling thread, which from then on has the signal blocked except while it
+    /// Creates it for the calling thread, which from then on has the signal blocked except while it
     /// waits.
     ///
     /// # Errors
     ///
-    /// When the user has no timer left (`RLIMIT_SIGPENDING`).
+    /// If the user has no timer left (`RLIMIT_SIGPENDING`).
     pub fn new() -> io::Result<Self> {
         let number = signal_number();
         install_handler(number)?;
@@ -52,16 +52,16 @@ impl SignalTimer {
         Ok(Self { timer, noticed_ns, waiting })
     }
 
-    /// Arms the timer, waits until the handler ran, and says when it did: its first instructions
+    /// Arms the timer, waits until the handler ran, and returns the instant: its first instructions
     /// read the clock. An instant that is past expires at once.
     ///
     /// # Errors
     ///
-    /// `Interrupted` when another signal came first.
+    /// `Interrupted` if another signal came first.
     pub fn expire_at(&self, due: Timestamp<Monotonic>) -> io::Result<Timestamp<Monotonic>> {
         self.noticed_ns.store(NEVER, Ordering::Relaxed);
         let setting = once_at(due);
-        // SAFETY: one structure that outlives the call; the old setting is not asked for.
+        // SAFETY: one structure that outlives the call; the old setting is not requested.
         check(unsafe {
             libc::timer_settime(
                 self.timer,
@@ -86,16 +86,16 @@ impl Drop for SignalTimer {
     }
 }
 
-/// A timer whose expiry makes a descriptor readable.
+/// Timer whose expiry makes a descriptor readable.
 #[derive(Debug)]
 pub struct DescriptorTimer(OwnedFd);
 
 impl DescriptorTimer {
-    /// Makes it.
+    /// Creates it.
     ///
     /// # Errors
     ///
-    /// When there is no descriptor left.
+    /// If there is no descriptor left.
     pub fn new() -> io::Result<Self> {
         // SAFETY: numbers in, a new descriptor out, owned from here on.
         let timer =
@@ -103,14 +103,15 @@ impl DescriptorTimer {
         Ok(Self(timer))
     }
 
-    /// Arms the timer, waits in read(2) for its expiry, and says when that came back.
+    /// Arms the timer, waits in read(2) for its expiry, and returns the instant at which that
+    /// returned.
     ///
     /// # Errors
     ///
-    /// `Interrupted` when a signal came first.
+    /// `Interrupted` if a signal came first.
     pub fn expire_at(&self, due: Timestamp<Monotonic>) -> io::Result<Timestamp<Monotonic>> {
         let setting = once_at(due);
-        // SAFETY: one structure that outlives the call; the old setting is not asked for.
+        // SAFETY: one structure that outlives the call; the old setting is not requested.
         check(unsafe {
             libc::timerfd_settime(
                 self.0.as_raw_fd(),
@@ -133,7 +134,8 @@ impl DescriptorTimer {
     }
 }
 
-/// The third of the signals that the C library leaves to programs; nobody sends it unasked.
+/// Returns the third of the signals that the C library leaves to programs; other programs do not
+/// send it.
 fn signal_number() -> libc::c_int {
     libc::SIGRTMIN() + 2
 }
@@ -165,12 +167,12 @@ fn install_handler(number: libc::c_int) -> io::Result<()> {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
     action.sa_flags = libc::SA_SIGINFO;
-    // SAFETY: the action outlives the call, and its handler has the signature that the flag asks
-    // for and does only what a handler may.
+    // SAFETY: the action outlives the call, and its handler has the signature that the flag
+    // requires and does only what a handler may.
     check(unsafe { libc::sigaction(number, &raw const action, std::ptr::null_mut()) }).map(drop)
 }
 
-/// Blocks the signal in this thread and gives the mask to wait with: what was blocked before,
+/// Blocks the signal in this thread and returns the mask to wait with: the signals blocked before,
 /// without it.
 fn block(number: libc::c_int) -> io::Result<libc::sigset_t> {
     let mut waiting = std::mem::MaybeUninit::<libc::sigset_t>::uninit();

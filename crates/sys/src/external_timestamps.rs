@@ -1,5 +1,5 @@
-//! Pulses that a PTP hardware clock takes the time of: external timestamps of `/dev/ptpN`
-//! (`linux/ptp_clock.h`), and which pin they come in by.
+//! Pulses that a PTP hardware clock timestamps: external timestamps of `/dev/ptpN`
+//! (`linux/ptp_clock.h`), and the pin of their input.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use crate::descriptor::{check, wait_for};
 /// `struct ptp_extts_request`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Request {
+struct ExternalTimestampRequest {
     channel: u32,
     flags: u32,
     reserved: [u32; 2],
@@ -37,7 +37,7 @@ const FALLING: u32 = 1 << 2;
 const STRICT: u32 = 1 << 3;
 const FUNCTION_EXTERNAL_TIMESTAMP: u32 = 1;
 const WRITE: u64 = 1;
-const REQUEST: u64 = write_request::<Request>(11);
+const REQUEST: u64 = write_request::<ExternalTimestampRequest>(11);
 const SET_PIN: u64 = write_request::<Pin>(16);
 /// `struct ptp_extts_event`.
 const EVENT_LEN: usize = 32;
@@ -46,12 +46,12 @@ const fn write_request<T>(number: u64) -> u64 {
     WRITE << 30 | (size_of::<T>() as u64) << 16 | (b'=' as u64) << 8 | number
 }
 
-/// The clock's time of an edge.
+/// Timestamp of an edge by the hardware clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExternalTimestamp {
     /// Nanoseconds since 1970 on the clock's own timescale.
     pub phc_ns: i64,
-    /// The channel that it came in by.
+    /// Input channel.
     pub channel: u32,
 }
 
@@ -64,7 +64,7 @@ impl ExternalTimestamp {
     }
 }
 
-/// A channel that edges come in by; it is switched off again with this.
+/// Channel whose edges are timestamped; it is switched off when this is dropped.
 #[derive(Debug)]
 pub struct ExternalTimestamps {
     file: File,
@@ -72,12 +72,12 @@ pub struct ExternalTimestamps {
 }
 
 impl ExternalTimestamps {
-    /// Has the clock take the time of one kind of edges on this channel, and gives it this pin
-    /// where one is named. A card that would take both kinds, or the other, refuses.
+    /// Makes the clock timestamp one kind of edges on this channel, and assigns this pin to it if
+    /// one is named. A NIC that would timestamp both kinds, or the other, refuses.
     ///
     /// # Errors
     ///
-    /// When there is no such clock, it may not be written to, or it has no such channel or pin.
+    /// If there is no such clock, it may not be written to, or it has no such channel or pin.
     pub fn open(path: &Path, channel: u32, pin: Option<u32>, is_rising: bool) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         if let Some(index) = pin {
@@ -88,19 +88,20 @@ impl ExternalTimestamps {
                 channel,
                 reserved: [0; 5],
             };
-            tell(&file, SET_PIN, &mut pin)?;
+            call_ioctl(&file, SET_PIN, &mut pin)?;
         }
         let edge = if is_rising { RISING } else { FALLING };
-        let mut request = Request { channel, flags: ENABLE | edge | STRICT, reserved: [0; 2] };
-        tell(&file, REQUEST, &mut request)?;
+        let mut request =
+            ExternalTimestampRequest { channel, flags: ENABLE | edge | STRICT, reserved: [0; 2] };
+        call_ioctl(&file, REQUEST, &mut request)?;
         Ok(Self { file, channel })
     }
 
-    /// Waits up to `wait` for an edge on this channel; `None` where none came.
+    /// Waits up to `wait` for an edge on this channel; `None` if none came.
     ///
     /// # Errors
     ///
-    /// When the clock is gone.
+    /// If the clock is gone.
     pub fn wait(&mut self, wait: Duration) -> io::Result<Option<ExternalTimestamp>> {
         if !wait_for(self.file.as_fd(), libc::POLLIN, wait)? {
             return Ok(None);
@@ -114,13 +115,16 @@ impl ExternalTimestamps {
 
 impl Drop for ExternalTimestamps {
     fn drop(&mut self) {
-        let mut off = Request { channel: self.channel, ..Request::default() };
-        // A clock that is gone takes no more.
-        let _ = tell(&self.file, REQUEST, &mut off);
+        let mut off = ExternalTimestampRequest {
+            channel: self.channel,
+            ..ExternalTimestampRequest::default()
+        };
+        // A clock that is gone accepts no request.
+        let _ = call_ioctl(&self.file, REQUEST, &mut off);
     }
 }
 
-fn tell<T>(file: &File, request: u64, value: &mut T) -> io::Result<()> {
+fn call_ioctl<T>(file: &File, request: u64, value: &mut T) -> io::Result<()> {
     // SAFETY: the request's number holds the size of `T`, which is a C structure of numbers that
     // outlives the call.
     check(unsafe { libc::ioctl(file.as_raw_fd(), request as _, std::ptr::from_mut(value)) })

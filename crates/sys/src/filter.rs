@@ -4,28 +4,35 @@
 /// Offset from which the kernel's own data about a packet is read, and that of the CPU's number in
 /// it (`SKF_AD_OFF`, `SKF_AD_CPU` in linux/filter.h).
 const KERNEL_DATA: u32 = 0xffff_f000;
+/// Offset from which the network header is read (`SKF_NET_OFF`).
+const NETWORK_HEADER: u32 = 0xfff0_0000;
 /// The packet's type (`SKF_AD_PKTTYPE`).
 const KERNEL_DATA_PACKET_TYPE: u32 = 4;
 const KERNEL_DATA_CPU: u32 = 36;
-/// The tag that the kernel took off, 0 where there was none (`SKF_AD_VLAN_TAG`).
+/// VLAN tag that the kernel stripped, 0 if there was none (`SKF_AD_VLAN_TAG`).
 const KERNEL_DATA_VLAN_TAG: u32 = 44;
 /// A random number (`SKF_AD_RANDOM`).
 const KERNEL_DATA_RANDOM: u32 = 56;
 
 /// The type of packets that this host sends (`PACKET_OUTGOING` in `linux/if_packet.h`).
 pub const PACKET_OUTGOING: u32 = 4;
+/// The type of packets whose link address is this host's own (`PACKET_HOST`).
+const PACKET_HOST: u32 = 0;
+
+/// Length of a UDP header, which precedes the payload in the data of a socket's program.
+const UDP_HEADER_LEN: u32 = 8;
 
 /// One instruction of a classic BPF program (`struct sock_filter`).
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Instruction {
-    /// What to do.
+    /// Operation code.
     pub code: u16,
-    /// Instructions to skip when a comparison holds.
+    /// Instructions to skip if a comparison holds.
     pub jump_true: u8,
-    /// Instructions to skip when it does not.
+    /// Instructions to skip if it does not.
     pub jump_false: u8,
-    /// The constant or offset that it works with.
+    /// Constant or offset of the operation.
     pub operand: u32,
 }
 
@@ -70,19 +77,19 @@ impl Instruction {
         Self::new(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0)
     }
 
-    /// Loads the packet's type by the kernel, such as [`PACKET_OUTGOING`].
+    /// Loads the kernel's type of the packet, such as [`PACKET_OUTGOING`].
     #[must_use]
     pub const fn load_packet_type() -> Self {
         Self::load_word(KERNEL_DATA + KERNEL_DATA_PACKET_TYPE)
     }
 
-    /// Loads the VLAN tag that the kernel took off the packet, 0 where there was none.
+    /// Loads the VLAN tag that the kernel stripped from the packet, 0 if there was none.
     #[must_use]
     pub const fn load_vlan_tag() -> Self {
         Self::load_word(KERNEL_DATA + KERNEL_DATA_VLAN_TAG)
     }
 
-    /// Leaves of what was loaded the bits of `mask`.
+    /// Masks the loaded value with the bits of `mask`.
     #[must_use]
     pub const fn and(mask: u32) -> Self {
         Self::new(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, mask)
@@ -101,7 +108,8 @@ impl Instruction {
         Self::new(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, offset)
     }
 
-    /// Compares what was loaded with `value`; skips so many instructions if equal, if not.
+    /// Compares the loaded value with `value`; skips these numbers of instructions if equal, or if
+    /// different.
     #[must_use]
     pub const fn jump_if_equal(value: u32, equal: u8, different: u8) -> Self {
         let mut instruction = Self::new(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value);
@@ -110,8 +118,8 @@ impl Instruction {
         instruction
     }
 
-    /// Tests what was loaded against the bits of `mask`; skips so many instructions if any is set,
-    /// if none is.
+    /// Tests the loaded value against the bits of `mask`; skips these numbers of instructions if
+    /// any is set, or if none is.
     #[must_use]
     pub const fn jump_if_any_set(mask: u32, any: u8, none: u8) -> Self {
         let mut instruction = Self::new(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, mask);
@@ -120,7 +128,8 @@ impl Instruction {
         instruction
     }
 
-    /// Compares what was loaded with `value`; skips so many instructions if greater, if not.
+    /// Compares the loaded value with `value`; skips these numbers of instructions if greater, or
+    /// if not.
     #[must_use]
     pub const fn jump_if_greater(value: u32, greater: u8, other: u8) -> Self {
         let mut instruction = Self::new(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, value);
@@ -129,14 +138,14 @@ impl Instruction {
         instruction
     }
 
-    /// Ends the program with a constant: for a packet filter, how many bytes to keep.
+    /// Ends the program with a constant: for a packet filter, the number of bytes to keep.
     #[must_use]
     pub const fn finish(value: u32) -> Self {
         Self::new(libc::BPF_RET | libc::BPF_K, value)
     }
 }
 
-/// A program that returns the number of the CPU it runs on, modulo `count`.
+/// Returns a program that returns the number of the CPU it runs on, modulo `count`.
 pub(crate) fn cpu_modulo(count: u32) -> [Instruction; 3] {
     [
         Instruction::load_word(KERNEL_DATA + KERNEL_DATA_CPU),
@@ -145,8 +154,8 @@ pub(crate) fn cpu_modulo(count: u32) -> [Instruction; 3] {
     ]
 }
 
-/// A program that returns the number of the CPU it runs on, or a random number, modulo `half`, plus
-/// `half` where the packet is longer than `len_max` bytes.
+/// Returns a program that returns the number of the CPU it runs on, or a random number, modulo
+/// `half`, plus `half` if the packet is longer than `len_max` bytes.
 pub(crate) fn longer_in_second_half(half: u32, len_max: u32, by_cpu: bool) -> [Instruction; 9] {
     let chooser = if by_cpu { KERNEL_DATA_CPU } else { KERNEL_DATA_RANDOM };
     [
@@ -160,6 +169,41 @@ pub(crate) fn longer_in_second_half(half: u32, len_max: u32, by_cpu: bool) -> [I
         Instruction::new(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, half),
         Instruction::new(libc::BPF_RET | libc::BPF_A, 0),
     ]
+}
+
+/// Returns a program for a UDP socket that cuts datagrams of one kind to a payload of `marked`
+/// bytes: sent to one host by their IP destination, but to several by the link. No other datagram
+/// has that length: one that arrived with it loses its last byte. Without `marked` the kind is
+/// dropped. With `whole`, an offset and the byte there, payloads that have it are left as they are.
+pub(crate) fn link_groups(marked: Option<u32>, whole: Option<(u32, u8)>) -> Vec<Instruction> {
+    let kept = marked.map_or(0, |marked| UDP_HEADER_LEN + marked);
+    let exception = whole.map(|(offset, value)| {
+        [
+            Instruction::load_byte(UDP_HEADER_LEN + offset),
+            Instruction::jump_if_equal(u32::from(value), 0, 1),
+            Instruction::finish(u32::MAX),
+        ]
+    });
+    let exception = exception.iter().flatten().copied();
+    let ipv4_destination = NETWORK_HEADER + 16;
+    let ipv6_destination = NETWORK_HEADER + 24;
+    let mut program = vec![
+        Instruction::load_packet_type(),
+        Instruction::jump_if_equal(PACKET_HOST, 6, 0),
+        Instruction::load_byte(NETWORK_HEADER),
+        Instruction::jump_if_any_set(0x20, 2, 0),
+        Instruction::load_byte(ipv4_destination),
+        Instruction::jump_if_greater(0xdf, 2, 6),
+        Instruction::load_byte(ipv6_destination),
+        Instruction::jump_if_equal(0xff, 0, 4),
+        Instruction::load_length(),
+        Instruction::jump_if_equal(kept, 1, 0),
+        Instruction::finish(u32::MAX),
+        Instruction::finish(kept.saturating_sub(1)),
+    ];
+    program.extend(exception);
+    program.push(Instruction::finish(kept));
+    program
 }
 
 #[cfg(test)]

@@ -46,20 +46,20 @@ const EDGE_FALLING: u64 = 1 << 5;
 const EVENT_CLOCK_REALTIME: u64 = 1 << 11;
 /// `_IOWR(0xB4, 0x07, struct gpio_v2_line_request)`.
 const GET_LINE: u64 = 3 << 30 | (size_of::<LineRequest>() as u64) << 16 | 0xb4 << 8 | 0x07;
-/// `struct gpio_v2_line_event`: what of it is read stands in its first 24 bytes.
+/// Size of `struct gpio_v2_line_event`, of which the first 24 bytes are read.
 const EVENT_LEN: usize = 48;
 const RISING: u32 = 1;
 /// Edges that the kernel keeps until they are read.
 const EVENTS: u32 = 16;
 
-/// An edge.
+/// Edge of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LineEvent {
-    /// `CLOCK_REALTIME` when it came.
+    /// `CLOCK_REALTIME` at the edge.
     pub at: Timestamp<Utc>,
-    /// Whether the line rose.
+    /// True if the line rose.
     pub is_rising: bool,
-    /// Counts the edges of the line, those that found no room too.
+    /// Count of the edges of the line, including those that found no room.
     pub sequence: u32,
 }
 
@@ -75,19 +75,19 @@ impl LineEvent {
     }
 }
 
-/// A line whose edges come here.
+/// Line whose edges are received.
 #[derive(Debug)]
 pub struct GpioLine {
     events: File,
 }
 
 impl GpioLine {
-    /// Takes the line of this number for input, with events for both edges.
+    /// Requests the line of this number for input, with events for both edges.
     ///
     /// # Errors
     ///
-    /// When there is no such chip, it may not be used, there is no such line (`EINVAL`), or
-    /// somebody has it (`EBUSY`).
+    /// If there is no such chip, it may not be used, there is no such line (`EINVAL`), or another
+    /// process uses it (`EBUSY`).
     pub fn open(chip: &Path, line: u32) -> io::Result<Self> {
         let chip = File::open(chip)?;
         let mut request = LineRequest {
@@ -109,15 +109,15 @@ impl GpioLine {
         if request.descriptor <= 0 {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
+        // SAFETY: the kernel has just made this descriptor, and it has no other owner.
         Ok(Self { events: unsafe { File::from_raw_fd(request.descriptor) } })
     }
 
-    /// Waits up to `wait` for an edge; `None` where none came.
+    /// Waits up to `wait` for an edge; `None` if none came.
     ///
     /// # Errors
     ///
-    /// When the chip is gone.
+    /// If the chip is gone.
     pub fn wait(&mut self, wait: Duration) -> io::Result<Option<LineEvent>> {
         if !wait_for(self.events.as_fd(), libc::POLLIN, wait)? {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Timestamps by an interface's own clock: what its driver offers, and the switch for them
+//! Timestamps by an interface's own clock: the offer of its driver, and the switch for them
 //! (Documentation/networking/timestamping.rst, section 3; `linux/net_tstamp.h`). Interfaces are
 //! looked up in the calling thread's network namespace. Clocks are read in [`crate::phc`].
 #![allow(unsafe_code, reason = "the ioctls take raw pointers")]
@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 
 use crate::ethtool::{EthtoolError, TimestampFacts, timestamp_facts};
+use crate::explain::explain;
 use crate::undo::Undo;
 
 /// linux/sockios.h.
@@ -22,7 +23,7 @@ const RECEIVE_ALL: i32 = 1;
 const RECEIVE_PTP: i32 = 12;
 const RECEIVE_NTP: i32 = 15;
 
-/// What timestamps are for: a card that cannot take them of every packet received may still take
+/// Purpose of the timestamps: a NIC that cannot take them of every received packet may still take
 /// them of these.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Purpose {
@@ -31,36 +32,36 @@ pub enum Purpose {
     Ntp,
     /// PTP's event messages.
     Ptp,
-    /// The same, and the card writes the time into each Sync as it leaves.
+    /// PTP's event messages, with the time written into each Sync by the NIC as it leaves.
     PtpOneStep,
 }
 
 /// `struct hwtstamp_config`.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct Setting {
+struct HardwareTimestampConfig {
     flags: i32,
     transmit: i32,
     receive: i32,
 }
 
-/// Why an interface gives no hardware timestamps.
+/// Reason for which an interface provides no hardware timestamps.
 #[derive(Debug, thiserror::Error)]
 pub enum HardwareError {
-    /// The driver could not be asked.
+    /// The driver could not be queried.
     #[error(transparent)]
     Driver(#[from] EthtoolError),
     /// The driver offers none that are of use here.
     #[error("'{0}' has no hardware timestamps: `ethtool -T {0}` shows what its driver offers")]
     NotOffered(String),
-    /// The driver's card writes no time into what it sends.
+    /// The driver's NIC writes no time into sent packets.
     #[error(
-        "the card of '{0}' cannot write the time into Sync (one-step): `ethtool -T {0}` shows what \
-         its driver offers"
+        "the NIC of '{0}' does not support one-step Sync: `ethtool -T {0}` shows what its driver \
+         offers"
     )]
     NoOneStep(String),
     /// The driver would not switch them on.
-    #[error("'{interface}' would not switch hardware timestamps on: {source}")]
+    #[error("cannot enable hardware timestamps on '{interface}': {why}", why = explain(.source))]
     Refused {
         /// The interface.
         interface: String,
@@ -69,8 +70,8 @@ pub enum HardwareError {
     },
 }
 
-/// Hardware timestamps that were switched on; dropping it puts back what was before, and so does
-/// [`crate::undo::exit`].
+/// Hardware timestamps that were switched on; dropping it restores the previous setting, and so
+/// does [`crate::undo::exit`].
 #[derive(Debug)]
 pub struct HardwareTimestamps {
     interface: String,
@@ -80,17 +81,17 @@ pub struct HardwareTimestamps {
 }
 
 impl HardwareTimestamps {
-    /// Switches them on for all packets sent, and for those received where the driver can take them
-    /// of every packet or of every one that serves the purpose. Nothing changes if this fails.
+    /// Switches them on for all packets sent, and for those received if the driver can take them of
+    /// every packet or of every one that serves the purpose. Nothing changes if this fails.
     pub fn switch_on(interface: &str, purpose: Purpose) -> Result<Self, HardwareError> {
         let (clock, wanted) = offered(interface, purpose)?;
         let refused = |source| HardwareError::Refused { interface: interface.to_owned(), source };
-        // It stands for the network namespace, also when another thread puts the setting back.
+        // It selects the network namespace, even if another thread restores the setting.
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(refused)?;
         let socket_then = socket.try_clone().map_err(refused)?;
-        let mut before = Setting::default();
-        // A driver that cannot tell what is on has it off until somebody asks.
-        match ask(&socket, interface, SIOCGHWTSTAMP, &mut before) {
+        let mut before = HardwareTimestampConfig::default();
+        // A driver that cannot report its setting has timestamps off until they are requested.
+        match call_ioctl(&socket, interface, SIOCGHWTSTAMP, &mut before) {
             Err(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => {
                 return Err(refused(error));
             }
@@ -98,49 +99,52 @@ impl HardwareTimestamps {
         }
         let switch = || {
             let mut granted = wanted;
-            ask(&socket, interface, SIOCSHWTSTAMP, &mut granted).map(|()| granted)
+            call_ioctl(&socket, interface, SIOCSHWTSTAMP, &mut granted).map(|()| granted)
         };
         let name = interface.to_owned();
         let back = move || {
             let mut setting = before;
-            // An interface that is gone has nothing to put back.
-            let _ = ask(&socket_then, &name, SIOCSHWTSTAMP, &mut setting);
+            // An interface that is gone has nothing to restore.
+            let _ = call_ioctl(&socket_then, &name, SIOCSHWTSTAMP, &mut setting);
         };
         let (granted, undo) = Undo::after(switch, back).map_err(refused)?;
         let received = matches!(granted.receive, RECEIVE_ALL | RECEIVE_PTP | RECEIVE_NTP);
         Ok(Self { interface: interface.to_owned(), clock, received, _undo: undo })
     }
 
-    /// Whether an interface's driver offers them, without switching them on.
+    /// Checks that an interface's driver offers them, without switching them on.
     ///
     /// # Errors
     ///
-    /// What it does not offer.
+    /// The missing feature.
     pub fn check(interface: &str, purpose: Purpose) -> Result<(), HardwareError> {
         offered(interface, purpose).map(drop)
     }
 
-    /// The interface.
+    /// Returns the name of the interface.
     #[must_use]
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
-    /// The number N of its clock `/dev/ptpN`.
+    /// Returns the number N of its clock `/dev/ptpN`.
     #[must_use]
     pub const fn clock(&self) -> u32 {
         self.clock
     }
 
-    /// Whether received packets are timestamped too.
+    /// Returns true if received packets are timestamped too.
     #[must_use]
     pub const fn received(&self) -> bool {
         self.received
     }
 }
 
-/// The number of the interface's clock, and the setting to ask for.
-fn offered(interface: &str, purpose: Purpose) -> Result<(u32, Setting), HardwareError> {
+/// Returns the number of the interface's clock, and the setting to request.
+fn offered(
+    interface: &str,
+    purpose: Purpose,
+) -> Result<(u32, HardwareTimestampConfig), HardwareError> {
     let facts = timestamp_facts(interface)?;
     if let (Some(clock), Some(wanted)) = (facts.clock, wanted(&facts, purpose)) {
         return Ok((clock, wanted));
@@ -150,8 +154,8 @@ fn offered(interface: &str, purpose: Purpose) -> Result<(u32, Setting), Hardware
     Err(if has_others { HardwareError::NoOneStep(name) } else { HardwareError::NotOffered(name) })
 }
 
-/// The setting to ask for, if the driver takes timestamps of what it sends.
-fn wanted(facts: &TimestampFacts, purpose: Purpose) -> Option<Setting> {
+/// Returns the setting to request, if the driver timestamps sent packets.
+fn wanted(facts: &TimestampFacts, purpose: Purpose) -> Option<HardwareTimestampConfig> {
     let offers = |set: u32, item: i32| set & (1 << item) != 0;
     let (transmit, of_these) = match purpose {
         Purpose::Ntp => (TRANSMIT_ON, RECEIVE_NTP),
@@ -160,14 +164,18 @@ fn wanted(facts: &TimestampFacts, purpose: Purpose) -> Option<Setting> {
     };
     let receive = [RECEIVE_ALL, of_these].into_iter().find(|f| offers(facts.receive_filters, *f));
     let offered = offers(facts.transmit_types, transmit) && facts.in_hardware;
-    offered.then_some(Setting { flags: 0, transmit, receive: receive.unwrap_or_default() })
+    offered.then_some(HardwareTimestampConfig {
+        flags: 0,
+        transmit,
+        receive: receive.unwrap_or_default(),
+    })
 }
 
-fn ask(
+fn call_ioctl(
     socket: &UdpSocket,
     interface: &str,
     request: libc::Ioctl,
-    setting: &mut Setting,
+    setting: &mut HardwareTimestampConfig,
 ) -> io::Result<()> {
     // SAFETY: an ifreq is plain data, for which all zero bytes are a valid value.
     let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -192,7 +200,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_follows_from_what_is_offered() {
-        let setting = |transmit, receive| Some(Setting { flags: 0, transmit, receive });
+        let setting =
+            |transmit, receive| Some(HardwareTimestampConfig { flags: 0, transmit, receive });
         let of = |facts, purpose| wanted(&facts, purpose);
         assert_eq!(of(facts(0b10, 0b11), Purpose::Ntp), setting(1, 1));
         assert_eq!(of(facts(0b10, 1 << 15), Purpose::Ntp), setting(1, 15));

@@ -1,5 +1,5 @@
-//! A small `io_uring` that does one thing: it waits for timeouts (`IORING_OP_TIMEOUT`). The layout
-//! is that of `linux/io_uring.h`; one request is in flight at a time.
+//! Small `io_uring` for one purpose: it waits for timeouts (`IORING_OP_TIMEOUT`). The layout is
+//! that of `linux/io_uring.h`; one request is in flight at a time.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,29 +11,29 @@ use crate::descriptor::{check, check_new};
 const ENTRIES: u32 = 1;
 const OP_TIMEOUT: u8 = 11;
 const ENTER_GETEVENTS: libc::c_uint = 1;
-/// Where the three parts are mapped from.
+/// Offsets from which the three parts are mapped.
 const OFFSET_SUBMISSION: libc::off_t = 0;
 const OFFSET_COMPLETION: libc::off_t = 0x800_0000;
 const OFFSET_ENTRIES: libc::off_t = 0x1000_0000;
 
 /// `struct io_sqring_offsets` and `struct io_cqring_offsets`: ten words each.
-type Offsets = [u32; 10];
+type RingOffsets = [u32; 10];
 
 /// `struct io_uring_params`.
 #[repr(C)]
 #[derive(Default)]
-struct Parameters {
+struct RingParameters {
     submission_entries: u32,
     completion_entries: u32,
     flags: u32,
     thread: [u32; 2],
     features: u32,
     reserved: [u32; 4],
-    submission: Offsets,
-    completion: Offsets,
+    submission: RingOffsets,
+    completion: RingOffsets,
 }
 
-/// `struct io_uring_sqe`, as far as a timeout has a use for it.
+/// Fields of `struct io_uring_sqe` that a timeout uses.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Submission {
@@ -60,7 +60,7 @@ struct Completion {
 
 /// `struct __kernel_timespec`.
 #[repr(C)]
-struct Time {
+struct KernelTimespec {
     seconds: i64,
     nanoseconds: i64,
 }
@@ -94,7 +94,7 @@ impl Mapping {
         Ok(Self { start: start.cast(), length })
     }
 
-    /// A pointer to a `T` that lies wholly in the mapping.
+    /// Returns a pointer to a `T` that lies wholly in the mapping.
     fn at<T>(&self, offset: usize) -> io::Result<*mut T> {
         let end = offset.checked_add(size_of::<T>()).filter(|end| *end <= self.length);
         if end.is_none() || !offset.is_multiple_of(align_of::<T>()) {
@@ -112,37 +112,37 @@ impl Drop for Mapping {
     }
 }
 
-/// An `io_uring` for timeouts.
+/// Ring for timeouts (`io_uring`).
 #[derive(Debug)]
 pub struct TimeoutRing {
     submission: Mapping,
     completion: Mapping,
     entries: Mapping,
-    /// Words of the rings, by their place in the mappings.
+    /// Words of the rings, by their offset in the mappings.
     submission_tail: usize,
     completion_head: usize,
     completion_tail: usize,
     completion_mask: u32,
     completions_at: usize,
-    // Behind the mappings, which are of it.
+    // After the mappings, which belong to it.
     ring: OwnedFd,
 }
 
 impl TimeoutRing {
-    /// Makes a ring.
+    /// Creates a ring.
     ///
     /// # Errors
     ///
-    /// Where the kernel has none, or it is forbidden (`kernel.io_uring_disabled`, a sandbox).
+    /// If the kernel has none, or it is forbidden (`kernel.io_uring_disabled`, a sandbox).
     pub fn open() -> io::Result<Self> {
-        let mut parameters = Parameters::default();
+        let mut parameters = RingParameters::default();
         // SAFETY: the structure of the size that the kernel expects, alive for the call; a new
         // descriptor out, owned from here on.
         let ring = unsafe {
             let result = libc::syscall(libc::SYS_io_uring_setup, ENTRIES, &raw mut parameters);
             check_new(result as libc::c_int)
         }?;
-        let Parameters { submission_entries, completion_entries, .. } = parameters;
+        let RingParameters { submission_entries, completion_entries, .. } = parameters;
         // struct io_sqring_offsets: head, tail, ring_mask, ring_entries, flags, dropped, array.
         let [_, tail, _, _, _, _, array, ..] = parameters.submission.map(|word| word as usize);
         // struct io_cqring_offsets: head, tail, ring_mask, ring_entries, overflow, cqes.
@@ -172,14 +172,14 @@ impl TimeoutRing {
         })
     }
 
-    /// Waits so long, once.
+    /// Waits once for this delay.
     ///
     /// # Errors
     ///
-    /// `Interrupted` where a signal ended the wait; the timeout is then still in flight, so the
-    /// ring waits no more. Whatever else the kernel says.
+    /// `Interrupted` if a signal ended the wait; the timeout is then still in flight, so the ring
+    /// waits no more. Other errors of the kernel.
     pub fn wait(&mut self, delay: Duration) -> io::Result<()> {
-        let time = Time {
+        let time = KernelTimespec {
             seconds: i64::try_from(delay.as_secs()).unwrap_or(i64::MAX),
             nanoseconds: delay.subsec_nanos().into(),
         };
@@ -220,7 +220,7 @@ impl TimeoutRing {
         self.take()
     }
 
-    /// Takes the completion out of the ring.
+    /// Removes the completion from the ring.
     fn take(&mut self) -> io::Result<()> {
         // SAFETY: both words lie in the mapping, are aligned, and are shared with the kernel alone.
         let (head, tail) = unsafe {
@@ -236,11 +236,11 @@ impl TimeoutRing {
         }
         let index = (place & self.completion_mask) as usize;
         let at = self.completions_at + index * size_of::<Completion>();
-        // SAFETY: an entry within the mapping that the kernel has written, as the tail says.
+        // SAFETY: an entry within the mapping that the kernel has written, as the tail shows.
         let result = unsafe { self.completion.at::<Completion>(at)?.read() }.result;
         head.store(place.wrapping_add(1), Ordering::Release);
         match -result {
-            // What a timeout ends with.
+            // Result of an expired timeout.
             libc::ETIME | 0 => Ok(()),
             error => Err(io::Error::from_raw_os_error(error)),
         }
@@ -253,9 +253,9 @@ mod tests {
 
     #[test]
     fn layouts_are_the_kernel_s() {
-        assert_eq!(size_of::<Parameters>(), 120);
+        assert_eq!(size_of::<RingParameters>(), 120);
         assert_eq!(size_of::<Submission>(), 64);
-        assert_eq!((size_of::<Completion>(), size_of::<Time>()), (16, 16));
+        assert_eq!((size_of::<Completion>(), size_of::<KernelTimespec>()), (16, 16));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! System calls and netlink behind safe functions: what the other crates need of Linux, and
-//! no more. Every `unsafe` block says why it is sound. Nothing here knows a time protocol
-//! or decides anything.
+//! System calls and netlink behind safe functions: the parts of Linux that the other crates need,
+//! and no more. Every `unsafe` block states why it is sound. Nothing here implements a time
+//! protocol or decides anything.
 //!
-//! The crate speaks the kernel's 64-bit interfaces, so that is what it builds for.
+//! The crate uses the kernel's 64-bit interfaces, so it builds for 64-bit targets only.
 
 #![allow(
     unsafe_code,
@@ -14,11 +14,11 @@ pub mod adjtimex;
 pub mod affinity;
 pub mod alarm;
 pub mod alarm_clock;
+mod ancillary;
 pub mod capability;
 pub mod clock;
 pub mod clock_pair;
 pub mod clock_steering;
-mod control;
 pub mod datagram;
 pub mod delay;
 mod descriptor;
@@ -26,11 +26,11 @@ pub mod dma_latency;
 pub mod epoll;
 pub mod ethtool;
 pub mod expiry;
+pub mod explain;
 pub mod external_timestamps;
 pub mod filter;
 pub mod gpio;
 pub mod hardware_timestamps;
-pub mod interruption;
 pub mod io_uring;
 pub mod listen;
 pub mod memory;
@@ -39,8 +39,8 @@ pub mod namespace;
 pub mod netlink;
 pub mod nic;
 pub mod packet;
-pub mod partner;
 pub mod phc;
+pub mod ping_pong;
 pub mod posix_clock;
 pub mod pps;
 pub mod private_file;
@@ -53,9 +53,11 @@ pub mod shared_region;
 pub mod signal;
 pub mod sock_diag;
 pub mod socket;
-pub mod start;
+pub mod spawn;
 pub mod tap;
 pub mod tcp;
 pub mod thread_usage;
 pub mod undo;
 pub mod unix;
+pub mod wake_signal;
+pub mod zone;

@@ -1,14 +1,62 @@
-//! Sockets that take TCP connections. The connections themselves are the standard library's, save
-//! for how their end is sent.
+//! Listening TCP sockets. The connections themselves are the standard library's, except for the
+//! transmission of their end.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::descriptor::{check, set_option};
+use crate::explain::explain;
 use crate::socket::Socket;
 
-/// A TCP socket that listens at `address` and never blocks, with up to `backlog` connections
+/// Default addresses of a listener: the wildcards of the versions of IP that this kernel has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wildcards {
+    /// `0.0.0.0`, `[::]` or both.
+    pub addresses: Vec<SocketAddr>,
+    /// A line on the version that the kernel lacks.
+    pub missing: Option<String>,
+}
+
+impl Wildcards {
+    /// Opens a socket of each version to check if it is available. If neither is, both are in the
+    /// list, and opening them reports the error.
+    #[must_use]
+    pub fn of_this_kernel(port: u16) -> Self {
+        Self::available(port, |any| {
+            let socket = Socket::udp(any)?;
+            if any.is_ipv6() {
+                socket.set_v6_only(true)?;
+            }
+            socket.bind(any)
+        })
+    }
+
+    fn available(port: u16, open: impl Fn(SocketAddr) -> io::Result<()>) -> Self {
+        let both = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        let errors = both.map(|ip: IpAddr| open((ip, 0).into()).err().filter(is_missing));
+        let address = |ip| SocketAddr::new(ip, port);
+        let (addresses, missing) = match errors {
+            [None, Some(error)] => (vec![address(both[0])], Some(("IPv6", "IPv4", error))),
+            [Some(error), None] => (vec![address(both[1])], Some(("IPv4", "IPv6", error))),
+            _ => (both.map(address).to_vec(), None),
+        };
+        let missing = missing.map(|(lacks, has, error)| {
+            format!("{lacks} is not available ({}); listening on {has} only", explain(&error))
+        });
+        Self { addresses, missing }
+    }
+}
+
+/// Returns true if an error of opening a wildcard address means that its version of IP is switched
+/// off or denied, and not that the process lacks a resource.
+fn is_missing(error: &io::Error) -> bool {
+    let errors = [libc::EAFNOSUPPORT, libc::EPROTONOSUPPORT, libc::EADDRNOTAVAIL];
+    let denied = [libc::EPERM, libc::EACCES];
+    error.raw_os_error().is_some_and(|code| errors.contains(&code) || denied.contains(&code))
+}
+
+/// Opens a TCP socket that listens at `address` and never blocks, with up to `backlog` connections
 /// waiting to be accepted, or as many as the system allows if that is less. One of IPv6 leaves IPv4
 /// alone.
 ///
@@ -18,7 +66,7 @@ use crate::socket::Socket;
 pub fn tcp(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let socket = Socket::open(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
-    // A server that is started again finds connections of its predecessor in TIME_WAIT.
+    // A restarted server finds connections of its predecessor in TIME_WAIT.
     set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &(1 as libc::c_int))?;
     if address.is_ipv6() {
         socket.set_v6_only(true)?;
@@ -30,13 +78,13 @@ pub fn tcp(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     Ok(TcpListener::from(socket.into_descriptor()))
 }
 
-/// Holds back what is written from now on until a segment is full or the stream is shut down or
-/// closed (`TCP_CORK`, tcp(7)): the last words and the end of the stream leave in one segment.
+/// Delays written data until a segment is full or the stream is shut down or closed (`TCP_CORK`,
+/// tcp(7)): the last data and the end of the stream leave in one segment.
 ///
 /// # Errors
 ///
 /// Of setsockopt(2); the stream is then as it was.
-pub fn hold_back(stream: &TcpStream) -> io::Result<()> {
+pub fn set_cork(stream: &TcpStream) -> io::Result<()> {
     set_option(stream.as_fd(), libc::IPPROTO_TCP, libc::TCP_CORK, &(1 as libc::c_int))
 }
 
@@ -52,7 +100,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();
-        hold_back(&client).unwrap();
+        set_cork(&client).unwrap();
         client.write_all(b"bye").unwrap();
         server.set_nonblocking(true).unwrap();
         assert_eq!(server.read(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
@@ -62,6 +110,30 @@ mod tests {
         let mut all = Vec::new();
         server.read_to_end(&mut all).unwrap();
         assert_eq!(all, b"bye");
+    }
+
+    #[test]
+    fn a_version_of_ip_that_is_missing_is_left_out_of_what_nobody_named() {
+        let addresses = |texts: &[&str]| -> Vec<SocketAddr> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        let without = |lacks: fn(SocketAddr) -> bool, code: i32| {
+            let refused = move || Err(io::Error::from_raw_os_error(code));
+            Wildcards::available(123, move |any| if lacks(any) { refused() } else { Ok(()) })
+        };
+        let is_ipv6 = |any: SocketAddr| any.is_ipv6();
+        for code in [libc::EAFNOSUPPORT, libc::EADDRNOTAVAIL, libc::EACCES] {
+            let found = without(is_ipv6, code);
+            assert_eq!(found.addresses, addresses(&["0.0.0.0:123"]));
+            let line = found.missing.unwrap();
+            assert!(line.starts_with("IPv6 is not") && line.ends_with("IPv4 only"), "{line}");
+        }
+        let found = without(|any| any.is_ipv4(), libc::EAFNOSUPPORT);
+        assert_eq!(found.addresses, addresses(&["[::]:123"]));
+        let both = addresses(&["0.0.0.0:123", "[::]:123"]);
+        for found in [without(|_| true, libc::EAFNOSUPPORT), without(is_ipv6, libc::EMFILE)] {
+            assert_eq!((found.addresses, found.missing), (both.clone(), None));
+        }
     }
 
     #[test]

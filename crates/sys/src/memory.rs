@@ -1,15 +1,15 @@
-//! How much memory this process has resident, and keeping it there.
+//! Resident memory of this process: its size, and locking it.
 
 use std::{fs, io};
 
 use crate::descriptor::check;
 
-/// Memory of this process that is kept in RAM (mlockall(2)); dropping it lets the memory go again.
+/// Memory of this process that is locked in RAM (mlockall(2)); dropping it unlocks the memory.
 #[derive(Debug)]
 pub struct LockedMemory(());
 
 impl LockedMemory {
-    /// Locks all that there is and all that is to come.
+    /// Locks all present and future memory.
     ///
     /// # Errors
     ///
@@ -18,7 +18,7 @@ impl LockedMemory {
         Self::with(libc::MCL_CURRENT | libc::MCL_FUTURE)
     }
 
-    /// Locks all that there is, so that what comes later needs no room within `RLIMIT_MEMLOCK`.
+    /// Locks all present memory, so that later memory needs no room within `RLIMIT_MEMLOCK`.
     ///
     /// # Errors
     ///
@@ -41,11 +41,11 @@ impl Drop for LockedMemory {
     }
 }
 
-/// Bytes of this process's memory that are resident (proc(5), `/proc/self/statm`).
+/// Returns the bytes of this process's memory that are resident (proc(5), `/proc/self/statm`).
 ///
 /// # Errors
 ///
-/// When the proc file system is not there.
+/// If the proc file system is missing.
 pub fn resident_bytes() -> io::Result<u64> {
     let statm = fs::read_to_string("/proc/self/statm")?;
     let pages: u64 = statm
@@ -59,7 +59,7 @@ pub fn resident_bytes() -> io::Result<u64> {
 fn page_bytes() -> u64 {
     // SAFETY: a number in, a number out.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    // It is -1 only for a name that the system does not know, and all know this one.
+    // It is -1 only for a name that the system does not have, and all have this one.
     bytes as u64
 }
 

@@ -1,17 +1,20 @@
-//! Many datagrams in one system call: recvmmsg(2) and sendmmsg(2). A [`MessageTable`] owns the
-//! kernel's bookkeeping for them; the bytes belong to the caller. It never blocks.
+//! Batches of datagrams in one system call: recvmmsg(2) and sendmmsg(2). A [`MessageTable`] owns
+//! the kernel's structures for them; the bytes belong to the caller. It never blocks.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::address::RawAddress;
-use crate::control::{CAPACITY as CONTROL_CAPACITY, ControlBuffer, write_source, write_stamp};
+use crate::ancillary::{
+    CAPACITY as CONTROL_CAPACITY, ControlBuffer, write_source, write_timestamp_request,
+};
 use crate::descriptor::check;
+use crate::socket::LINK_GROUP_LEN;
 
-pub use crate::control::{Control, TransmitStamp};
+pub use crate::ancillary::{AncillaryData, TransmitTimestamp};
 
-/// The kernel's tables for a batch of datagrams: headers, buffer references, addresses and control
+/// Kernel tables for a batch of datagrams: headers, buffer references, addresses and control
 /// messages. Allocated once.
 ///
 /// The tables point into one another and into the caller's buffers, and all of those pointers are
@@ -29,35 +32,44 @@ pub struct MessageTable {
 // outside of a call that has just written them (see the type), so no thread depends on another's.
 unsafe impl Send for MessageTable {}
 
-/// A datagram that was received. Its bytes stand in the buffer that the caller gave.
+/// Received datagram. Its bytes are in the caller's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received {
     /// Bytes in the buffer.
     pub len: usize,
     /// The datagram was longer than the buffer (`MSG_TRUNC`).
     pub truncated: bool,
-    /// Where it came from; `None` if that is no IP address, as on packet sockets.
+    /// Source address; `None` if that is no IP address, as on packet sockets.
     pub remote: Option<SocketAddr>,
-    /// What else the kernel told about it.
-    pub control: Control,
+    /// Ancillary data from the kernel.
+    pub control: AncillaryData,
+}
+
+impl Received {
+    /// Returns true if it was sent to one address of this host alone; valid for sockets with
+    /// [`crate::socket::Socket::tell_unicast`].
+    #[must_use]
+    pub fn is_unicast(&self) -> bool {
+        self.len != LINK_GROUP_LEN && self.control.is_unicast()
+    }
 }
 
 /// A datagram to send.
 #[derive(Clone, Copy, Debug)]
-pub struct Outgoing<'a> {
+pub struct OutgoingDatagram<'a> {
     /// Its bytes.
     pub bytes: &'a [u8],
-    /// Where it goes; `None`: where the socket is connected or bound to.
+    /// Destination; `None`: the peer that the socket is connected or bound to.
     pub remote: Option<SocketAddr>,
-    /// The address that it must leave from; `None`: the socket's, or the kernel's choice.
+    /// Required source address; `None`: the socket's, or the kernel's choice.
     pub local: Option<IpAddr>,
-    /// Whether it is to come back with a timestamp of its transmission, and with which; see
+    /// Requested transmit timestamp, with which a copy comes back; see
     /// [`MessageTable::receive_errors`].
-    pub stamp: Option<TransmitStamp>,
+    pub transmit_timestamp: Option<TransmitTimestamp>,
 }
 
 impl MessageTable {
-    /// Tables for up to `slots` datagrams in a call.
+    /// Creates tables for up to `slots` datagrams in a call.
     #[must_use]
     pub fn new(slots: usize) -> Self {
         let empty_buffer = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
@@ -69,19 +81,19 @@ impl MessageTable {
         }
     }
 
-    /// How many datagrams a call can take.
+    /// Returns the maximum number of datagrams in a call.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.headers.len()
     }
 
-    /// Receives what waits in the socket's queue, without blocking, one datagram into each of
-    /// `buffers` (as many as there are slots). Returns how many came; [`MessageTable::received`]
-    /// tells about each.
+    /// Receives pending datagrams from the socket's queue, without blocking, one into each of
+    /// `buffers` (as many as there are slots). Returns their number; [`MessageTable::received`]
+    /// describes each.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when nothing waits, and whatever the socket suffers from.
+    /// `WouldBlock` if nothing is pending, and pending errors of the socket.
     pub fn receive<'a>(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -90,13 +102,13 @@ impl MessageTable {
         self.receive_with(socket, buffers, libc::MSG_DONTWAIT)
     }
 
-    /// As [`MessageTable::receive`], from the socket's error queue: copies of the packets that were
-    /// sent with a request for a transmit timestamp, as they left, link header and all where the
-    /// device has one. The timestamps stand in [`Received::control`].
+    /// Receives from the socket's error queue like [`MessageTable::receive`]: copies of the packets
+    /// that were sent with a request for a transmit timestamp, as they left, including the link
+    /// header if the device has one. The timestamps are in [`Received::control`].
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when nothing waits there.
+    /// `WouldBlock` if nothing is pending there.
     pub fn receive_errors<'a>(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -133,11 +145,11 @@ impl MessageTable {
         Ok(received as usize)
     }
 
-    /// What came in `slot` by the last [`MessageTable::receive`].
+    /// Returns the datagram in `slot` of the last [`MessageTable::receive`].
     ///
     /// # Panics
     ///
-    /// When there is no such slot.
+    /// If there is no such slot.
     #[must_use]
     pub fn received(&self, slot: usize) -> Received {
         let header = &self.headers[slot];
@@ -146,21 +158,21 @@ impl MessageTable {
             len: (header.msg_len as usize).min(self.buffers[slot].iov_len),
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             remote: self.addresses[slot].decode(header.msg_hdr.msg_namelen as usize),
-            control: Control::parse(&self.controls[slot].0[..control_len]),
+            control: AncillaryData::parse(&self.controls[slot].0[..control_len]),
         }
     }
 
-    /// Sends `messages` (as many as there are slots) in order, without blocking. Returns how many
-    /// left, which is fewer when one of them was refused; the error then shows when that one is
+    /// Sends `messages` (as many as there are slots) in order, without blocking. Returns the number
+    /// sent, which is lower if one of them was refused; the error then appears when that one is
     /// sent first.
     ///
     /// # Errors
     ///
-    /// Why the first message was refused: `WouldBlock` when the socket's buffer is full.
+    /// The refusal of the first message: `WouldBlock` if the socket's buffer is full.
     pub fn send<'a>(
         &mut self,
         socket: BorrowedFd<'_>,
-        messages: impl Iterator<Item = Outgoing<'a>>,
+        messages: impl Iterator<Item = OutgoingDatagram<'a>>,
     ) -> io::Result<usize> {
         let mut count = 0;
         for (slot, message) in (0..self.slots()).zip(messages) {
@@ -174,16 +186,17 @@ impl MessageTable {
             });
             let control = &mut self.controls[slot];
             let source_len = message.local.map_or(0, |local| write_source(control, local));
-            let control_len =
-                message.stamp.map_or(source_len, |stamp| write_stamp(control, source_len, stamp));
+            let control_len = message
+                .transmit_timestamp
+                .map_or(source_len, |stamp| write_timestamp_request(control, source_len, stamp));
             self.link(slot, address_len, control_len);
             count = slot + 1;
         }
         // SAFETY: as for recvmmsg, save that the kernel only reads the bytes, which the caller lent
         // for 'a; it writes the headers alone, which are this table's. Where the C library declares
-        // narrower lengths than the kernel reads, zeros stand beside them since `empty_header`.
+        // narrower lengths than the kernel reads, zeros are next to them since `empty_header`.
         let sent = check(unsafe {
-            // Not by the library's function: musl's makes a system call for each message.
+            // Not the library's function: musl's makes a system call for each message.
             libc::syscall(
                 libc::SYS_sendmmsg,
                 socket.as_raw_fd(),
@@ -195,7 +208,7 @@ impl MessageTable {
         Ok(sent as usize)
     }
 
-    /// Points the slot's header at its parts; a part of no length is left out.
+    /// Points the slot's header at its parts; a part of no length is omitted.
     fn link(&mut self, slot: usize, address_len: usize, control_len: usize) {
         let header = &mut self.headers[slot].msg_hdr;
         header.msg_name = std::ptr::null_mut();
@@ -225,9 +238,9 @@ fn empty_header() -> libc::mmsghdr {
     unsafe { std::mem::zeroed() }
 }
 
-/// Whether an error of [`MessageTable::send`] concerns the one packet alone (no room in the
-/// device's queue, no route, too long, not allowed by a firewall, an address that cannot be), so
-/// that the next may be tried. Any other is the socket's or the interface's own.
+/// Returns true if an error of [`MessageTable::send`] concerns the one packet alone (no room in the
+/// device's queue, no route, too long, not allowed by a firewall, an invalid address), so that the
+/// next may be tried. Any other is the socket's or the interface's own.
 #[must_use]
 pub fn is_refusal(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;

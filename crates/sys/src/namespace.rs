@@ -1,15 +1,16 @@
-//! Network namespaces: making them, naming them as `ip netns` does, running code and programs in
-//! them. What is inside one is the business of [`crate::netlink`].
+//! Network namespaces: creating them, naming them as `ip netns` does, running code and programs in
+//! them. Their content is handled by [`crate::netlink`].
 //!
-//! Only the network namespace changes: a program run in one sees the files, the processes and the
-//! mounts of its parent. So `/sys/class/net` still shows the interfaces of whoever mounted `/sys`
-//! and must not be read there, while `/proc/thread-self/net` and `/proc/sys/net` show those of the
-//! thread that opens them, and `/sys/fs/bpf` stays usable.
+//! Only the network namespace changes: a program run in one uses the files, the processes and the
+//! mounts of its parent. So `/sys/class/net` still shows the interfaces of the process that mounted
+//! `/sys` and must not be read there, while `/proc/thread-self/net` and `/proc/sys/net` show those
+//! of the thread that opens them, and `/sys/fs/bpf` stays usable.
 #![allow(unsafe_code, reason = "system calls that std does not offer: setns, unshare, mount")]
 
 mod child;
 mod named;
 
+use crate::explain::explain;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -20,31 +21,31 @@ use std::thread;
 pub use child::die_with_parent;
 pub use named::{delete_named, list_named, publish_all};
 
-/// Why something with a network namespace failed.
+/// Reason for which an operation on a network namespace failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
     /// The process lacks the privilege.
-    #[error("cannot {0}: that needs CAP_SYS_ADMIN and CAP_NET_ADMIN; run as root or with sudo")]
+    #[error("cannot {0}: CAP_SYS_ADMIN and CAP_NET_ADMIN are required; run as root or with sudo")]
     NotPermitted(String),
     /// A name that cannot be a file's name in `/run/netns`.
     #[error("'{0}' cannot name a network namespace; use 1 to 255 bytes without '/'")]
     BadName(String),
     /// No namespace has this name.
-    #[error("no network namespace is called '{0}'; 'ip netns list' shows them")]
+    #[error("network namespace '{0}' not found; 'ip netns list' lists them")]
     NotFound(String),
     /// The name is taken.
-    #[error("a network namespace called '{0}' exists already; 'ip netns delete {0}' removes it")]
+    #[error("network namespace '{0}' exists already; 'ip netns delete {0}' removes it")]
     Exists(String),
-    /// The file is there, but no namespace is mounted on it: whoever made it died halfway.
-    #[error("/run/netns/{0} is no network namespace; 'ip netns delete {0}' removes it")]
+    /// The file exists, but no namespace is mounted on it: its creator died halfway.
+    #[error("/run/netns/{0} is not a network namespace; 'ip netns delete {0}' removes it")]
     Stale(String),
-    /// A signal came while names were given out; those already given were taken back.
-    #[error("interrupted; nothing was left behind")]
+    /// A signal came while names were created; those already created were removed.
+    #[error("interrupted; cleanup is complete")]
     Interrupted,
-    /// Anything else that the kernel refused.
-    #[error("cannot {action}: {source}")]
+    /// Any other refusal of the kernel.
+    #[error("cannot {action}: {why}", why = explain(.source))]
     System {
-        /// What was attempted, as a verb phrase.
+        /// Attempted operation, as a verb phrase.
         action: String,
         /// The kernel's reason.
         source: io::Error,
@@ -61,17 +62,17 @@ impl NamespaceError {
     }
 }
 
-/// A handle on a network namespace. The namespace lives for as long as such a handle, a name, a
-/// socket or a process in it does; without a name it vanishes with the last of those, however the
-/// processes end.
+/// Handle on a network namespace. The namespace lives for as long as such a handle, a name, a
+/// socket or a process in it does; without a name it vanishes with the last of those, regardless of
+/// how the processes end.
 #[derive(Debug, Clone)]
 pub struct NetNs {
     file: Arc<File>,
 }
 
-/// A process found in a namespace.
+/// Process found in a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
+pub struct NamespaceProcess {
     /// Its process identifier.
     pub pid: u32,
     /// Its name (`/proc/PID/comm`), at most 15 bytes.
@@ -79,7 +80,7 @@ pub struct Process {
 }
 
 impl NetNs {
-    /// The namespace of the calling thread.
+    /// Returns the namespace of the calling thread.
     pub fn current() -> Result<Self, NamespaceError> {
         let path = "/proc/thread-self/ns/net";
         let file = File::open(path)
@@ -87,20 +88,21 @@ impl NetNs {
         Ok(Self { file: Arc::new(file) })
     }
 
-    /// Makes a namespace without a name. It holds nothing but a loopback interface that is down.
+    /// Creates a namespace without a name. It contains nothing but a loopback interface that is
+    /// down.
     pub fn anonymous() -> Result<Self, NamespaceError> {
         // A thread of its own moves there and ends, so the caller's stays where it is.
         on_fresh_thread(|| {
             // SAFETY: unshare takes no pointer and changes only the calling thread.
             check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
-                .map_err(|error| NamespaceError::system("make a network namespace", error))?;
+                .map_err(|error| NamespaceError::system("create a network namespace", error))?;
             Self::current()
         })
     }
 
-    /// Runs `work` on a fresh thread inside the namespace and returns what it returns. Threads
-    /// and processes that `work` starts are in the namespace too; sockets that it opens stay
-    /// there wherever they are handed to. A panic in `work` goes on in the caller.
+    /// Runs `work` on a fresh thread inside the namespace and returns its result. Threads and
+    /// processes that `work` starts are in the namespace too; its sockets stay there even if they
+    /// are passed elsewhere. A panic in `work` continues in the caller.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
         on_fresh_thread(|| {
             enter(self.file.as_fd())
@@ -109,18 +111,18 @@ impl NetNs {
         })
     }
 
-    /// Whether both handles are of the same namespace.
+    /// Returns true if both handles are of the same namespace.
     pub fn is_same(&self, other: &Self) -> Result<bool, NamespaceError> {
         Ok(self.identity()? == other.identity()?)
     }
 
-    /// The processes whose main thread is in this namespace, by rising pid. Those of other users
-    /// are seen by root only.
-    pub fn processes(&self) -> Result<Vec<Process>, NamespaceError> {
+    /// Returns the processes whose main thread is in this namespace, by rising pid. Those of other
+    /// users are visible to root only.
+    pub fn processes(&self) -> Result<Vec<NamespaceProcess>, NamespaceError> {
         let identity = self.identity()?;
         let entries = fs::read_dir("/proc")
             .map_err(|error| NamespaceError::system("list the processes", error))?;
-        let mut found: Vec<Process> = entries
+        let mut found: Vec<NamespaceProcess> = entries
             .filter_map(Result::ok)
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
             .filter_map(|pid: u32| process_in(pid, identity))
@@ -129,7 +131,7 @@ impl NetNs {
         Ok(found)
     }
 
-    /// Device and inode, which together tell one namespace from another (`namespaces(7)`).
+    /// Returns device and inode, which together identify a namespace (`namespaces(7)`).
     fn identity(&self) -> Result<(u64, u64), NamespaceError> {
         let metadata = self
             .file
@@ -145,12 +147,12 @@ impl AsFd for NetNs {
     }
 }
 
-/// The process `pid` if it is in the namespace; one that ended meanwhile is not.
-fn process_in(pid: u32, identity: (u64, u64)) -> Option<Process> {
+/// Returns the process `pid` if it is in the namespace; `None` if it ended meanwhile.
+fn process_in(pid: u32, identity: (u64, u64)) -> Option<NamespaceProcess> {
     let metadata = fs::metadata(format!("/proc/{pid}/ns/net")).ok()?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     ((metadata.dev(), metadata.ino()) == identity)
-        .then(|| Process { pid, name: name.trim_end().to_owned() })
+        .then(|| NamespaceProcess { pid, name: name.trim_end().to_owned() })
 }
 
 fn on_fresh_thread<T: Send>(
@@ -166,14 +168,14 @@ fn on_fresh_thread<T: Send>(
     })
 }
 
-/// Moves the calling thread. Makes one system call and allocates nothing, so it may run between
-/// fork and exec.
+/// Moves the calling thread into a namespace. Makes one system call and allocates nothing, so it
+/// may run between fork and exec.
 fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the descriptor is open for as long as it is borrowed, and setns takes no pointer.
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
 }
 
-/// Turns the return value of a system call into a result.
+/// Converts the return value of a system call to a result.
 fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -193,7 +195,7 @@ mod tests {
     #[test]
     fn lack_of_privilege_says_what_is_needed() {
         let denied = io::Error::from_raw_os_error(libc::EPERM);
-        let text = NamespaceError::system("make a network namespace", denied).to_string();
+        let text = NamespaceError::system("create a network namespace", denied).to_string();
         assert!(text.contains("CAP_SYS_ADMIN") && text.contains("sudo"), "{text}");
         assert!(!text.contains('\n'));
     }

@@ -1,9 +1,9 @@
-//! What a driver tells of a network card beyond [`crate::ethtool`]: rings, coalescing, offloads,
-//! the spreading of packets over queues, speed. Asked through the ethtool ioctls, nothing is set.
-//! Interfaces are looked up in the calling thread's network namespace. The structures are those of
+//! Driver data of a NIC beyond [`crate::ethtool`]: rings, coalescing, offloads, the distribution of
+//! packets over queues, speed. Read through the ethtool ioctls, nothing is set. Interfaces are
+//! looked up in the calling thread's network namespace. The structures are those of
 //! `linux/ethtool.h`.
 
-use crate::ethtool::{Device, EthtoolError, items, name, word};
+use crate::ethtool::{EthtoolDevice, EthtoolError, items, name, word};
 
 const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
@@ -19,7 +19,7 @@ const ETHTOOL_GET_TS_INFO: u32 = 0x41;
 const ETH_SS_FEATURES: u32 = 4;
 /// Length of one name, padding included.
 const ETH_GSTRING_LEN: usize = 32;
-/// Entries that a table of queues may have; the largest of any driver is a fraction.
+/// Maximum number of entries of a table of queues; the largest of any driver is a fraction.
 const TABLE_MAX: u32 = 65_536;
 /// Words of `struct ethtool_coalesce`, `struct ethtool_ringparam` and `struct ethtool_cmd`.
 const COALESCE_WORDS: usize = 23;
@@ -27,26 +27,26 @@ const RING_WORDS: usize = 9;
 const SETTINGS_WORDS: usize = 11;
 /// `struct ethtool_drvinfo`.
 const DRIVER_BYTES: usize = 196;
-/// A speed that nobody knows.
+/// Value of an unknown speed.
 const SPEED_UNKNOWN: u32 = u32::MAX;
 
-/// Which driver, and which device.
+/// Driver and device of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Driver {
     /// Its name, such as `ixgbe` or `veth`.
     pub name: String,
-    /// The card's firmware; empty where it tells none.
+    /// Firmware of the NIC; empty if not reported.
     pub firmware: String,
-    /// Where the device is, such as `0000:03:00.0`; empty where it is nowhere.
+    /// Bus address of the device, such as `0000:03:00.0`; empty if it has none.
     pub bus: String,
 }
 
 /// Descriptors of the receive and transmit rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rings {
-    /// Received packets that wait at most.
+    /// Received packets that can wait.
     pub rx: u32,
-    /// Packets to send that wait at most.
+    /// Packets to send that can wait.
     pub tx: u32,
     /// The largest `rx`.
     pub rx_max: u32,
@@ -54,7 +54,7 @@ pub struct Rings {
     pub tx_max: u32,
 }
 
-/// How long and how many packets an interrupt waits for.
+/// Interrupt coalescing by time and by packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coalescing {
     /// Time from a packet received to its interrupt, in µs.
@@ -65,63 +65,63 @@ pub struct Coalescing {
     pub tx_us: u32,
     /// Packets sent until an interrupt.
     pub tx_frames: u32,
-    /// Whether the driver changes the first two by the load.
+    /// True if the driver changes the first two by the load.
     pub adaptive_rx: bool,
-    /// Whether it changes the other two.
+    /// True if it changes the other two.
     pub adaptive_tx: bool,
 }
 
-/// An offload or another feature.
+/// Offload or other feature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feature {
     /// Its name in the kernel, such as `rx-gro`.
     pub name: String,
-    /// Whether it is on.
+    /// True if it is on.
     pub on: bool,
-    /// Whether it can be changed.
+    /// True if it can be changed.
     pub changeable: bool,
 }
 
-/// How received packets are spread over queues.
+/// Distribution of received packets over queues (RSS).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spreading {
+pub struct RssTable {
     /// Queues that can take part.
     pub queues: u32,
     /// The queue of each entry of the table; a packet's hash chooses the entry.
     pub table: Vec<u32>,
-    /// Bytes of the hash's key.
+    /// Length of the hash's key in bytes.
     pub key_bytes: u32,
 }
 
-/// What an interface's link negotiated.
+/// Negotiated speed of an interface's link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkSpeed {
-    /// Megabits per second; `None` where nobody knows.
+    /// Megabits per second; `None` if unknown.
     pub mbit_s: Option<u32>,
-    /// Whether both directions work at once; `None` where nobody knows.
+    /// True if both directions work at once; `None` if unknown.
     pub full_duplex: Option<bool>,
 }
 
-/// Which timestamps there are: bits by `SOF_TIMESTAMPING_*`, `HWTSTAMP_TX_*`, `HWTSTAMP_FILTER_*`.
+/// Available timestamps: bits by `SOF_TIMESTAMPING_*`, `HWTSTAMP_TX_*`, `HWTSTAMP_FILTER_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamping {
-    /// Who takes them.
+pub struct TimestampBits {
+    /// Sources of timestamps.
     pub kinds: u32,
-    /// The number N of the card's clock `/dev/ptpN`.
+    /// Number N of the NIC's clock `/dev/ptpN`.
     pub clock: Option<u32>,
-    /// Of what is sent.
+    /// Of sent packets.
     pub transmit_types: u32,
-    /// Of what is received.
+    /// Of received packets.
     pub receive_filters: u32,
 }
 
-/// Which driver the interface has.
+/// Returns the driver of the interface.
 pub fn driver(interface: &str) -> Result<Driver, EthtoolError> {
-    let device = Device::open(interface, "tell its driver")?;
+    let device = EthtoolDevice::open(interface, "read the driver")?;
     let mut request = vec![0; DRIVER_BYTES / size_of::<u32>()];
     request[0] = ETHTOOL_GDRVINFO;
-    let answer = device.ask(&request, 0, 0)?;
-    // Behind the command: driver, version, firmware and bus, 32 bytes each.
+    let answer = device.query(&request, 0, 0)?;
+    // After the command: driver, version, firmware and bus, 32 bytes each.
     let text = |place: usize| {
         let start = size_of::<u32>() + place * ETH_GSTRING_LEN;
         name(answer.get(start..start + ETH_GSTRING_LEN).unwrap_or_default())
@@ -131,23 +131,23 @@ pub fn driver(interface: &str) -> Result<Driver, EthtoolError> {
     Ok(Driver { name: text(0), firmware: told(text(2)), bus: told(text(3)) })
 }
 
-/// How many packets wait at most.
+/// Returns the ring sizes.
 pub fn rings(interface: &str) -> Result<Rings, EthtoolError> {
-    let device = Device::open(interface, "tell its rings")?;
+    let device = EthtoolDevice::open(interface, "read the rings")?;
     let mut request = [0; RING_WORDS];
     request[0] = ETHTOOL_GRINGPARAM;
-    let answer = device.ask(&request, 0, 0)?;
+    let answer = device.query(&request, 0, 0)?;
     // At most rx, mini, jumbo, tx; then those in use.
     let at = |place| word(&answer, place);
     Ok(Rings { rx_max: at(1), tx_max: at(4), rx: at(5), tx: at(8) })
 }
 
-/// How long interrupts wait.
+/// Returns the interrupt coalescing.
 pub fn coalescing(interface: &str) -> Result<Coalescing, EthtoolError> {
-    let device = Device::open(interface, "tell its coalescing")?;
+    let device = EthtoolDevice::open(interface, "read the coalescing settings")?;
     let mut request = [0; COALESCE_WORDS];
     request[0] = ETHTOOL_GCOALESCE;
-    let answer = device.ask(&request, 0, 0)?;
+    let answer = device.query(&request, 0, 0)?;
     let at = |place| word(&answer, place);
     Ok(Coalescing {
         rx_us: at(1),
@@ -159,16 +159,17 @@ pub fn coalescing(interface: &str) -> Result<Coalescing, EthtoolError> {
     })
 }
 
-/// The features of an interface, in the kernel's order.
+/// Returns the features of an interface, in the kernel's order.
 pub fn features(interface: &str) -> Result<Vec<Feature>, EthtoolError> {
-    let device = Device::open(interface, "tell its features")?;
+    let device = EthtoolDevice::open(interface, "read the features")?;
     let [low, high] = crate::ethtool::halves(1 << ETH_SS_FEATURES);
-    let answer = device.ask(&[ETHTOOL_GSSET_INFO, 0, low, high], 1, size_of::<u32>())?;
+    let answer = device.query(&[ETHTOOL_GSSET_INFO, 0, low, high], 1, size_of::<u32>())?;
     let count = word(&answer, 4).min(TABLE_MAX);
-    let names = device.ask(&[ETHTOOL_GSTRINGS, ETH_SS_FEATURES, count], count, ETH_GSTRING_LEN)?;
+    let names =
+        device.query(&[ETHTOOL_GSTRINGS, ETH_SS_FEATURES, count], count, ETH_GSTRING_LEN)?;
     let blocks = count.div_ceil(u32::BITS);
     // Each block: available, requested, active, never changed.
-    let answer = device.ask(&[ETHTOOL_GFEATURES, blocks], blocks, 4 * size_of::<u32>())?;
+    let answer = device.query(&[ETHTOOL_GFEATURES, blocks], blocks, 4 * size_of::<u32>())?;
     let bit =
         |set: usize, place: usize| word(&answer, 2 + place / 32 * 4 + set) >> (place % 32) & 1 == 1;
     let named = items(&names, 3, count, ETH_GSTRING_LEN).map(name).enumerate();
@@ -179,33 +180,33 @@ pub fn features(interface: &str) -> Result<Vec<Feature>, EthtoolError> {
     Ok(named.filter(|(_, name)| !name.is_empty()).map(feature).collect())
 }
 
-/// How packets are spread over the receive queues.
-pub fn spreading(interface: &str) -> Result<Spreading, EthtoolError> {
-    let device = Device::open(interface, "tell how it spreads packets (RSS)")?;
-    // struct ethtool_rxnfc up to its data, which is where the number of queues stands.
+/// Returns the distribution of packets over the receive queues.
+pub fn rss_table(interface: &str) -> Result<RssTable, EthtoolError> {
+    let device = EthtoolDevice::open(interface, "read the RSS table")?;
+    // struct ethtool_rxnfc up to its data, which contains the number of queues.
     let mut request = [0; 4];
     request[0] = ETHTOOL_GRXRINGS;
-    let queues = word(&device.ask(&request, 0, 0)?, 2);
+    let queues = word(&device.query(&request, 0, 0)?, 2);
     // struct ethtool_rxfh: command, context, entries, bytes of the key, function, two reserved.
     let mut request = [0; 7];
     request[0] = ETHTOOL_GRSSH;
-    let sizes = device.ask(&request, 0, 0)?;
+    let sizes = device.query(&request, 0, 0)?;
     let (entries, key_bytes) = (word(&sizes, 2).min(TABLE_MAX), word(&sizes, 3).min(TABLE_MAX));
     (request[2], request[3]) = (entries, key_bytes);
     let key_words = key_bytes.div_ceil(4);
-    let answer = device.ask(&request, entries + key_words, size_of::<u32>())?;
+    let answer = device.query(&request, entries + key_words, size_of::<u32>())?;
     let table = (0..entries as usize).map(|entry| word(&answer, 7 + entry)).collect();
-    Ok(Spreading { queues, table, key_bytes })
+    Ok(RssTable { queues, table, key_bytes })
 }
 
-/// What the link negotiated.
+/// Returns the negotiated speed of the link.
 pub fn speed(interface: &str) -> Result<LinkSpeed, EthtoolError> {
-    let device = Device::open(interface, "tell its speed")?;
+    let device = EthtoolDevice::open(interface, "read the speed")?;
     let mut request = [0; SETTINGS_WORDS];
     request[0] = ETHTOOL_GSET;
-    let answer = device.ask(&request, 0, 0)?;
-    // struct ethtool_cmd: the low half of the speed behind three words, then the duplex; the high
-    // half behind four more.
+    let answer = device.query(&request, 0, 0)?;
+    // struct ethtool_cmd: the low half of the speed after three words, then the duplex; the high
+    // half after four more.
     let half = |at: usize| {
         let bytes = answer.get(at..at + 2).and_then(|bytes| bytes.try_into().ok());
         u32::from(u16::from_ne_bytes(bytes.unwrap_or_default()))
@@ -223,13 +224,13 @@ pub fn speed(interface: &str) -> Result<LinkSpeed, EthtoolError> {
     })
 }
 
-/// Which timestamps the driver and the kernel take.
-pub fn stamping(interface: &str) -> Result<Stamping, EthtoolError> {
-    let device = Device::open(interface, "tell its timestamps")?;
+/// Returns the timestamps that the driver and the kernel take.
+pub fn stamping(interface: &str) -> Result<TimestampBits, EthtoolError> {
+    let device = EthtoolDevice::open(interface, "read the timestamping capabilities")?;
     let mut request = [0; 11];
     request[0] = ETHTOOL_GET_TS_INFO;
-    let answer = device.ask(&request, 0, 0)?;
-    Ok(Stamping {
+    let answer = device.query(&request, 0, 0)?;
+    Ok(TimestampBits {
         kinds: word(&answer, 1),
         clock: u32::try_from(word(&answer, 2).cast_signed()).ok(),
         transmit_types: word(&answer, 3),
@@ -249,7 +250,7 @@ mod tests {
         assert!(of("tx-checksum-ip-generic").on || of("highdma").on);
         assert!(matches!(rings("lo"), Err(EthtoolError::Unsupported { .. })));
         assert!(matches!(coalescing("lo"), Err(EthtoolError::Unsupported { .. })));
-        assert!(spreading("lo").is_err() && speed("lo").is_err());
+        assert!(rss_table("lo").is_err() && speed("lo").is_err());
         assert_eq!(stamping("lo").unwrap().clock, None);
     }
 

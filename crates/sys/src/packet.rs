@@ -9,10 +9,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use crate::descriptor::{check, get_option, set_option};
 use crate::socket::Socket;
 
-/// Frames counted by a packet socket since the last time of asking.
+/// Frames counted by a packet socket since the previous query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Statistics {
-    /// Frames that passed the filter, those that were dropped included.
+pub struct PacketSocketStatistics {
+    /// Frames that passed the filter, including those that were dropped.
     pub passed: u32,
     /// Frames dropped because the socket's buffer was full.
     pub dropped: u32,
@@ -21,8 +21,8 @@ pub struct Statistics {
 /// Frames of every protocol, for [`bind`] (`ETH_P_ALL`).
 pub const ANY_PROTOCOL: u16 = libc::ETH_P_ALL as u16;
 
-/// A packet socket that receives nothing until it is bound, so that a filter attached before that
-/// sees every frame.
+/// Opens a packet socket that receives nothing until it is bound, so that a filter attached before
+/// that applies to every frame.
 ///
 /// # Errors
 ///
@@ -51,18 +51,18 @@ pub fn bind(socket: &Socket, interface: u32, ether_type: Option<u16>) -> io::Res
     .map(drop)
 }
 
-/// Hands frames straight to the driver, past the traffic control layer (`PACKET_QDISC_BYPASS`).
+/// Sends frames straight to the driver, past the traffic control layer (`PACKET_QDISC_BYPASS`).
 /// There is no queue in between, so frames that the driver has no room for are refused.
 pub fn bypass_queueing(socket: &Socket) -> io::Result<()> {
     socket.switch_on(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS)
 }
 
-/// Leaves out the frames that this host sends (`PACKET_IGNORE_OUTGOING`, Linux 4.20).
+/// Excludes the frames that this host sends (`PACKET_IGNORE_OUTGOING`, Linux 4.20).
 pub fn ignore_outgoing(socket: &Socket) -> io::Result<()> {
     socket.switch_on(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING)
 }
 
-/// Has the interface take the frames of a group, as long as the socket lives
+/// Makes the interface receive the frames of a group, as long as the socket lives
 /// (`PACKET_ADD_MEMBERSHIP`).
 pub fn join_group(socket: &Socket, interface: u32, group: [u8; 6]) -> io::Result<()> {
     let index = i32::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -76,13 +76,13 @@ pub fn join_group(socket: &Socket, interface: u32, group: [u8; 6]) -> io::Result
     set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-/// Frames since the last time of asking (`PACKET_STATISTICS`).
-pub fn statistics(socket: &Socket) -> io::Result<Statistics> {
+/// Returns the frames since the previous query (`PACKET_STATISTICS`).
+pub fn statistics(socket: &Socket) -> io::Result<PacketSocketStatistics> {
     let [passed, dropped] = get_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
-    Ok(Statistics { passed, dropped })
+    Ok(PacketSocketStatistics { passed, dropped })
 }
 
-/// The index of the interface named `name` in this network namespace.
+/// Returns the index of the interface named `name` in this network namespace.
 ///
 /// # Errors
 ///
@@ -94,6 +94,14 @@ pub fn interface_index(name: &str) -> io::Result<u32> {
         0 => Err(io::ErrorKind::NotFound.into()),
         index => Ok(index),
     }
+}
+
+/// Returns true if an interface has this index in this network namespace.
+#[must_use]
+pub fn interface_exists(index: u32) -> bool {
+    let mut name = [0; libc::IFNAMSIZ];
+    // SAFETY: room for the longest name and its final zero, alive for the call.
+    !unsafe { libc::if_indextoname(index, name.as_mut_ptr()) }.is_null()
 }
 
 #[cfg(test)]

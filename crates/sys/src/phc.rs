@@ -1,5 +1,5 @@
-//! PTP hardware clocks: `/dev/ptpN` and its requests (`linux/ptp_clock.h`), asked what the clock
-//! and the system clock show at the same moment. This module cannot set such a clock.
+//! PTP hardware clocks: `/dev/ptpN` and its requests (`linux/ptp_clock.h`), which read the clock
+//! and the system clock at the same moment. This module cannot set such a clock.
 
 use std::fs::File;
 use std::io;
@@ -29,9 +29,9 @@ impl PtpTime {
     }
 }
 
-/// `struct ptp_clock_caps`: twenty numbers, of which the seventh says whether the device can take
-/// both clocks at once.
-type Capabilities = [i32; 20];
+/// Layout of `struct ptp_clock_caps`: twenty numbers, of which the seventh is true if the device
+/// can read both clocks at once.
+type PtpClockCaps = [i32; 20];
 const CROSS_TIMESTAMPING: usize = 6;
 
 /// `struct ptp_sys_offset_extended`: the system clock, the device and the system clock again.
@@ -66,12 +66,12 @@ const fn request<T>(direction: u64, number: u64) -> u64 {
 
 const READ: u64 = 2;
 const WRITE: u64 = 1;
-const GET_CAPABILITIES: u64 = request::<Capabilities>(READ, 1);
+const GET_CAPABILITIES: u64 = request::<PtpClockCaps>(READ, 1);
 const BASIC: u64 = request::<Basic>(WRITE, 5);
 const PRECISE: u64 = request::<Precise>(READ | WRITE, 8);
 const EXTENDED: u64 = request::<Extended>(READ | WRITE, 9);
 
-/// What a hardware clock showed between two readings of the system clock.
+/// Reading of a hardware clock between two readings of the system clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PhcReading {
     /// `CLOCK_REALTIME` before.
@@ -82,7 +82,7 @@ pub struct PhcReading {
     pub after: Timestamp<Utc>,
 }
 
-/// Which request a device answers.
+/// Request that a device supports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Method {
     Precise,
@@ -90,7 +90,7 @@ enum Method {
     Basic,
 }
 
-/// An open `/dev/ptpN`.
+/// Open hardware clock `/dev/ptpN`.
 #[derive(Debug)]
 pub struct PhcDevice {
     file: File,
@@ -98,21 +98,21 @@ pub struct PhcDevice {
 }
 
 impl PhcDevice {
-    /// Opens it and finds out how it can be asked.
+    /// Opens it and detects the requests that it supports.
     ///
     /// # Errors
     ///
-    /// When there is no such device, it may not be read, or it is no PTP clock.
+    /// If there is no such device, it may not be read, or it is no PTP clock.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
-        let mut capabilities: Capabilities = [0; 20];
-        ask(&file, GET_CAPABILITIES, &mut capabilities)?;
+        let mut capabilities: PtpClockCaps = [0; 20];
+        call_ioctl(&file, GET_CAPABILITIES, &mut capabilities)?;
         let precise = capabilities[CROSS_TIMESTAMPING] != 0;
         Ok(Self { file, method: if precise { Method::Precise } else { Method::Extended } })
     }
 
-    /// Reads both clocks: at once where the device can, otherwise the tightest of several readings.
-    /// A device that does not answer in the better way is asked in the next one from then on.
+    /// Reads both clocks: at once if the device can, otherwise the tightest of several readings. If
+    /// a request is refused, the next one is used from then on.
     pub fn read(&mut self) -> io::Result<PhcReading> {
         if self.method == Method::Precise {
             match self.read_precise() {
@@ -131,7 +131,7 @@ impl PhcDevice {
 
     fn read_precise(&self) -> io::Result<PhcReading> {
         let mut answer = Precise::default();
-        ask(&self.file, PRECISE, &mut answer)?;
+        call_ioctl(&self.file, PRECISE, &mut answer)?;
         let realtime = Timestamp::from_ns(answer.realtime.as_ns());
         Ok(PhcReading { before: realtime, phc_ns: answer.device.as_ns(), after: realtime })
     }
@@ -142,7 +142,7 @@ impl PhcDevice {
             reserved: [0; 3],
             times: [[PtpTime::default(); 3]; READINGS_MAX],
         };
-        ask(&self.file, EXTENDED, &mut answer)?;
+        call_ioctl(&self.file, EXTENDED, &mut answer)?;
         tightest(answer.times[..READINGS].iter().copied())
     }
 
@@ -152,7 +152,7 @@ impl PhcDevice {
             reserved: [0; 3],
             times: [PtpTime::default(); 2 * READINGS_MAX + 1],
         };
-        ask(&self.file, BASIC, &mut answer)?;
+        call_ioctl(&self.file, BASIC, &mut answer)?;
         let triples = (0..READINGS).map(|at| [0, 1, 2].map(|step| answer.times[2 * at + step]));
         tightest(triples)
     }
@@ -171,12 +171,12 @@ fn tightest(triples: impl Iterator<Item = [PtpTime; 3]>) -> io::Result<PhcReadin
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Whether the device or the kernel does not know the request.
+/// Returns true if the device or the kernel does not support the request.
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOTTY | libc::EINVAL))
 }
 
-fn ask<T>(file: &File, request: u64, answer: &mut T) -> io::Result<()> {
+fn call_ioctl<T>(file: &File, request: u64, answer: &mut T) -> io::Result<()> {
     // SAFETY: the request's number holds the size of `T`, which is a C structure of numbers that
     // outlives the call, so that the kernel reads and writes nothing else.
     check(unsafe { libc::ioctl(file.as_raw_fd(), request as _, std::ptr::from_mut(answer)) })

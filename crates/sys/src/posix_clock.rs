@@ -1,6 +1,6 @@
-//! The POSIX clocks of this machine as programs see them: each by its name, what it says of its own
-//! resolution, and its readings by the C library, by a bare system call and by the older functions.
-//! Clocks are read here, never set.
+//! POSIX clocks of this machine as programs use them: each by its name, its reported resolution,
+//! and its readings by the C library, by a bare system call and by the older functions. Clocks are
+//! read here, never set.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use horolog_time::NS_PER_S;
 
 use crate::descriptor::check;
 
-/// A clock of `clock_gettime(2)`.
+/// Clock of `clock_gettime(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PosixClock {
     /// Its name without `CLOCK_`.
@@ -25,11 +25,11 @@ impl PosixClock {
     pub const MONOTONIC_COARSE: Self =
         Self { name: "MONOTONIC_COARSE", number: libc::CLOCK_MONOTONIC_COARSE };
 
-    /// `CLOCK_THREAD_CPUTIME_ID`: the processor time of the thread that asks.
+    /// `CLOCK_THREAD_CPUTIME_ID`: the processor time of the calling thread.
     pub const THREAD_TIME: Self =
         Self { name: "THREAD_CPUTIME_ID", number: libc::CLOCK_THREAD_CPUTIME_ID };
 
-    /// All that `clock_getres(2)` names, in the order of its manual page.
+    /// Every clock that `clock_getres(2)` names, in the order of its manual page.
     pub const ALL: [Self; 11] = [
         Self::REALTIME,
         Self { name: "REALTIME_ALARM", number: libc::CLOCK_REALTIME_ALARM },
@@ -44,23 +44,23 @@ impl PosixClock {
         Self::THREAD_TIME,
     ];
 
-    /// Whether it counts the time for which a program ran, and so stands still in between.
+    /// Returns true if it counts the run time of a program, and so stands still in between.
     #[must_use]
     pub const fn is_of_processor_time(self) -> bool {
         matches!(self.number, libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID)
     }
 
-    /// Whether it moves at ticks alone.
+    /// Returns true if it moves at ticks alone.
     #[must_use]
     pub const fn is_coarse(self) -> bool {
         matches!(self.number, libc::CLOCK_REALTIME_COARSE | libc::CLOCK_MONOTONIC_COARSE)
     }
 
-    /// What the kernel states as its resolution (`clock_getres(2)`), in ns.
+    /// Returns its resolution as the kernel reports it (`clock_getres(2)`), in ns.
     ///
     /// # Errors
     ///
-    /// Where the kernel has no such clock, or the machine lacks what it needs.
+    /// If the kernel has no such clock, or the machine lacks what it needs.
     pub fn resolution_ns(self) -> io::Result<i64> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: one timespec that outlives the call.
@@ -68,7 +68,7 @@ impl PosixClock {
         Ok(as_ns(&time))
     }
 
-    /// What it shows, in ns of its own timescale, by the way that the C library takes.
+    /// Returns its reading through the C library, in ns of its own timescale.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl PosixClock {
         Ok(as_ns(&time))
     }
 
-    /// The same by a system call, whatever the C library would do.
+    /// Returns its reading by a system call, regardless of the C library's method.
     ///
     /// # Errors
     ///
@@ -97,18 +97,18 @@ impl PosixClock {
     }
 }
 
-/// What gettimeofday(2) shows, in ns since 1970; it tells whole microseconds.
+/// Returns the time of gettimeofday(2), in ns since 1970; it has whole microseconds.
 #[inline]
 #[must_use]
 pub fn gettimeofday_ns() -> i64 {
     let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
-    // SAFETY: one timeval that outlives the call; no time zone is asked for. With a good address it
+    // SAFETY: one timeval that outlives the call; no time zone is requested. With a good address it
     // cannot fail.
     let _ = unsafe { libc::gettimeofday(&raw mut time, std::ptr::null_mut()) };
     time.tv_sec.saturating_mul(NS_PER_S).saturating_add(time.tv_usec.saturating_mul(1_000))
 }
 
-/// What time(2) shows, in ns since 1970; it tells whole seconds.
+/// Returns the time of time(2), in ns since 1970; it has whole seconds.
 #[inline]
 #[must_use]
 pub fn time_ns() -> i64 {
@@ -116,7 +116,7 @@ pub fn time_ns() -> i64 {
     unsafe { libc::time(std::ptr::null_mut()) }.saturating_mul(NS_PER_S)
 }
 
-/// `USER_HZ`: the unit in which the kernel tells times of processes, in ticks per second
+/// Returns `USER_HZ`: the unit in which the kernel reports times of processes, in ticks per second
 /// (`_SC_CLK_TCK` in sysconf(3)). It is no property of the timer.
 #[must_use]
 pub fn user_hz() -> Option<u32> {
@@ -124,14 +124,14 @@ pub fn user_hz() -> Option<u32> {
     u32::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok()
 }
 
-/// The edition of POSIX that the C library follows (`_SC_VERSION`), such as 200809.
+/// Returns the edition of POSIX that the C library follows (`_SC_VERSION`), such as 200809.
 #[must_use]
 pub fn posix_version() -> Option<u32> {
     // SAFETY: a number in, a number out.
     u32::try_from(unsafe { libc::sysconf(libc::_SC_VERSION) }).ok()
 }
 
-/// By how many ns the kernel may delay timers of this thread to join wake-ups
+/// Returns the timer slack of this thread in ns, by which the kernel may join wake-ups
 /// (`PR_GET_TIMERSLACK` in prctl(2)).
 #[must_use]
 pub fn timer_slack_ns() -> Option<u64> {

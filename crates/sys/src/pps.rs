@@ -1,5 +1,5 @@
-//! Pulses that the kernel takes the time of: `/dev/ppsN` (`linux/pps.h`), the interface of RFC 2783
-//! as Linux has it. This module sets which edges are taken, and nothing else.
+//! Pulses that the kernel timestamps: `/dev/ppsN` (`linux/pps.h`), the interface of RFC 2783 as
+//! Linux has it. This module sets the kinds of edges, and nothing else.
 
 use std::fs::File;
 use std::io;
@@ -14,13 +14,13 @@ use crate::descriptor::check;
 /// `struct pps_ktime`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Time {
+struct PpsTime {
     seconds: i64,
     nanoseconds: i32,
     flags: u32,
 }
 
-impl Time {
+impl PpsTime {
     fn to_timestamp(self) -> Timestamp<Utc> {
         Timestamp::from_timespec(self.seconds, self.nanoseconds.into())
     }
@@ -32,8 +32,8 @@ impl Time {
 struct Info {
     assert_sequence: u32,
     clear_sequence: u32,
-    assert: Time,
-    clear: Time,
+    assert: PpsTime,
+    clear: PpsTime,
     mode: i32,
 }
 
@@ -42,17 +42,17 @@ struct Info {
 #[derive(Clone, Copy, Default)]
 struct Fetch {
     info: Info,
-    timeout: Time,
+    timeout: PpsTime,
 }
 
 /// `struct pps_kparams`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Parameters {
+struct PpsParameters {
     version: i32,
     mode: i32,
-    assert_offset: Time,
-    clear_offset: Time,
+    assert_offset: PpsTime,
+    clear_offset: PpsTime,
 }
 
 const CAPTURE_ASSERT: i32 = 0x01;
@@ -60,7 +60,7 @@ const CAPTURE_CLEAR: i32 = 0x02;
 const FORMAT_TIMESPEC: i32 = 0x1000;
 const API_VERSION: i32 = 1;
 
-/// The numbers hold the size of a pointer to the structure.
+/// Returns a request number, which holds the size of a pointer to the structure.
 const fn request(direction: u64, number: u64) -> u64 {
     direction << 30 | (size_of::<*const ()>() as u64) << 16 | (b'p' as u64) << 8 | number
 }
@@ -72,16 +72,16 @@ const SET_PARAMETERS: u64 = request(WRITE, 0xa2);
 const GET_CAPABILITIES: u64 = request(READ, 0xa3);
 const FETCH: u64 = request(READ | WRITE, 0xa4);
 
-/// An edge of one kind: how many there were, and when the last one was.
+/// Last edge of one kind: its number and its instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PpsEdge {
-    /// Counts up by one with each edge of this kind, around the end of 32 bits.
+    /// Number that increases by one with each edge of this kind, modulo 2^32.
     pub sequence: u32,
-    /// `CLOCK_REALTIME` when it came.
+    /// `CLOCK_REALTIME` at the edge.
     pub at: Timestamp<Utc>,
 }
 
-/// The last edges of both kinds; of a kind that is not taken the sequence stays.
+/// Last edges of both kinds; for a kind that is not captured the sequence stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PpsEdges {
     /// The line became active.
@@ -90,12 +90,12 @@ pub struct PpsEdges {
     pub clear: PpsEdge,
 }
 
-/// Which edges are to be taken.
+/// Kinds of edges to capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PpsCapture {
-    /// When the line becomes active.
+    /// True for the edge at which the line becomes active.
     pub assert: bool,
-    /// When it becomes inactive.
+    /// True for the edge at which it becomes inactive.
     pub clear: bool,
 }
 
@@ -106,50 +106,50 @@ impl PpsCapture {
     }
 }
 
-/// An open `/dev/ppsN`.
+/// Open pulse device `/dev/ppsN`.
 #[derive(Debug)]
 pub struct PpsDevice {
     file: File,
 }
 
 impl PpsDevice {
-    /// Opens it and has it take these edges.
+    /// Opens it and makes it capture these edges.
     ///
     /// # Errors
     ///
-    /// When there is no such device, it may not be read, it is no source of pulses (`ENOTTY`), it
-    /// cannot take these edges (`Unsupported`), or they are not taken and this process may not
-    /// change that (`CAP_SYS_TIME`).
+    /// If there is no such device, it may not be read, it is no source of pulses (`ENOTTY`), it
+    /// cannot capture these edges (`Unsupported`), or they are not captured and this process may
+    /// not change that (`CAP_SYS_TIME`).
     pub fn open(path: &Path, capture: PpsCapture) -> io::Result<Self> {
         let file = File::open(path)?;
-        let (mut able, mut parameters) = (0_i32, Parameters::default());
-        ask(&file, GET_CAPABILITIES, &mut able)?;
+        let (mut able, mut parameters) = (0_i32, PpsParameters::default());
+        call_ioctl(&file, GET_CAPABILITIES, &mut able)?;
         if capture.mode() & !able != 0 {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        ask(&file, GET_PARAMETERS, &mut parameters)?;
+        call_ioctl(&file, GET_PARAMETERS, &mut parameters)?;
         if capture.mode() & !parameters.mode != 0 {
             parameters.version = API_VERSION;
             parameters.mode |= capture.mode() | FORMAT_TIMESPEC;
-            ask(&file, SET_PARAMETERS, &mut parameters)?;
+            call_ioctl(&file, SET_PARAMETERS, &mut parameters)?;
         }
         Ok(Self { file })
     }
 
-    /// Waits up to `wait` for an edge; `None` where none came. With no time to wait it tells the
+    /// Waits up to `wait` for an edge; `None` if none came. With no time to wait it returns the
     /// last edges at once.
     ///
     /// # Errors
     ///
-    /// When the device is gone.
+    /// If the device is gone.
     pub fn wait(&mut self, wait: Duration) -> io::Result<Option<PpsEdges>> {
-        let timeout = Time {
+        let timeout = PpsTime {
             seconds: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
             nanoseconds: wait.subsec_nanos().cast_signed(),
             flags: 0,
         };
         let mut fetch = Fetch { timeout, ..Fetch::default() };
-        match ask(&self.file, FETCH, &mut fetch) {
+        match call_ioctl(&self.file, FETCH, &mut fetch) {
             Ok(()) => Ok(Some(fetch.info.edges())),
             Err(error) if is_nothing(&error) => Ok(None),
             Err(error) => Err(error),
@@ -166,14 +166,14 @@ impl Info {
     }
 }
 
-/// Whether the time was over, or a signal came.
+/// Returns true after a timeout or a signal.
 fn is_nothing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ETIMEDOUT | libc::EINTR))
 }
 
-fn ask<T>(file: &File, request: u64, value: &mut T) -> io::Result<()> {
-    // SAFETY: each request is asked with the C structure of numbers that `linux/pps.h` names for
-    // it, which outlives the call; the tests hold the sizes against that header.
+fn call_ioctl<T>(file: &File, request: u64, value: &mut T) -> io::Result<()> {
+    // SAFETY: each request is made with the C structure of numbers that `linux/pps.h` names for it,
+    // which outlives the call; the tests check the sizes against that header.
     check(unsafe { libc::ioctl(file.as_raw_fd(), request as _, std::ptr::from_mut(value)) })
         .map(drop)
 }
@@ -189,16 +189,16 @@ mod tests {
         assert_eq!(SET_PARAMETERS, 0x4008_70a2);
         assert_eq!(GET_CAPABILITIES, 0x8008_70a3);
         assert_eq!(FETCH, 0xc008_70a4);
-        assert_eq!((size_of::<Time>(), size_of::<Info>()), (16, 48));
-        assert_eq!((size_of::<Fetch>(), size_of::<Parameters>()), (64, 40));
+        assert_eq!((size_of::<PpsTime>(), size_of::<Info>()), (16, 48));
+        assert_eq!((size_of::<Fetch>(), size_of::<PpsParameters>()), (64, 40));
         assert_eq!(std::mem::offset_of!(Info, assert), 8);
         assert_eq!(std::mem::offset_of!(Fetch, timeout), 48);
-        assert_eq!(std::mem::offset_of!(Parameters, clear_offset), 24);
+        assert_eq!(std::mem::offset_of!(PpsParameters, clear_offset), 24);
     }
 
     #[test]
     fn edges_are_read() {
-        let time = |seconds, nanoseconds| Time { seconds, nanoseconds, flags: 0 };
+        let time = |seconds, nanoseconds| PpsTime { seconds, nanoseconds, flags: 0 };
         let info = Info {
             assert_sequence: 7,
             clear_sequence: 6,

@@ -1,5 +1,6 @@
-//! Other processes, held by a descriptor so that a number that the kernel gives to a later one is
-//! never mistaken for them (`pidfd_open(2)`); groups of processes, and sessions without a terminal.
+//! Other processes, referenced by a descriptor so that a number that the kernel gives to a later
+//! one is never mistaken for them (`pidfd_open(2)`); groups of processes, and sessions without a
+//! terminal.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -11,23 +12,23 @@ use std::time::Duration;
 use crate::descriptor::{check, check_new, wait_for};
 use crate::signal::Signal;
 
-/// A process that is there or was.
+/// Handle on a process, running or ended.
 #[derive(Debug)]
 pub struct ProcessHandle {
     descriptor: OwnedFd,
 }
 
 impl ProcessHandle {
-    /// The process of this number at this moment.
+    /// Opens the process of this number at this moment.
     ///
     /// # Errors
     ///
-    /// `ESRCH` where there is none.
+    /// `ESRCH` if there is none.
     pub fn open(pid: u32) -> io::Result<Self> {
         let pid = number(pid)?;
         // SAFETY: numbers only; the call gives a new descriptor or -1.
         let result = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as libc::c_int;
-        // SAFETY: it was created just now and nobody else has it.
+        // SAFETY: it was created just now and has no other owner.
         Ok(Self { descriptor: unsafe { check_new(result) }? })
     }
 
@@ -35,12 +36,12 @@ impl ProcessHandle {
     ///
     /// # Errors
     ///
-    /// `ESRCH` where it has ended and was waited for, `EPERM` where it is somebody else's.
+    /// `ESRCH` if it has ended and was waited for, `EPERM` if it belongs to another user.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         self.send(signal.number())
     }
 
-    /// Has it stand still (`SIGSTOP`), which no process can refuse.
+    /// Stops it (`SIGSTOP`), which no process can refuse.
     ///
     /// # Errors
     ///
@@ -49,7 +50,7 @@ impl ProcessHandle {
         self.send(libc::SIGSTOP)
     }
 
-    /// Has it go on after [`Self::stop`].
+    /// Continues it after [`Self::stop`].
     ///
     /// # Errors
     ///
@@ -72,14 +73,15 @@ impl ProcessHandle {
         .map(drop)
     }
 
-    /// Waits up to `wait` for its end; says whether it has come. A signal handler ends the wait.
+    /// Waits up to `wait` for its end; returns true if it has ended. A signal handler ends the
+    /// wait.
     pub fn wait(&self, wait: Duration) -> io::Result<bool> {
         wait_for(self.descriptor.as_fd(), libc::POLLIN, wait)
     }
 }
 
 fn number(pid: u32) -> io::Result<libc::pid_t> {
-    // 0 and negative numbers mean groups, and 1 is never meant.
+    // 0 and negative numbers mean groups, and 1 is never intended.
     libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 1).ok_or(io::ErrorKind::InvalidInput.into())
 }
 
@@ -98,46 +100,46 @@ pub fn end_group(leader: u32) -> io::Result<()> {
     check(unsafe { libc::kill(-group, libc::SIGKILL) }).map(drop)
 }
 
-/// Arranges that the program is started in a session of its own, without a terminal (`setsid(2)`).
+/// Makes the program start in a session of its own, without a terminal (`setsid(2)`).
 pub fn in_new_session(command: &mut Command) -> &mut Command {
     // SAFETY: the closure runs in the forked child; setsid is a plain system call, and nothing is
     // allocated.
     unsafe { command.pre_exec(|| check(libc::setsid()).map(drop)) }
 }
 
-/// Makes this process the parent of all that its children, and theirs, leave without one
-/// (`PR_SET_CHILD_SUBREAPER(2const)`). Take up those that end with [`take_up`].
+/// Makes this process the parent of all orphans of its children, and theirs
+/// (`PR_SET_CHILD_SUBREAPER(2const)`). Reap those that end with [`reap_child`].
 pub fn adopt_orphans() -> io::Result<()> {
     let yes: libc::c_ulong = 1;
     // SAFETY: numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, yes) }).map(drop)
 }
 
-/// What a look at all children showed.
+/// Result of a check of all children.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TakenUp {
-    /// This one had ended, and is no more.
+pub enum ReapOutcome {
+    /// Child that had ended, and was reaped.
     Ended(u32, ExitStatus),
-    /// All of them run.
+    /// Every child runs.
     None,
     /// There are no children.
     NoChildren,
 }
 
-/// Takes up a child that has ended, whichever it is, and waits for one to end where `wait`. A
-/// program that uses it waits for no child in any other way.
-pub fn take_up(wait: bool) -> io::Result<TakenUp> {
+/// Reaps any child that has ended, and waits for one to end if `wait`. A program that uses it waits
+/// for no child in any other way.
+pub fn reap_child(wait: bool) -> io::Result<ReapOutcome> {
     let mut status = 0;
     let flags = if wait { 0 } else { libc::WNOHANG };
     loop {
         // SAFETY: numbers and a place for the status.
         match check(unsafe { libc::waitpid(-1, &raw mut status, flags) }) {
-            Ok(0) => return Ok(TakenUp::None),
+            Ok(0) => return Ok(ReapOutcome::None),
             Ok(pid) => {
-                return Ok(TakenUp::Ended(pid.unsigned_abs(), ExitStatus::from_raw(status)));
+                return Ok(ReapOutcome::Ended(pid.unsigned_abs(), ExitStatus::from_raw(status)));
             }
             Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
-                return Ok(TakenUp::NoChildren);
+                return Ok(ReapOutcome::NoChildren);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),

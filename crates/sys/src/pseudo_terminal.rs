@@ -1,5 +1,5 @@
-//! Pseudo-terminals (pty(7)): a line of which this process has the far end, for whoever stands in
-//! for a device, as tests do for a receiver.
+//! Pseudo-terminals (pty(7)): a line whose far end belongs to this process, for simulated devices,
+//! such as a receiver in tests.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use crate::descriptor::check;
 
-/// The far end of a line; the line ends with it.
+/// Far end of a line; the line ends with it.
 #[derive(Debug)]
 pub struct PseudoTerminal {
     file: File,
@@ -17,11 +17,11 @@ pub struct PseudoTerminal {
 }
 
 impl PseudoTerminal {
-    /// Makes a new one.
+    /// Creates a new one.
     ///
     /// # Errors
     ///
-    /// When the system has no more of them, or no `/dev/pts`.
+    /// If the system has no more of them, or no `/dev/pts`.
     pub fn open() -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true);
@@ -35,7 +35,7 @@ impl PseudoTerminal {
         Ok(Self { file, number })
     }
 
-    /// The device that is opened at the near end.
+    /// Returns the device that is opened at the near end.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         format!("/dev/pts/{}", self.number).into()
@@ -43,15 +43,15 @@ impl PseudoTerminal {
 }
 
 impl Read for PseudoTerminal {
-    /// Takes what was written at the near end, without waiting for it. Once somebody has opened
-    /// that end and nobody has it open any longer, this is an error.
+    /// Reads the data written at the near end, without waiting. Once that end was opened and has
+    /// been closed by all, this is an error.
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.file.read(bytes)
     }
 }
 
 impl Write for PseudoTerminal {
-    /// Sends what the line has room for.
+    /// Writes as much as the line has room for.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
     }

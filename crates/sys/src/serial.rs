@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::descriptor::{check, wait_for};
 
-/// The speeds that a line can have, in bits per second, with termios' names for them.
+/// Possible speeds of a line, in bits per second, with termios' names for them.
 const SPEEDS: [(u32, libc::speed_t); 9] = [
     (4_800, libc::B4800),
     (9_600, libc::B9600),
@@ -24,30 +24,30 @@ const SPEEDS: [(u32, libc::speed_t); 9] = [
     (921_600, libc::B921600),
 ];
 
-/// Whether a line can have this speed, in bits per second.
+/// Returns true if a line can have this speed, in bits per second.
 #[must_use]
 pub fn is_speed(bits_per_second: u32) -> bool {
     SPEEDS.iter().any(|(speed, _)| *speed == bits_per_second)
 }
 
-/// The speeds that a line can have, in bits per second.
+/// Returns the possible speeds of a line, in bits per second.
 #[must_use]
 pub fn speeds() -> [u32; SPEEDS.len()] {
     SPEEDS.map(|(speed, _)| speed)
 }
 
-/// An open line, or a pseudo-terminal in its place.
+/// Open line, or a pseudo-terminal in its place.
 #[derive(Debug)]
 pub struct SerialLine {
     file: File,
 }
 
 impl SerialLine {
-    /// Opens a line and sets its speed; what has come before is thrown away.
+    /// Opens a line and sets its speed; earlier input is discarded.
     ///
     /// # Errors
     ///
-    /// When there is no such device, it may not be read, it is no terminal (`ENOTTY`), or it cannot
+    /// If there is no such device, it may not be read, it is no terminal (`ENOTTY`), or it cannot
     /// have this speed.
     pub fn open(path: &Path, bits_per_second: u32) -> io::Result<Self> {
         let speed = SPEEDS.iter().find(|(speed, _)| *speed == bits_per_second);
@@ -75,11 +75,11 @@ impl SerialLine {
         Ok(Self { file })
     }
 
-    /// Waits up to `wait` for characters and reads those that are there; `None` where none came.
+    /// Waits up to `wait` for characters and reads the available ones; `None` if none came.
     ///
     /// # Errors
     ///
-    /// When the line is gone.
+    /// If the line is gone.
     pub fn read(&mut self, buffer: &mut [u8], wait: Duration) -> io::Result<Option<usize>> {
         if !wait_for(self.file.as_fd(), libc::POLLIN, wait)? {
             return Ok(None);

@@ -1,29 +1,29 @@
-//! System V shared memory, as words that other processes may write at any time. Nothing here knows
-//! what the words mean, and no reference into the memory is ever handed out.
+//! System V shared memory, as words that other processes may write at any time. The meaning of the
+//! words is up to the caller, and no reference into the memory is ever returned.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::descriptor::check;
 
-/// A segment of `WORDS` 32-bit words, attached until it is dropped.
+/// Segment of `WORDS` 32-bit words, attached until it is dropped.
 #[derive(Debug)]
 pub struct SharedMemory<const WORDS: usize> {
     identifier: libc::c_int,
     words: *const AtomicU32,
 }
 
-// SAFETY: the memory is only reached through atomics, and stays attached while the value lives,
-// whichever thread has it.
+// SAFETY: the memory is only accessed through atomics, and stays attached while the value lives, in
+// any thread.
 unsafe impl<const WORDS: usize> Send for SharedMemory<WORDS> {}
 
 impl<const WORDS: usize> SharedMemory<WORDS> {
-    /// Attaches the segment of this key, which is made with these permissions where it is not
-    /// there. It outlives the process, as System V memory does.
+    /// Attaches the segment of this key, which is created with these permissions if it is missing.
+    /// It outlives the process, as System V memory does.
     ///
     /// # Errors
     ///
-    /// Of shmget(2) and shmat(2): no permission, or a segment there that is shorter.
+    /// Of shmget(2) and shmat(2): no permission, or an existing segment that is shorter.
     pub fn attach(key: i32, permissions: u16) -> io::Result<Self> {
         let flags = libc::IPC_CREAT | libc::c_int::from(permissions & 0o777);
         // SAFETY: three numbers in, an identifier out.
@@ -36,12 +36,12 @@ impl<const WORDS: usize> SharedMemory<WORDS> {
         Ok(Self { identifier, words: address.cast_const().cast() })
     }
 
-    /// The same of a segment that is this user's, and that no more users may reach than these
-    /// permissions say.
+    /// Attaches a segment of this key that belongs to this user and is accessible to no more users
+    /// than these permissions allow.
     ///
     /// # Errors
     ///
-    /// As [`Self::attach`], and `PermissionDenied` where it is another's or open to more.
+    /// As [`Self::attach`], and `PermissionDenied` if it belongs to another user or allows more.
     pub fn attach_own(key: i32, permissions: u16) -> io::Result<Self> {
         let memory = Self::attach(key, permissions)?;
         // SAFETY: a plain C structure of numbers, for which all bytes zero is valid.
@@ -52,20 +52,20 @@ impl<const WORDS: usize> SharedMemory<WORDS> {
         let own = unsafe { libc::geteuid() };
         let (owner, mode) = (&facts.shm_perm, u32::from(facts.shm_perm.mode) & 0o777);
         let fault = if owner.uid != own || owner.cuid != own {
-            format!("it is user {}'s, who may change it", owner.cuid)
+            format!("user {} owns it, who may change it", owner.cuid)
         } else if mode & !u32::from(permissions) != 0 {
-            format!("it is open to more users (mode {mode:o}) than it may be ({permissions:o})")
+            format!("its mode {mode:o} permits more users than {permissions:o}")
         } else {
             return Ok(memory);
         };
         Err(io::Error::new(io::ErrorKind::PermissionDenied, fault + "; remove it with ipcrm"))
     }
 
-    /// The word at `index`, counted from 0.
+    /// Returns the word at `index`, counted from 0.
     ///
     /// # Panics
     ///
-    /// When there is no such word.
+    /// If there is no such word.
     #[must_use]
     pub fn load(&self, index: usize) -> u32 {
         self.word(index).load(Ordering::Acquire)
@@ -75,7 +75,7 @@ impl<const WORDS: usize> SharedMemory<WORDS> {
     ///
     /// # Panics
     ///
-    /// When there is no such word.
+    /// If there is no such word.
     pub fn store(&self, index: usize, value: u32) {
         self.word(index).store(value, Ordering::Release);
     }
@@ -125,7 +125,7 @@ mod tests {
         let taken = SharedMemory::<24>::attach_own(key, 0o666);
         open.remove().unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
-        assert!(refused.to_string().contains("(mode 666)"), "{refused}");
+        assert!(refused.to_string().contains("mode 666"), "{refused}");
         assert!(taken.is_ok());
     }
 

@@ -1,6 +1,6 @@
 //! Memory that a process shares with programs that it starts: words that either side may read and
-//! write at any time. It has no name, and is gone when the last of them has ended. Nothing here
-//! knows what the words mean.
+//! write at any time. It has no name, and vanishes when the last of them has ended. The meaning of
+//! the words is up to the caller.
 
 use std::ffi::CStr;
 use std::io;
@@ -11,11 +11,11 @@ use std::ptr::null_mut;
 use std::slice::from_raw_parts;
 use std::sync::atomic::AtomicU64;
 
-use crate::descriptor::{check, check_new, hand_to};
+use crate::descriptor::{check, check_new, pass_descriptor};
 
-/// What the kernel shows of it in `/proc/PID/maps`.
+/// Name of it in the kernel's `/proc/PID/maps`.
 const NAME: &CStr = c"horolog";
-/// The size stays what it is, so no access can meet a page that is gone.
+/// Seals that fix the size, so that no access can reach a page that is gone.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// Shared words, mapped until dropped (`memfd_create(2)`).
@@ -26,23 +26,23 @@ pub struct SharedRegion {
     descriptor: OwnedFd,
 }
 
-// SAFETY: the memory is only reached through atomics, and stays mapped while the value lives,
-// whichever thread has it.
+// SAFETY: the memory is only accessed through atomics, and stays mapped while the value lives, in
+// any thread.
 unsafe impl Send for SharedRegion {}
 // SAFETY: as above; atomics may be used by several threads at once.
 unsafe impl Sync for SharedRegion {}
 
 impl SharedRegion {
-    /// So many words, all of them 0.
+    /// Creates this many words, all of them 0.
     ///
     /// # Errors
     ///
-    /// When there is no memory or no descriptor to be had; `InvalidInput` for no words at all.
+    /// If no memory or no descriptor is available; `InvalidInput` for no words at all.
     pub fn create(len: usize) -> io::Result<Self> {
         let bytes = len.checked_mul(size_of::<u64>()).and_then(|bytes| bytes.try_into().ok());
         let bytes: libc::off_t = bytes.ok_or(io::ErrorKind::InvalidInput)?;
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // SAFETY: a text that ends with a zero, and flags; the new descriptor is nobody else's.
+        // SAFETY: a text that ends with a zero, and flags; the new descriptor has no other owner.
         let descriptor = unsafe { check_new(libc::memfd_create(NAME.as_ptr(), flags)) }?;
         // SAFETY: an open descriptor and numbers.
         check(unsafe { libc::ftruncate(descriptor.as_raw_fd(), bytes) })?;
@@ -51,11 +51,11 @@ impl SharedRegion {
         Self::map(descriptor)
     }
 
-    /// The region that the program which started this one handed over by this number.
+    /// Maps the region that the program which started this one passed under this number.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` where the number is no such region, which is left alone then.
+    /// `InvalidInput` if the number is no such region, which is left alone then.
     ///
     /// # Panics
     ///
@@ -67,7 +67,7 @@ impl SharedRegion {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // SAFETY: it is open, and a region of ours, which nothing in a new program opens by itself:
-        // whoever started this one left it for this call.
+        // the program that started this one left it for this call.
         let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
         // SAFETY: an open descriptor and numbers.
         check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
@@ -91,19 +91,18 @@ impl SharedRegion {
         Ok(Self { words: address.cast_const().cast(), len: bytes / size_of::<u64>(), descriptor })
     }
 
-    /// The words.
+    /// Returns the words.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is page-aligned, holds so many words, cannot shrink (it is sealed),
+        // SAFETY: the mapping is page-aligned, holds this many words, cannot shrink (it is sealed),
         // and lives as long as `self`; any bits are a valid word, and other processes may write
         // them, as atomics allow.
         unsafe { from_raw_parts(self.words, self.len) }
     }
 
-    /// Arranges that a program finds the region under this number, which nothing else that is
-    /// handed to it may have.
+    /// Passes the region to a program under this number, which no other passed descriptor may have.
     pub fn hand_to<'a>(&self, command: &'a mut Command, number: RawFd) -> &'a mut Command {
-        hand_to(command, self.descriptor.as_raw_fd(), number)
+        pass_descriptor(command, self.descriptor.as_raw_fd(), number)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Signals without handlers that do anything: a program blocks the ones that it means to answer,
-//! one thread waits for them, and a thread of its own can be called out of a long system call.
+//! Signals without handlers that do anything: a program blocks the ones that it means to handle,
+//! one thread waits for them, and a thread of its own can be interrupted in a long system call.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::descriptor::{check, timespec};
 
-/// A signal that a user or a service manager sends.
+/// Signal that a user or a service manager sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
     /// `SIGINT`: Ctrl-C.
@@ -25,7 +25,7 @@ pub enum Signal {
 impl Signal {
     const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::HangUp, Self::User1];
 
-    /// Its number.
+    /// Returns its number.
     #[must_use]
     pub const fn number(self) -> i32 {
         match self {
@@ -40,24 +40,24 @@ impl Signal {
 /// `si_code` of a signal that no process sent (`sigaction(2)`).
 const SI_KERNEL: libc::c_int = 0x80;
 
-/// Who sent a signal.
+/// Sender of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sender {
-    /// The kernel, such as for a key of the terminal: all processes in the foreground got it.
+pub enum SignalSender {
+    /// Kernel, for example for a key of the terminal: all processes in the foreground got it.
     Kernel,
-    /// A process, to this one alone.
+    /// Process, to this one alone.
     Process,
 }
 
-/// Signals that are kept back until somebody waits for them.
+/// Blocked signals, pending until a wait takes them.
 #[derive(Debug)]
 pub struct BlockedSignals {
     set: libc::sigset_t,
 }
 
 impl BlockedSignals {
-    /// Keeps `signals` back from this thread and from those that it starts from here on. To hold
-    /// for the process, it is called before any thread is started.
+    /// Blocks `signals` in this thread and in those that it starts from here on. To hold for the
+    /// process, it is called before any thread is started.
     ///
     /// # Errors
     ///
@@ -77,12 +77,12 @@ impl BlockedSignals {
         Ok(self.wait_for_sender(wait)?.map(|(signal, _)| signal))
     }
 
-    /// As [`Self::wait`], with who sent it.
+    /// Waits like [`Self::wait`], and returns the sender as well.
     ///
     /// # Errors
     ///
     /// None is known.
-    pub fn wait_for_sender(&self, wait: Duration) -> io::Result<Option<(Signal, Sender)>> {
+    pub fn wait_for_sender(&self, wait: Duration) -> io::Result<Option<(Signal, SignalSender)>> {
         let timeout = timespec(wait);
         // SAFETY: a plain C structure, for which all bytes zero is valid.
         let mut details: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -92,8 +92,11 @@ impl BlockedSignals {
         });
         match result {
             Ok(number) => {
-                let sender =
-                    if details.si_code == SI_KERNEL { Sender::Kernel } else { Sender::Process };
+                let sender = if details.si_code == SI_KERNEL {
+                    SignalSender::Kernel
+                } else {
+                    SignalSender::Process
+                };
                 let signal = Signal::ALL.into_iter().find(|signal| signal.number() == number);
                 Ok(signal.map(|signal| (signal, sender)))
             }
@@ -105,8 +108,8 @@ impl BlockedSignals {
     }
 }
 
-/// Whether this process ignores a signal, mostly because whoever started it wants that, as nohup(1)
-/// does and shells for what they run behind `&`.
+/// Returns true if this process ignores a signal, mostly by inheritance, as from nohup(1) and from
+/// shells for jobs started with `&`.
 pub fn is_ignored(signal: Signal) -> io::Result<bool> {
     // SAFETY: a plain C structure, for which all bytes zero is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -115,15 +118,14 @@ pub fn is_ignored(signal: Signal) -> io::Result<bool> {
     Ok(action.sa_sigaction == libc::SIG_IGN)
 }
 
-/// Arranges that the program is started with all signals let through, whatever this thread keeps
-/// back.
-pub fn let_through(command: &mut Command) -> &mut Command {
+/// Makes the program start with all signals unblocked, regardless of this thread's mask.
+pub fn unblock_in_child(command: &mut Command) -> &mut Command {
     // SAFETY: the closure runs in the forked child; it fills a set on the stack and makes one
     // system call.
     unsafe { command.pre_exec(|| change_mask(libc::SIG_SETMASK, &signal_set([]))) }
 }
 
-/// A thread of this process that can be called out of a system call.
+/// Thread of this process that can be interrupted in a system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InterruptibleThread {
     thread: libc::pid_t,
@@ -142,12 +144,12 @@ impl InterruptibleThread {
         Ok(Self { thread: unsafe { libc::gettid() } })
     }
 
-    /// Ends the system call that the thread is in, which then reports `Interrupted` (or what it did
-    /// so far). A thread that is between two calls does not notice: repeat until it says itself
-    /// that it is done. Says whether there still is such a thread.
+    /// Ends the system call that the thread is in, which then reports `Interrupted` (or its partial
+    /// result). A thread that is between two calls is not affected: repeat until it reports its
+    /// end. Returns true if there still is such a thread.
     ///
-    /// The kernel may give the number of a thread that ended to a later one of this process; being
-    /// interrupted does that one no harm.
+    /// The kernel may give the number of a thread that ended to a later one of this process; the
+    /// interruption is harmless to that one.
     ///
     /// # Errors
     ///
@@ -166,14 +168,15 @@ impl InterruptibleThread {
     }
 }
 
-/// The second of the signals that the C library leaves to programs; nobody sends it unasked.
+/// Returns the second of the signals that the C library leaves to programs; other programs do not
+/// send it.
 fn wake_up_signal() -> libc::c_int {
     libc::SIGRTMIN() + 1
 }
 
 extern "C" fn do_nothing(_: libc::c_int) {}
 
-/// Without `SA_RESTART`, so that the system call ends.
+/// Installs the handler without `SA_RESTART`, so that the system call ends.
 fn install_handler() -> io::Result<()> {
     let handler: extern "C" fn(libc::c_int) = do_nothing;
     // SAFETY: a plain C structure, for which all bytes zero is valid: no flag, an empty mask.
@@ -186,7 +189,7 @@ fn install_handler() -> io::Result<()> {
 }
 
 pub(crate) fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
-    // SAFETY: an initialised set, only read; the old mask is not asked for.
+    // SAFETY: an initialised set, only read; the old mask is not requested.
     match unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),

@@ -1,5 +1,5 @@
-//! The TCP sockets of this network namespace, each with its state, through `sock_diag`(7): what `ss
-//! -ti` shows. It needs no privilege and sees no packet.
+//! TCP sockets of this network namespace, each with its state, through `sock_diag`(7): the data of
+//! `ss -ti`. It needs no privilege and captures no packet.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,24 +17,24 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 /// `NLM_F_REQUEST | NLM_F_DUMP`.
 const REQUEST_ALL: u16 = 0x301;
-/// The state of an established connection, as a bit.
+/// State of an established connection, as a bit.
 const ESTABLISHED: u32 = 1 << 1;
 /// Length of `struct inet_diag_req_v2` and of `struct inet_diag_msg`.
 const REQUEST_LEN: usize = 56;
 const MESSAGE_LEN: usize = 72;
 
-/// A connection of this host.
+/// Connection of this host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Connection {
-    /// This end.
+pub struct TcpConnection {
+    /// Local end.
     pub local: SocketAddr,
-    /// The other end.
+    /// Remote end.
     pub remote: SocketAddr,
-    /// Its state.
+    /// State of the connection.
     pub info: TcpInfo,
 }
 
-/// A socket that asks for connections.
+/// Socket that queries connections.
 #[derive(Debug)]
 pub struct SockDiag {
     socket: netlink_sys::Socket,
@@ -50,21 +50,21 @@ impl SockDiag {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// The established connections over IPv4 and IPv6 of which either end has this port.
+    /// Returns the established connections over IPv4 and IPv6 of which either end has this port.
     ///
     /// # Errors
     ///
     /// Of netlink(7), such as a kernel without `sock_diag`.
-    pub fn connections(&mut self, port: u16) -> io::Result<Vec<Connection>> {
+    pub fn connections(&mut self, port: u16) -> io::Result<Vec<TcpConnection>> {
         let mut found = Vec::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
             self.dump(family as u8, &mut found)?;
         }
-        found.retain(|one: &Connection| one.local.port() == port || one.remote.port() == port);
+        found.retain(|one: &TcpConnection| one.local.port() == port || one.remote.port() == port);
         Ok(found)
     }
 
-    fn dump(&mut self, family: u8, found: &mut Vec<Connection>) -> io::Result<()> {
+    fn dump(&mut self, family: u8, found: &mut Vec<TcpConnection>) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         self.socket.send(&request(family, self.sequence), 0)?;
         loop {
@@ -90,8 +90,8 @@ fn request(family: u8, sequence: u32) -> Vec<u8> {
     bytes
 }
 
-/// Takes the messages of a datagram; whether it was the last one.
-fn take_in(mut datagram: &[u8], sequence: u32, found: &mut Vec<Connection>) -> io::Result<bool> {
+/// Takes the messages of a datagram; returns true if it was the last one.
+fn take_in(mut datagram: &[u8], sequence: u32, found: &mut Vec<TcpConnection>) -> io::Result<bool> {
     let malformed = || io::Error::from(io::ErrorKind::InvalidData);
     while datagram.len() >= HEADER_LEN {
         let length = u32_at(datagram, 0).unwrap_or(0) as usize;
@@ -113,8 +113,8 @@ fn take_in(mut datagram: &[u8], sequence: u32, found: &mut Vec<Connection>) -> i
     Ok(false)
 }
 
-/// A connection from `struct inet_diag_msg` and its attributes.
-fn connection(message: &[u8]) -> Option<Connection> {
+/// Parses a connection from `struct inet_diag_msg` and its attributes.
+fn connection(message: &[u8]) -> Option<TcpConnection> {
     let is_ipv4 = i32::from(*message.first()?) == libc::AF_INET;
     let port = |at: usize| Some(u16::from_be_bytes(*message.get(at..)?.first_chunk()?));
     let address = |at: usize| -> Option<IpAddr> {
@@ -132,7 +132,7 @@ fn connection(message: &[u8]) -> Option<Connection> {
         let length = usize::from(u16_at(attributes, 0)?);
         let value = attributes.get(4..length)?;
         if u16_at(attributes, 2) == Some(INFO) {
-            return Some(Connection { local, remote, info: TcpInfo::parse(value) });
+            return Some(TcpConnection { local, remote, info: TcpInfo::parse(value) });
         }
         attributes = attributes.get(length.next_multiple_of(4)..).unwrap_or_default();
     }

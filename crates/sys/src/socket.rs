@@ -1,7 +1,7 @@
 //! UDP sockets: opening them and setting their options. Datagrams go through [`crate::message`],
-//! one at a time through [`crate::datagram`].
+//! single ones through [`crate::datagram`].
 
-mod manner;
+mod options;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,17 +14,20 @@ use crate::address::RawAddress;
 use crate::descriptor::{check, check_new, get_option, set_option, wait_for, wait_for_any};
 use crate::filter::{self, Instruction};
 
-/// Where the number of dropped datagrams stands in the answer to `SO_MEMINFO`.
+/// Index of the number of dropped datagrams in the answer to `SO_MEMINFO`.
 const MEMINFO_DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
 
-/// A datagram socket, IPv4 or IPv6, or a packet socket ([`crate::packet`]).
+/// Length of every datagram that [`Socket::tell_unicast`] marks, and of no other.
+pub const LINK_GROUP_LEN: usize = 1;
+
+/// Datagram socket, IPv4 or IPv6, or a packet socket ([`crate::packet`]).
 #[derive(Debug)]
 pub struct Socket {
     descriptor: OwnedFd,
 }
 
 impl Socket {
-    /// A UDP socket of the family of `address`, not bound yet.
+    /// Creates a UDP socket of the family of `address`, not bound yet.
     ///
     /// # Errors
     ///
@@ -41,12 +44,12 @@ impl Socket {
         Ok(Self { descriptor })
     }
 
-    /// Its descriptor, for another type to own.
+    /// Returns its descriptor, for another type to own.
     pub(crate) fn into_descriptor(self) -> OwnedFd {
         self.descriptor
     }
 
-    /// A second descriptor of the same socket.
+    /// Returns a second descriptor of the same socket.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { descriptor: self.descriptor.try_clone()? })
     }
@@ -59,7 +62,21 @@ impl Socket {
             .map(drop)
     }
 
-    /// Fixes the peer: datagrams go there by default, and only its datagrams are received.
+    /// Binds the socket to an address of this host alone, or to a wildcard.
+    ///
+    /// # Errors
+    ///
+    /// Of bind(2); `AddrNotAvailable` also for multicast and broadcast addresses, which the kernel
+    /// would accept.
+    pub fn bind_to_host(&self, local: SocketAddr) -> io::Result<()> {
+        if local.ip().is_multicast() || is_broadcast(local)? {
+            return Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL));
+        }
+        self.bind(local)
+    }
+
+    /// Fixes the remote address: datagrams go there by default, and only its datagrams are
+    /// received.
     pub fn connect(&self, remote: SocketAddr) -> io::Result<()> {
         let (raw, length) = RawAddress::encode(remote);
         // SAFETY: the address and its length, alive for the call.
@@ -67,7 +84,7 @@ impl Socket {
             .map(drop)
     }
 
-    /// The local address that the socket is bound to.
+    /// Returns the local address that the socket is bound to.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         let mut raw = RawAddress::default();
         let mut length = RawAddress::CAPACITY as libc::socklen_t;
@@ -78,19 +95,21 @@ impl Socket {
         raw.decode(length as usize).ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
-    /// Lets several sockets share one address and port (`SO_REUSEPORT`); set it before binding.
-    pub fn share_port(&self) -> io::Result<()> {
+    /// Allows several sockets to share one address and port (`SO_REUSEPORT`); must be set before
+    /// binding.
+    pub fn set_reuse_port(&self) -> io::Result<()> {
         self.switch_on(SOL_SOCKET, libc::SO_REUSEPORT)
     }
 
-    /// Whether an IPv6 wildcard socket leaves IPv4 alone (`IPV6_V6ONLY`); set it before binding.
+    /// Sets if an IPv6 wildcard socket leaves IPv4 alone (`IPV6_V6ONLY`); must be set before
+    /// binding.
     pub fn set_v6_only(&self, v6_only: bool) -> io::Result<()> {
         set_option(self.as_fd(), IPPROTO_IPV6, libc::IPV6_V6ONLY, &c_int::from(v6_only))
     }
 
-    /// Asks for the local address and interface of each datagram (`IP_PKTINFO`,
+    /// Requests the local address and interface of each datagram (`IP_PKTINFO`,
     /// `IPV6_RECVPKTINFO`).
-    pub fn tell_local_address(&self, local: SocketAddr) -> io::Result<()> {
+    pub fn enable_packet_info(&self, local: SocketAddr) -> io::Result<()> {
         if local.is_ipv4() {
             self.switch_on(IPPROTO_IP, libc::IP_PKTINFO)
         } else {
@@ -98,10 +117,42 @@ impl Socket {
         }
     }
 
-    /// Asks for a software receive timestamp with each datagram (`SO_TIMESTAMPING`,
-    /// Documentation/networking/timestamping.rst); with `hardware` also for the one that an
-    /// interface's own clock took, where it did.
-    pub fn tell_receive_time(&self, hardware: bool) -> io::Result<()> {
+    /// Makes datagrams that were sent to one address of this host alone distinguishable from all
+    /// others: by their destination ([`crate::ancillary::AncillaryData::is_unicast`]), and those
+    /// whose link address is a group's or the broadcast address by their length,
+    /// [`LINK_GROUP_LEN`]. The kernel delivers such a datagram (RFC 1122, section 3.3.6
+    /// notwithstanding) without reporting its link address.
+    pub fn enable_unicast_detection(&self, local: SocketAddr) -> io::Result<()> {
+        self.enable_destination_info(local)?;
+        self.mark_link_groups(None)
+    }
+
+    /// Marks datagrams for one host whose link address is a group's or the broadcast address, like
+    /// [`Socket::tell_unicast`], except those that have this byte at this offset.
+    pub fn mark_link_groups(&self, unless: Option<(u32, u8)>) -> io::Result<()> {
+        self.attach_filter(&filter::link_groups(Some(LINK_GROUP_LEN as u32), unless))
+    }
+
+    /// Makes datagrams that were sent to one address of this host distinguishable from all others
+    /// by their destination alone, and leaves all of them whole.
+    pub fn enable_destination_info(&self, local: SocketAddr) -> io::Result<()> {
+        if local.is_ipv6() {
+            self.enable_packet_info(local)?;
+        }
+        // An IPv6 socket may take IPv4 as well, and then reports broadcast destinations this way.
+        self.switch_on(IPPROTO_IP, libc::IP_PKTINFO)
+    }
+
+    /// Drops datagrams for one host whose link address is a group's or the broadcast address, and
+    /// counts them among [`Socket::drops`]; for sockets that need datagrams of every length.
+    pub fn drop_link_groups(&self) -> io::Result<()> {
+        self.attach_filter(&filter::link_groups(None, None))
+    }
+
+    /// Requests a software receive timestamp with each datagram (`SO_TIMESTAMPING`,
+    /// Documentation/networking/timestamping.rst); with `hardware` also the one of an interface's
+    /// own clock, if there is one.
+    pub fn enable_receive_timestamps(&self, hardware: bool) -> io::Result<()> {
         let mut flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
         if hardware {
             flags |= libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
@@ -109,19 +160,20 @@ impl Socket {
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
     }
 
-    /// As [`Socket::tell_receive_time`], and lets transmit timestamps be asked for, packet by
-    /// packet. With `hardware`, the timestamps that an interface's own clock took are told as well,
-    /// with the interface.
-    pub fn tell_times(&self, local: SocketAddr, hardware: bool) -> io::Result<()> {
+    /// Enables timestamps like [`Socket::enable_receive_timestamps`], and allows requests for
+    /// transmit timestamps, packet by packet. With `hardware`, the timestamps of an interface's own
+    /// clock are reported as well, with the interface.
+    pub fn enable_timestamps(&self, local: SocketAddr, hardware: bool) -> io::Result<()> {
         if hardware {
-            // What comes back from the error queue names its interface in this way alone.
-            self.tell_local_address(local)?;
+            // Packets from the error queue name their interface in this way alone.
+            self.enable_packet_info(local)?;
         }
-        self.tell_frame_times(hardware)
+        self.enable_frame_timestamps(hardware)
     }
 
-    /// As [`Socket::tell_times`], for a packet socket, whose interface is known.
-    pub fn tell_frame_times(&self, hardware: bool) -> io::Result<()> {
+    /// Enables timestamps like [`Socket::enable_timestamps`], for a packet socket, whose interface
+    /// is known.
+    pub fn enable_frame_timestamps(&self, hardware: bool) -> io::Result<()> {
         let mut flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
         if hardware {
             flags |= libc::SOF_TIMESTAMPING_RX_HARDWARE
@@ -132,13 +184,13 @@ impl Socket {
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
     }
 
-    /// Asks for a receive buffer of `bytes`, past the system's limit if this process may
-    /// (`SO_RCVBUFFORCE`), and returns what the kernel granted in the same measure.
+    /// Requests a receive buffer of `bytes`, past the system's limit if this process may
+    /// (`SO_RCVBUFFORCE`), and returns the granted size in the same measure.
     pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<usize> {
         self.set_buffer(bytes, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
     }
 
-    /// As [`Socket::set_receive_buffer`], for sending.
+    /// Requests a send buffer like [`Socket::set_receive_buffer`].
     pub fn set_send_buffer(&self, bytes: usize) -> io::Result<usize> {
         self.set_buffer(bytes, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
     }
@@ -149,7 +201,7 @@ impl Socket {
             set_option(self.as_fd(), SOL_SOCKET, limited, &wanted)?;
         }
         let [granted] = get_option(self.as_fd(), SOL_SOCKET, limited)?;
-        // The kernel doubles what was asked for, to leave room for its own bookkeeping: socket(7).
+        // The kernel doubles the requested size, to leave room for its own bookkeeping: socket(7).
         Ok(granted as usize / 2)
     }
 
@@ -182,9 +234,9 @@ impl Socket {
         }
     }
 
-    /// Takes packets of multicast groups on the interfaces alone where this socket has joined them,
-    /// not where others have (`IP_MULTICAST_ALL`, ip(7), `IPV6_MULTICAST_ALL`).
-    pub fn take_own_groups(&self, group: IpAddr) -> io::Result<()> {
+    /// Receives packets of multicast groups only on the interfaces where this socket has joined
+    /// them, not where others have (`IP_MULTICAST_ALL`, ip(7), `IPV6_MULTICAST_ALL`).
+    pub fn only_joined_groups(&self, group: IpAddr) -> io::Result<()> {
         let off: c_int = 0;
         match group {
             IpAddr::V4(_) => set_option(self.as_fd(), IPPROTO_IP, libc::IP_MULTICAST_ALL, &off),
@@ -198,7 +250,7 @@ impl Socket {
     ///
     /// `NotFound` if there is no such interface.
     pub fn bind_to_interface(&self, name: &str) -> io::Result<()> {
-        // SAFETY: the name's bytes and their number; the kernel reads them and wants no final zero.
+        // SAFETY: the name's bytes and their number; the kernel reads them and needs no final zero.
         check(unsafe {
             libc::setsockopt(
                 self.descriptor.as_raw_fd(),
@@ -215,18 +267,18 @@ impl Socket {
         })
     }
 
-    /// Hands each datagram for a shared port to the socket whose place in the order of binding is
-    /// the number of the CPU that received it, modulo `sockets` (`SO_ATTACH_REUSEPORT_CBPF`). Set
-    /// on one socket, it holds for all that share the port.
+    /// Delivers each datagram for a shared port to the socket whose index in the order of binding
+    /// is the number of the CPU that received it, modulo `sockets` (`SO_ATTACH_REUSEPORT_CBPF`).
+    /// Set on one socket, it holds for all that share the port.
     pub fn steer_by_cpu(&self, sockets: u32) -> io::Result<()> {
         let program = filter::cpu_modulo(sockets);
         self.attach(libc::SO_ATTACH_REUSEPORT_CBPF, &program)
     }
 
-    /// Hands each datagram for a shared port to a socket by its place in the order of binding: one
-    /// whose payload is longer than `len_max` bytes to the second half of `sockets`, any other to
-    /// the first, and within the half by the number of the CPU that received it or at random. Set
-    /// on one socket, it holds for all that share the port.
+    /// Delivers each datagram for a shared port to a socket by its index in the order of binding:
+    /// one whose payload is longer than `len_max` bytes to the second half of `sockets`, any other
+    /// to the first, and within the half by the number of the CPU that received it or at random.
+    /// Set on one socket, it holds for all that share the port.
     pub fn steer_by_length(&self, sockets: u32, len_max: u32, by_cpu: bool) -> io::Result<()> {
         let program = filter::longer_in_second_half(sockets / 2, len_max, by_cpu);
         self.attach(libc::SO_ATTACH_REUSEPORT_CBPF, &program)
@@ -246,27 +298,27 @@ impl Socket {
         set_option(self.as_fd(), SOL_SOCKET, option, &header)
     }
 
-    /// Datagrams that the kernel dropped at this socket since it was opened, mostly because its
-    /// buffer was full; modulo 2^32 (`SO_MEMINFO`; the number that `SO_RXQ_OVFL` gives, without the
-    /// need of a later datagram to carry it).
+    /// Returns the datagrams that the kernel dropped at this socket since it was opened, mostly
+    /// because its buffer was full; modulo 2^32 (`SO_MEMINFO`; the number that `SO_RXQ_OVFL` gives,
+    /// without the need of a later datagram to carry it).
     pub fn drops(&self) -> io::Result<u32> {
         let words: [u32; MEMINFO_DROPS + 1] =
             get_option(self.as_fd(), SOL_SOCKET, libc::SO_MEMINFO)?;
         Ok(words[MEMINFO_DROPS])
     }
 
-    /// Waits up to `wait` until something can be received; says whether it can. A signal ends the
-    /// wait as if the time were over.
+    /// Waits up to `wait` until something can be received; returns true if it can. A signal ends
+    /// the wait like a timeout.
     pub fn wait_readable(&self, wait: Duration) -> io::Result<bool> {
         wait_for(self.as_fd(), libc::POLLIN, wait)
     }
 
-    /// As [`Socket::wait_readable`], for either of two sockets.
+    /// Waits like [`Socket::wait_readable`], for either of two sockets.
     pub fn wait_either(&self, other: &Self, wait: Duration) -> io::Result<bool> {
         wait_for_any([self.as_fd(), other.as_fd()], libc::POLLIN, wait)
     }
 
-    /// As [`Socket::wait_readable`], until there is room to send.
+    /// Waits like [`Socket::wait_readable`], until there is room to send.
     pub fn wait_writable(&self, wait: Duration) -> io::Result<bool> {
         wait_for(self.as_fd(), libc::POLLOUT, wait)
     }
@@ -274,6 +326,17 @@ impl Socket {
     pub(crate) fn switch_on(&self, level: c_int, name: c_int) -> io::Result<()> {
         set_option(self.as_fd(), level, name, &(1 as c_int))
     }
+}
+
+/// Returns true for a broadcast address of a network of this host, or of all: the kernel refuses to
+/// connect a socket to one that may not broadcast.
+fn is_broadcast(address: SocketAddr) -> io::Result<bool> {
+    if !address.is_ipv4() || address.ip().is_unspecified() {
+        return Ok(false);
+    }
+    // Any port will do, since nothing is sent.
+    let connected = Socket::udp(address)?.connect((address.ip(), 9).into());
+    Ok(connected.is_err_and(|error| error.raw_os_error() == Some(libc::EACCES)))
 }
 
 impl AsFd for Socket {

@@ -1,6 +1,6 @@
-//! A virtual Ethernet interface whose frames a process puts in (`tun(4)` in its TAP mode): what is
-//! written comes in by the interface as if from a wire, and an XDP program there sees it before the
-//! write returns. It goes with the descriptor, however the process ends.
+//! Virtual Ethernet interface that a process feeds with frames (`tun(4)` in its TAP mode): a
+//! written frame enters by the interface as if from a wire, and an XDP program there processes it
+//! before the write returns. It vanishes with the descriptor, however the process ends.
 
 use std::ffi::c_char;
 use std::fs::{File, OpenOptions};
@@ -14,7 +14,7 @@ const DEVICE: &str = "/dev/net/tun";
 /// `TUNSETIFF` of `linux/if_tun.h`.
 const SET_INTERFACE: libc::Ioctl = 0x4004_54ca;
 
-/// The interface, and the end of it that this process holds.
+/// Interface, and the end of it that this process holds.
 #[derive(Debug)]
 pub struct Tap {
     file: File,
@@ -22,20 +22,20 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes an interface of this name, or of the name with `%d` in it replaced by the first free
+    /// Creates an interface of this name, or of the name with `%d` in it replaced by the first free
     /// number, in the calling thread's network namespace. It is down, and has no address. Needs
     /// `CAP_NET_ADMIN`.
     ///
     /// # Errors
     ///
-    /// What opening `/dev/net/tun` or making the interface met with; `InvalidInput` for a name that
-    /// no interface can have.
+    /// Those of opening `/dev/net/tun` or creating the interface; `InvalidInput` for a name that no
+    /// interface can have.
     pub fn open(name: &str) -> io::Result<Self> {
         let possible = (1..libc::IFNAMSIZ).contains(&name.len()) && !name.contains('\0');
         if !possible {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
-        // Only what is written without waiting comes to an XDP program without a detour.
+        // Only frames written in non-blocking mode reach an XDP program without a detour.
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -56,29 +56,29 @@ impl Tap {
         Ok(Self { file, name })
     }
 
-    /// The interface's name.
+    /// Returns the interface's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Lets a frame come in by the interface, whole or not at all. What an XDP program does with it
-    /// is done when this returns, copies included.
+    /// Injects a frame into the ingress of the interface, whole or not at all. The work of an XDP
+    /// program on it is done when this returns, copies included.
     ///
     /// # Errors
     ///
-    /// `EIO` while the interface is down, and what else the kernel refused.
+    /// `EIO` while the interface is down, and other refusals of the kernel.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         let written = (&self.file).write(frame)?;
         if written == frame.len() { Ok(()) } else { Err(io::Error::from(io::ErrorKind::WriteZero)) }
     }
 
-    /// Takes a frame that leaves by the interface, without waiting; returns its length. What does
-    /// not fit is cut off.
+    /// Reads a frame that leaves by the interface, without waiting; returns its length. A longer
+    /// frame is truncated.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when there is none, and what else the kernel refused.
+    /// `WouldBlock` if there is none, and other refusals of the kernel.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         (&self.file).read(buffer)
     }

@@ -1,6 +1,6 @@
-//! What Linux lets a program see and set of a TCP connection beyond the standard library: the
-//! switches of tcp(7) that decide when a segment or an acknowledgement leaves, `TCP_INFO`, and
-//! sendfile(2). Streams are the standard library's; nothing here reads or writes them.
+//! TCP options of Linux beyond the standard library: the switches of tcp(7) that decide when a
+//! segment or an acknowledgement leaves, `TCP_INFO`, and sendfile(2). Streams are the standard
+//! library's; nothing here reads or writes them.
 
 mod info;
 mod zero_copy;
@@ -18,22 +18,22 @@ use crate::descriptor::{check, check_new, get_option, set_option};
 pub use info::{TcpInfo, TcpState};
 pub use zero_copy::ZeroCopySender;
 
-/// Longest time that a socket may delay an acknowledgement, in microseconds (`TCP_DELACK_MAX_US` in
-/// linux/tcp.h, Linux 6.15); the libraries do not know it yet.
+/// Socket option for the longest delay of an acknowledgement, in microseconds (`TCP_DELACK_MAX_US`
+/// in linux/tcp.h, Linux 6.15); the libraries do not have it yet.
 const TCP_DELACK_MAX_US: c_int = 46;
 
-/// Holds back what does not fill a segment until this is switched off (`TCP_CORK`).
+/// Delays partial segments until this is switched off (`TCP_CORK`).
 pub fn set_cork(stream: &TcpStream, on: bool) -> io::Result<()> {
     set_option(stream.as_fd(), IPPROTO_TCP, libc::TCP_CORK, &c_int::from(on))
 }
 
-/// Acknowledges at once, or in the way of an interactive connection (`TCP_QUICKACK`). It does not
-/// last: the kernel goes on from there by its own rules.
+/// Acknowledges at once, or in the manner of an interactive connection (`TCP_QUICKACK`). It does
+/// not last: the kernel continues from there by its own rules.
 pub fn set_quick_ack(stream: &TcpStream, on: bool) -> io::Result<()> {
     set_option(stream.as_fd(), IPPROTO_TCP, libc::TCP_QUICKACK, &c_int::from(on))
 }
 
-/// Limits how long this end delays an acknowledgement (`TCP_DELACK_MAX_US`).
+/// Limits the delay of acknowledgements at this end (`TCP_DELACK_MAX_US`).
 ///
 /// # Errors
 ///
@@ -43,14 +43,14 @@ pub fn set_delayed_ack_max(stream: &TcpStream, longest: Duration) -> io::Result<
     set_option(stream.as_fd(), IPPROTO_TCP, TCP_DELACK_MAX_US, &us)
 }
 
-/// How long this end delays an acknowledgement at most, where the kernel lets it be asked for.
+/// Returns the longest delay of acknowledgements at this end, if the kernel reports it.
 #[must_use]
 pub fn delayed_ack_max(stream: &TcpStream) -> Option<Duration> {
     let value = get_option::<1>(stream.as_fd(), IPPROTO_TCP, TCP_DELACK_MAX_US);
     value.ok().map(|[us]| Duration::from_micros(us.into()))
 }
 
-/// The state of a connection (`TCP_INFO`).
+/// Returns the state of a connection (`TCP_INFO`).
 pub fn info(stream: &TcpStream) -> io::Result<TcpInfo> {
     info_of(stream.as_fd())
 }
@@ -71,7 +71,7 @@ fn info_of(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     Ok(TcpInfo::parse(bytes.get(..length as usize).unwrap_or(&bytes)))
 }
 
-/// The name of the algorithm for congestion control (`TCP_CONGESTION`).
+/// Returns the name of the algorithm for congestion control (`TCP_CONGESTION`).
 pub fn congestion_control(stream: &TcpStream) -> io::Result<String> {
     let mut name = [0_u8; 16];
     let mut length = name.len() as libc::socklen_t;
@@ -90,7 +90,7 @@ pub fn congestion_control(stream: &TcpStream) -> io::Result<String> {
 }
 
 /// Sends up to `length` bytes of a file from `offset` on without a copy through this process
-/// (sendfile(2)); how many it were.
+/// (sendfile(2)); returns their number.
 pub fn send_file(
     stream: &TcpStream,
     file: BorrowedFd<'_>,
@@ -104,8 +104,8 @@ pub fn send_file(
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// A file that is in memory only and goes with its descriptor (`memfd_create`(2)), with these
-/// bytes.
+/// Creates a file that is in memory only and goes with its descriptor (`memfd_create`(2)), with
+/// these bytes.
 pub fn memory_file(bytes: &[u8]) -> io::Result<File> {
     // SAFETY: a string that ends in zero and a flag in, a new descriptor out, owned from here on.
     let descriptor =
@@ -115,14 +115,13 @@ pub fn memory_file(bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether the kernel may take what is sent from this socket out of the program's own memory
-/// (`SO_ZEROCOPY`).
+/// Allows the kernel to send data of this socket from the program's own memory (`SO_ZEROCOPY`).
 pub(crate) fn allow_zero_copy(stream: &TcpStream) -> io::Result<()> {
     set_option(stream.as_fd(), SOL_SOCKET, libc::SO_ZEROCOPY, &(1 as c_int))
 }
 
-/// The time between two timer interrupts, from the resolution of the kernel's coarse clock, which
-/// moves with them alone: 1/HZ.
+/// Returns the time between two timer interrupts, from the resolution of the kernel's coarse clock,
+/// which moves with them alone: 1/HZ.
 pub fn tick() -> io::Result<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a timespec that outlives the call.

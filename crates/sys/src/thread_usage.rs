@@ -1,21 +1,21 @@
-//! What the kernel says of this thread: how often it was switched, how long it waited for a core,
-//! how coarse its timers are. Nothing is changed here.
+//! Kernel's statistics of this thread: its context switches, its time of waiting for a core, its
+//! timer slack. Nothing is changed here.
 
 use std::{fs, io};
 
 use crate::descriptor::check;
 
-/// How often this thread gave up its core.
+/// Context switches of this thread.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Switches {
-    /// Because it waited for something (`ru_nvcsw`).
+    /// Voluntary ones: it waited for something (`ru_nvcsw`).
     pub voluntary: u64,
-    /// Because another one was to run, which includes `sched_yield` (`ru_nivcsw`).
+    /// Involuntary ones: another thread was to run, which includes `sched_yield` (`ru_nivcsw`).
     pub involuntary: u64,
 }
 
 impl Switches {
-    /// Those of this thread since it began (getrusage(2), `RUSAGE_THREAD`).
+    /// Returns those of this thread since it began (getrusage(2), `RUSAGE_THREAD`).
     ///
     /// # Errors
     ///
@@ -28,13 +28,13 @@ impl Switches {
         Ok(Self { voluntary: usage.ru_nvcsw as u64, involuntary: usage.ru_nivcsw as u64 })
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     #[must_use]
     pub const fn all(self) -> u64 {
         self.voluntary + self.involuntary
     }
 
-    /// Those that came since `earlier`.
+    /// Returns those since `earlier`.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self {
@@ -44,12 +44,12 @@ impl Switches {
     }
 }
 
-/// How long this thread could have run and had no core, in ns (Linux,
+/// Returns the time for which this thread was runnable without a core, in ns (Linux,
 /// `Documentation/scheduler/sched-stats.rst`, `/proc/PID/schedstat`).
 ///
 /// # Errors
 ///
-/// When the kernel does not count it.
+/// If the kernel does not count it.
 pub fn run_delay_ns() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/thread-self/schedstat")?;
     text.split_whitespace()
@@ -58,8 +58,7 @@ pub fn run_delay_ns() -> io::Result<u64> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// By how many nanoseconds the kernel may delay timers of this thread (`PR_GET_TIMERSLACK` in
-/// prctl(2)).
+/// Returns the timer slack of this thread, in nanoseconds (`PR_GET_TIMERSLACK` in prctl(2)).
 ///
 /// # Errors
 ///

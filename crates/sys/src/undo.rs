@@ -1,32 +1,32 @@
-//! What this process changed on the machine and has to put back, also when it ends without
-//! unwinding its stacks, as a second Ctrl-C has it. What a signal does that cannot be caught
-//! (`SIGKILL`) is beyond this: for that, hold what goes with its descriptor.
+//! Changes of this process to the machine that it must undo, even if it ends without unwinding its
+//! stacks, as after a second Ctrl-C. A signal that cannot be caught (`SIGKILL`) is beyond this: for
+//! that, use resources that vanish with their descriptor.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-type Action = Arc<dyn Fn() + Send + Sync>;
+type UndoAction = Arc<dyn Fn() + Send + Sync>;
 
-/// What is to be put back at present, the oldest first.
-static PENDING: Mutex<Vec<Action>> = Mutex::new(Vec::new());
+/// Changes to undo at present, the oldest first.
+static PENDING: Mutex<Vec<UndoAction>> = Mutex::new(Vec::new());
 
-fn pending() -> MutexGuard<'static, Vec<Action>> {
-    // The list is whole between any two of its own operations.
+fn pending() -> MutexGuard<'static, Vec<UndoAction>> {
+    // The list is consistent between any two of its own operations.
     PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Something that was changed; dropping it puts it back.
-pub struct Undo(Action);
+/// Change that was made; dropping it undoes it.
+pub struct Undo(UndoAction);
 
 impl Undo {
-    /// Makes a change, which `back` takes back. Nothing is left to take back if it fails.
+    /// Makes a change, which `back` undoes. Nothing is left to undo if it fails.
     pub fn after<T, E>(
         change: impl FnOnce() -> Result<T, E>,
         back: impl Fn() + Send + Sync + 'static,
     ) -> Result<(T, Self), E> {
-        // The list stays locked meanwhile: a process that is ending changes nothing any more.
+        // The list stays locked meanwhile: a process that is ending makes no more changes.
         let mut pending = pending();
         let made = change()?;
-        let action: Action = Arc::new(back);
+        let action: UndoAction = Arc::new(back);
         pending.push(Arc::clone(&action));
         Ok((made, Self(action)))
     }
@@ -45,15 +45,15 @@ impl std::fmt::Debug for Undo {
     }
 }
 
-/// Puts everything back that was changed, the newest first, and ends the process. Other threads can
-/// change nothing of that kind in between.
+/// Undoes all changes, the newest first, and ends the process. Other threads can make no such
+/// change in between.
 pub fn exit(status: i32) -> ! {
     let mut pending = pending();
     put_back(&mut pending);
     std::process::exit(status)
 }
 
-fn put_back(pending: &mut Vec<Action>) {
+fn put_back(pending: &mut Vec<UndoAction>) {
     while let Some(action) = pending.pop() {
         action();
     }

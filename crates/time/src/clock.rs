@@ -1,30 +1,30 @@
-//! What gives an instant: the [`Clock`] trait, and a simulated clock for tests and replays. The
-//! clocks of the running system stand with the other system calls, in `horolog-sys`.
+//! Sources of instants: the [`Clock`] trait, and a simulated clock for tests and replays. The
+//! clocks of the running system are with the other system calls, in `horolog-sys`.
 
 use core::sync::atomic::{AtomicI64, Ordering};
 
 use crate::{Span, Timescale, Timestamp};
 
-/// Something that can be asked what time it is on the timescale `S`.
+/// Clock on the timescale `S`.
 pub trait Clock<S: Timescale> {
-    /// The present instant.
+    /// Returns the present instant.
     fn now(&self) -> Timestamp<S>;
 }
 
-/// A clock that moves only when told to.
+/// Simulated clock, which moves only on request.
 #[derive(Debug)]
 pub struct SimulatedClock {
     now_ns: AtomicI64,
 }
 
 impl SimulatedClock {
-    /// A clock that shows `ns` nanoseconds after its scale's zero.
+    /// Creates a clock that shows `ns` nanoseconds after its scale's zero.
     #[must_use]
     pub const fn new(ns: i64) -> Self {
         Self { now_ns: AtomicI64::new(ns) }
     }
 
-    /// Moves the clock by `span`, back when that is negative.
+    /// Moves the clock by `span`, back if that is negative.
     pub fn advance(&self, span: Span) {
         self.now_ns.fetch_add(span.as_ns(), Ordering::SeqCst);
     }

@@ -1,10 +1,9 @@
-//! Time as Horolog speaks of it: instants tagged with the timescale that they are read on, the
-//! fixed-point formats of NTP, and the linear time base from which both bodies of the server read.
-//! Beside them, what simulations need: a clock, and numbers that look random; and how people write
-//! times, rates and sizes.
+//! Time types of Horolog: instants tagged with their timescale, the fixed-point formats of NTP, and
+//! the linear time base from which both engines of the server read. In addition, utilities for
+//! simulations: a clock, and pseudo-random numbers; and the parsing of times, rates and sizes.
 //!
-//! It makes no system call and reads no clock of its own: a clock is handed in as a [`Clock`], so
-//! everything built on it runs in simulated time as well.
+//! It makes no system call and reads no clock of its own: a clock is passed in as a [`Clock`], so
+//! everything built on it also runs in simulated time.
 
 mod clock;
 pub mod leap;

@@ -1,5 +1,5 @@
-//! The fixed-point time formats of NTP (RFC 5905, section 6) and their conversions. They wrap every
-//! 136 years; a conversion to UTC therefore takes a pivot that names the era, and nothing here
+//! Fixed-point time formats of NTP (RFC 5905, section 6) and their conversions. They wrap every 136
+//! years; a conversion to UTC therefore takes a pivot that determines the era, and nothing here
 //! guesses one.
 
 use core::fmt;
@@ -10,28 +10,28 @@ use crate::{NS_PER_S, Span, Timestamp, Utc};
 /// (RFC 5905, figure 4).
 pub const UNIX_EPOCH_IN_NTP_SECONDS: u32 = 2_208_988_800;
 
-/// The 64-bit NTP timestamp: unsigned seconds since the start of an era in the upper 32 bits,
-/// the fraction in units of 2^-32 s (233 ps) in the lower 32 (RFC 5905, section 6).
+/// NTP timestamp of 64 bits: unsigned seconds since the start of an era in the upper 32 bits, the
+/// fraction in units of 2^-32 s (233 ps) in the lower 32 (RFC 5905, section 6).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NtpTimestamp(u64);
 
 impl NtpTimestamp {
-    /// The value that stands for "unknown" in every header field (RFC 5905, section 6).
+    /// Value for "unknown" in every header field (RFC 5905, section 6).
     pub const UNKNOWN: Self = Self(0);
 
-    /// From the 64 bits as they stand in a packet, read as a big-endian number.
+    /// Creates it from the 64 bits in a packet, read as a big-endian number.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// The 64 bits, to be written big-endian.
+    /// Returns the 64 bits, to be written big-endian.
     #[must_use]
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The UTC instant in this format, the fraction rounded down, the era dropped.
+    /// Converts a UTC instant to this format; the fraction is rounded down, the era dropped.
     #[must_use]
     pub const fn from_utc(instant: Timestamp<Utc>) -> Self {
         let (seconds, nanoseconds) = instant.to_timespec();
@@ -40,8 +40,8 @@ impl NtpTimestamp {
         Self(((seconds as u64) << 32) | fraction)
     }
 
-    /// The UTC instant nearest to `pivot` (within 68 years either way) that this timestamp can
-    /// stand for, rounded to the nearest nanosecond.
+    /// Returns the UTC instant nearest to `pivot` (within 68 years either way) that this timestamp
+    /// can represent, rounded to the nearest nanosecond.
     #[must_use]
     pub const fn to_utc(self, pivot: Timestamp<Utc>) -> Timestamp<Utc> {
         let difference = self.since(Self::from_utc(pivot));
@@ -49,8 +49,8 @@ impl NtpTimestamp {
         Timestamp::from_ns(pivot.as_ns().saturating_add(difference.as_ns()))
     }
 
-    /// The signed time from `earlier` to this timestamp, right while they are within 68 years of
-    /// one another, rounded to the nearest nanosecond.
+    /// Returns the signed time from `earlier` to this timestamp, correct while they are within 68
+    /// years of each other, rounded to the nearest nanosecond.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Span {
         let difference = self.0.wrapping_sub(earlier.0).cast_signed() as i128;
@@ -58,7 +58,7 @@ impl NtpTimestamp {
         Span::from_ns(((difference * NS_PER_S as i128 + half) >> 32) as i64)
     }
 
-    /// This timestamp moved by `span`, wrapping at the era, rounded down to 2^-32 s.
+    /// Returns this timestamp moved by `span`, wrapping at the era, rounded down to 2^-32 s.
     #[must_use]
     pub const fn wrapping_add(self, span: Span) -> Self {
         let units = ((span.as_ns() as i128) << 32).div_euclid(NS_PER_S as i128);
@@ -72,26 +72,26 @@ impl fmt::Debug for NtpTimestamp {
     }
 }
 
-/// The 32-bit NTP short format: unsigned seconds in the upper 16 bits, the fraction in units of
+/// NTP short format of 32 bits: unsigned seconds in the upper 16 bits, the fraction in units of
 /// 2^-16 s (15 µs) in the lower 16 (RFC 5905, section 6). Root delay and dispersion use it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct NtpShort(u32);
 
 impl NtpShort {
-    /// From the 32 bits as they stand in a packet, read as a big-endian number.
+    /// Creates it from the 32 bits in a packet, read as a big-endian number.
     #[must_use]
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// The 32 bits, to be written big-endian.
+    /// Returns the 32 bits, to be written big-endian.
     #[must_use]
     pub const fn to_bits(self) -> u32 {
         self.0
     }
 
-    /// The span in this format. It rounds up, because a dispersion must not be understated, and
-    /// saturates at 0 and at just under 65,536 s.
+    /// Converts a span to this format. It rounds up, because a dispersion must not be understated,
+    /// and saturates at 0 and at just under 65,536 s.
     #[must_use]
     pub const fn from_span(span: Span) -> Self {
         if span.as_ns() <= 0 {
@@ -102,7 +102,7 @@ impl NtpShort {
         if units > u32::MAX as i128 { Self(u32::MAX) } else { Self(units as u32) }
     }
 
-    /// The span that it stands for, rounded down to a nanosecond.
+    /// Returns the span, rounded down to a nanosecond.
     #[must_use]
     pub const fn to_span(self) -> Span {
         Span::from_ns(((self.0 as i128 * NS_PER_S as i128) >> 16) as i64)

@@ -1,5 +1,5 @@
-//! Pseudo-random numbers that are the same for ever: fast, seeded, for simulations and for tests.
-//! Not for secrets.
+//! Reproducible pseudo-random numbers: fast, seeded, for simulations and for tests. Not for
+//! secrets.
 
 /// `SplitMix64` (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014):
 /// one addition and a mixing function, of period 2^64.
@@ -9,13 +9,13 @@ pub struct SplitMix64 {
 }
 
 impl SplitMix64 {
-    /// A generator that always gives the same sequence for the same seed.
+    /// Creates a generator whose sequence depends on the seed only.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub const fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,18 +23,18 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// The next 16 bits, the best mixed ones.
+    /// Returns the next 16 bits, the best mixed ones.
     pub const fn next_u16(&mut self) -> u16 {
         (self.next_u64() >> 48) as u16
     }
 
-    /// A number from 0 to below 1.
+    /// Returns a number from 0 to below 1.
     pub const fn unit(&mut self) -> f64 {
         // 53 bits, as many as a double holds exactly.
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A number below `limit`, or 0 when that is 0.
+    /// Returns a number below `limit`, or 0 if that is 0.
     pub const fn below(&mut self, limit: usize) -> usize {
         ((self.next_u64() as u128 * limit as u128) >> 64) as usize
     }

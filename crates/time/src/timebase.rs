@@ -1,39 +1,39 @@
-//! The relation between the monotonic clock and NTP time from which the server reads: one anchor,
-//! one rate, and at most one step, for a leap second that falls into the time that it holds for.
-//! The BPF program computes the same expression on the same numbers (`bpf/clock.h`), so the two
-//! bodies of the server cannot disagree about what time it is.
+//! Relation between the monotonic clock and NTP time from which the server reads: one anchor, one
+//! rate, and at most one step, for a leap second within its period of validity. The BPF program
+//! computes the same expression on the same numbers (`bpf/clock.h`), so the two engines of the
+//! server cannot disagree about the time.
 
 use crate::{Monotonic, NtpTimestamp, Timestamp};
 
-/// Binary places behind the point of [`Timebase::rate`].
+/// Binary places after the point of [`Timebase::rate`].
 pub const RATE_SHIFT: u32 = 29;
 
-/// The rate of a clock without drift: 2^32 NTP units for 10^9 ns, scaled by 2^[`RATE_SHIFT`] and
+/// Rate of a clock without drift: 2^32 NTP units for 10^9 ns, scaled by 2^[`RATE_SHIFT`] and
 /// rounded to the nearest number. The rounding is 0.09 parts per billion.
 pub const NOMINAL_RATE: u32 = 2_305_843_009;
 
-/// When a time base without a step makes it: never.
+/// Step instant of a time base without a step: never.
 pub const NO_STEP: Timestamp<Monotonic> = Timestamp::from_ns(i64::MAX);
 
 /// NTP time as a linear function of monotonic time with at most one step, valid until an expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timebase {
-    /// The anchor on the monotonic clock.
+    /// Anchor on the monotonic clock.
     pub anchor: Timestamp<Monotonic>,
-    /// NTP time at the anchor, before the step even where the anchor lies behind it.
+    /// NTP time at the anchor, before the step even if the anchor lies after it.
     pub ntp_at_anchor: NtpTimestamp,
     /// NTP units (2^-32 s) per monotonic nanosecond, scaled by 2^[`RATE_SHIFT`].
     pub rate: u32,
-    /// The instant from which on nothing may be served from this time base.
+    /// Instant from which nothing may be served from this time base.
     pub expires: Timestamp<Monotonic>,
-    /// The instant from which on `step` is added; [`NO_STEP`] when there is none.
+    /// Instant from which `step` is added; [`NO_STEP`] if there is none.
     pub step_at: Timestamp<Monotonic>,
-    /// The step in NTP units (2^-32 s): minus 2^32 where a leap second is inserted.
+    /// Step in NTP units (2^-32 s): minus 2^32 if a leap second is inserted.
     pub step: i64,
 }
 
 impl Timebase {
-    /// The rate of a clock that gains `ppb` parts per billion against the monotonic clock.
+    /// Returns the rate of a clock that gains `ppb` parts per billion against the monotonic clock.
     /// Saturates at zero and at 86% over nominal.
     #[must_use]
     pub const fn rate_with_drift(ppb: i64) -> u32 {
@@ -48,8 +48,8 @@ impl Timebase {
         }
     }
 
-    /// NTP time at `instant`, which may lie before the anchor; `None` at the expiry and after.
-    /// Right within 4 s of the anchor, where the product fits 64 bits; an expiry keeps
+    /// Returns NTP time at `instant`, which may lie before the anchor; `None` at the expiry and
+    /// after. Correct within 4 s of the anchor, where the product fits 64 bits; an expiry keeps
     /// reads inside that.
     #[must_use]
     pub const fn ntp_at(&self, instant: Timestamp<Monotonic>) -> Option<NtpTimestamp> {

@@ -1,16 +1,17 @@
-//! Instants and spans in whole nanoseconds. An [`Timestamp`] carries its timescale in the type, so
-//! subtracting a monotonic instant from a UTC one does not compile. No conversion between
-//! timescales stands here: that takes a clock or a [`crate::Timebase`].
+//! Instants and spans in whole nanoseconds. A [`Timestamp`] carries its timescale in the type, so
+//! subtracting a monotonic instant from a UTC one does not compile. There is no conversion between
+//! timescales here: that takes a clock or a [`crate::Timebase`].
 
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Add, Neg, Sub};
+use core::time::Duration;
 
 use crate::NS_PER_S;
 
-/// A timescale: what the zero of an instant is and how its seconds run.
+/// Timescale: the zero of an instant and the rate of its seconds.
 pub trait Timescale: Copy + Eq + Ord + fmt::Debug {
-    /// Its name in messages.
+    /// Name in messages.
     const NAME: &'static str;
 }
 
@@ -31,7 +32,7 @@ impl Timescale for Monotonic {
     const NAME: &'static str = "monotonic";
 }
 
-/// An instant on the timescale `S`, in nanoseconds since that scale's zero. It reaches 292 years
+/// Instant on the timescale `S`, in nanoseconds since that scale's zero. It reaches 292 years
 /// either way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp<S: Timescale> {
@@ -40,27 +41,27 @@ pub struct Timestamp<S: Timescale> {
 }
 
 impl<S: Timescale> Timestamp<S> {
-    /// The instant `ns` nanoseconds after the scale's zero.
+    /// Returns the instant `ns` nanoseconds after the scale's zero.
     #[must_use]
     pub const fn from_ns(ns: i64) -> Self {
         Self { ns, scale: PhantomData }
     }
 
-    /// The instant of a `timespec`: whole seconds and nanoseconds within the second. Values past
-    /// the reach of 292 years saturate.
+    /// Returns the instant of a `timespec`: whole seconds and nanoseconds within the second. Values
+    /// beyond the range of 292 years saturate.
     #[must_use]
     pub const fn from_timespec(seconds: i64, nanoseconds: i64) -> Self {
         Self::from_ns(seconds.saturating_mul(NS_PER_S).saturating_add(nanoseconds))
     }
 
-    /// Nanoseconds since the scale's zero.
+    /// Returns the nanoseconds since the scale's zero.
     #[must_use]
     pub const fn as_ns(self) -> i64 {
         self.ns
     }
 
-    /// Whole seconds since the scale's zero, rounded towards the past, and the nanoseconds
-    /// (0 to 999,999,999) that follow them.
+    /// Returns the whole seconds since the scale's zero, rounded towards the past, and the
+    /// nanoseconds (0 to 999,999,999) that follow them.
     #[must_use]
     pub const fn to_timespec(self) -> (i64, u32) {
         (self.ns.div_euclid(NS_PER_S), self.ns.rem_euclid(NS_PER_S) as u32)
@@ -98,33 +99,33 @@ impl<S: Timescale> Sub<Span> for Timestamp<S> {
     }
 }
 
-/// A signed difference of two instants, in nanoseconds.
+/// Signed difference of two instants, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Span(i64);
 
 impl Span {
-    /// No time at all.
+    /// Span of zero length.
     pub const ZERO: Self = Self(0);
 
-    /// A span of `ns` nanoseconds.
+    /// Returns a span of `ns` nanoseconds.
     #[must_use]
     pub const fn from_ns(ns: i64) -> Self {
         Self(ns)
     }
 
-    /// A span of `ms` milliseconds; saturates.
+    /// Returns a span of `ms` milliseconds; saturates.
     #[must_use]
     pub const fn from_ms(ms: i64) -> Self {
         Self(ms.saturating_mul(1_000_000))
     }
 
-    /// Its length in nanoseconds.
+    /// Returns its length in nanoseconds.
     #[must_use]
     pub const fn as_ns(self) -> i64 {
         self.0
     }
 
-    /// Its length in seconds, rounded to the nearest double.
+    /// Returns its length in seconds, rounded to the nearest double.
     #[must_use]
     pub fn as_seconds(self) -> f64 {
         self.0 as f64 / NS_PER_S as f64
@@ -147,6 +148,32 @@ impl Sub for Span {
     }
 }
 
+impl From<Duration> for Span {
+    fn from(duration: Duration) -> Self {
+        Self(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
+/// Formats a number of the largest of the units s, ms, µs and ns in which it is at least one; with
+/// a precision it is rounded to that many decimals.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sign, ns) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
+        let units = [(1_000_000_000_u64, "s"), (1_000_000, "ms"), (1_000, "µs")];
+        let (one, unit) = units.into_iter().find(|(one, _)| ns >= *one).unwrap_or((1, "ns"));
+        if let Some(decimals) = f.precision() {
+            let number = ns as f64 / one as f64;
+            return write!(f, "{sign}{number:.decimals$} {unit}");
+        }
+        let decimals = one.ilog10() as usize;
+        let rest = format!("{:0decimals$}", ns % one);
+        match rest.trim_end_matches('0') {
+            "" => write!(f, "{sign}{} {unit}", ns / one),
+            rest => write!(f, "{sign}{}.{rest} {unit}", ns / one),
+        }
+    }
+}
+
 impl Neg for Span {
     type Output = Self;
 
@@ -164,6 +191,26 @@ mod tests {
     fn an_instant_before_the_epoch_has_nanoseconds_that_count_forwards() {
         assert_eq!(Timestamp::<Utc>::from_ns(-1).to_timespec(), (-1, 999_999_999));
         assert_eq!(format!("{:?}", Timestamp::<Utc>::from_ns(1_500_000_000)), "1.500000000 UTC");
+    }
+
+    #[test]
+    fn a_span_is_shown_with_its_unit() {
+        for (ns, text) in [
+            (0, "0 ns"),
+            (7, "7 ns"),
+            (-1_500, "-1.5 µs"),
+            (10_000_000, "10 ms"),
+            (980_000_001, "980.000001 ms"),
+            (1_000_000_000, "1 s"),
+            (-3_000_000_000, "-3 s"),
+            (86_400_000_000_100, "86400.0000001 s"),
+            (i64::MIN, "-9223372036.854775808 s"),
+        ] {
+            assert_eq!(Span::from_ns(ns).to_string(), text);
+        }
+        assert_eq!(format!("{:.1}", Span::from_ns(-12_345_678)), "-12.3 ms");
+        assert_eq!(Span::from(Duration::from_millis(1_500)).to_string(), "1.5 s");
+        assert_eq!(Span::from(Duration::MAX), Span::from_ns(i64::MAX));
     }
 
     proptest! {

@@ -1,8 +1,8 @@
-//! The Internet checksum (RFC 1071), and the pseudo-headers that UDP adds to it.
+//! Internet checksum (RFC 1071), and the pseudo-headers that UDP adds to it.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// A sum in progress, kept wide so that carries are folded once at the end.
+/// Sum in progress, kept wide so that carries are folded once at the end.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Sum(u64);
 
@@ -11,8 +11,8 @@ impl Sum {
     /// last piece may be odd.
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Self {
-        // Two words at a time, as this machine reads them: the order of bytes is the same in the
-        // sum as in the words (RFC 1071, section 2).
+        // Two words at a time, in this host's byte order: the order of bytes is the same in the sum
+        // as in the words (RFC 1071, section 2).
         let (pairs, rest) = bytes.as_chunks::<4>();
         let mut last = [0; 4];
         last[..rest.len()].copy_from_slice(rest);
@@ -26,7 +26,7 @@ impl Sum {
         Self(self.0 + word as u64)
     }
 
-    /// The checksum: the one's complement of the folded one's-complement sum.
+    /// Returns the checksum: the one's complement of the folded one's-complement sum.
     #[must_use]
     pub const fn finish(self) -> u16 {
         !fold(self.0)
@@ -41,7 +41,7 @@ const fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// The sum over the pseudo-header of UDP over IPv4 (RFC 768).
+/// Returns the sum over the pseudo-header of UDP over IPv4 (RFC 768).
 #[must_use]
 pub fn udp_over_ipv4(source: Ipv4Addr, destination: Ipv4Addr, udp_length: u16) -> Sum {
     Sum::default()
@@ -51,7 +51,7 @@ pub fn udp_over_ipv4(source: Ipv4Addr, destination: Ipv4Addr, udp_length: u16) -
         .word(udp_length)
 }
 
-/// The sum over the pseudo-header of UDP over IPv6 (RFC 8200, section 8.1).
+/// Returns the sum over the pseudo-header of UDP over IPv6 (RFC 8200, section 8.1).
 #[must_use]
 pub fn udp_over_ipv6(source: Ipv6Addr, destination: Ipv6Addr, udp_length: u16) -> Sum {
     Sum::default()

@@ -1,6 +1,6 @@
-//! The command protocol of chronyd, version 6, as far as two questions go: "tracking", what the
-//! daemon says of its own synchronisation, and "serverstats" ([`statistics`]), what it counts as a
-//! server. No other command is known here, least of all one that changes anything.
+//! Command protocol of chronyd, version 6, for two requests: "tracking", the state of the daemon's
+//! synchronisation, and "serverstats" ([`statistics`]), its counters as a server. No other command
+//! is implemented, in particular none that changes anything.
 //!
 //! The protocol has no standard; the layout is that of chrony 4's own client, checked against the
 //! running daemon. A request is padded to the length of its reply.
@@ -12,9 +12,9 @@ use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Malformed;
-use crate::ntp::Leap;
+use crate::ntp::LeapIndicator;
 
-/// The UDP port of the command protocol.
+/// UDP port of the command protocol.
 pub const PORT: u16 = 323;
 /// Length of the request and of its reply, in bytes.
 pub const TRACKING_LEN: usize = size_of::<ReplyLayout>();
@@ -27,16 +27,16 @@ const REPLY_TRACKING: u16 = 5;
 /// Bits of the coefficient in the protocol's floating-point numbers.
 const COEFFICIENT_BITS: u32 = 25;
 
-/// What chronyd says of its synchronisation.
+/// Synchronisation state of chronyd.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tracking {
     /// Leap indicator.
-    pub leap: Leap,
+    pub leap: LeapIndicator,
     /// Stratum; 0 while it is not synchronised.
     pub stratum: u8,
     /// Reference identifier.
     pub reference_id: [u8; 4],
-    /// When its clock was last corrected.
+    /// Time of the last correction of its clock.
     pub reference: Timestamp<Utc>,
     /// True time minus the system clock, as far as the clock still has to be corrected.
     pub correction: Span,
@@ -46,12 +46,12 @@ pub struct Tracking {
     pub root_dispersion: Span,
 }
 
-/// A reply of chronyd.
+/// Reply of chronyd.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Reply {
-    /// The number of the request that it belongs to.
+pub struct TrackingReply {
+    /// Number of the request that it belongs to.
     pub sequence: u32,
-    /// The answer, or the number of the daemon's refusal.
+    /// Tracking data, or the number of the daemon's refusal.
     pub tracking: Result<Tracking, u16>,
 }
 
@@ -110,7 +110,7 @@ pub fn tracking_request(sequence: u32) -> [u8; TRACKING_LEN] {
     request(COMMAND_TRACKING, sequence)
 }
 
-/// Writes a request without arguments, with the padding that makes it so long.
+/// Writes a request without arguments, padded to `LEN`.
 fn request<const LEN: usize>(command: u16, sequence: u32) -> [u8; LEN] {
     let layout = RequestLayout {
         version: VERSION,
@@ -125,7 +125,7 @@ fn request<const LEN: usize>(command: u16, sequence: u32) -> [u8; LEN] {
     request
 }
 
-/// The header of a reply to a command, and what follows it.
+/// Splits a reply to a command into its header and the bytes after it.
 fn reply_to(command: u16, bytes: &[u8]) -> Result<(&ReplyHeader, &[u8]), Malformed> {
     let (header, rest) = ReplyHeader::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
     if header.version != VERSION || header.kind != REPLY {
@@ -137,8 +137,8 @@ fn reply_to(command: u16, bytes: &[u8]) -> Result<(&ReplyHeader, &[u8]), Malform
     Ok((header, rest))
 }
 
-impl Reply {
-    /// Reads a reply to the request "tracking".
+impl TrackingReply {
+    /// Parses a reply to the request "tracking".
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let (header, _) = reply_to(COMMAND_TRACKING, bytes)?;
         let sequence = header.sequence.get();
@@ -152,8 +152,8 @@ impl Reply {
         Ok(Self { sequence, tracking: Ok(layout.tracking()) })
     }
 
-    /// Writes the reply, with zeros where a [`Tracking`] says nothing. Numbers that the protocol
-    /// cannot hold exactly are rounded towards zero.
+    /// Writes the reply, with zeros for fields that a [`Tracking`] does not have. Numbers that the
+    /// protocol cannot hold exactly are rounded towards zero.
     #[must_use]
     pub fn emit(&self) -> [u8; TRACKING_LEN] {
         let mut bytes = [0; TRACKING_LEN];
@@ -203,7 +203,7 @@ impl ReplyLayout {
     }
 
     fn tracking(&self) -> Tracking {
-        /// Stands in the upper half of the seconds where the daemon knows none.
+        /// Upper half of the seconds if the daemon does not set it.
         const NO_HIGH_SECONDS: u32 = 0x7fff_ffff;
         let high = match self.reference_seconds_high.get() {
             NO_HIGH_SECONDS => 0,
@@ -212,7 +212,7 @@ impl ReplyLayout {
         let seconds =
             i64::from(high.cast_signed()) << 32 | i64::from(self.reference_seconds_low.get());
         Tracking {
-            leap: Leap::from_bits(self.leap.get() as u8),
+            leap: LeapIndicator::from_bits(self.leap.get() as u8),
             stratum: u8::try_from(self.stratum.get()).unwrap_or(u8::MAX),
             reference_id: self.reference_id,
             reference: Timestamp::from_timespec(seconds, self.reference_nanoseconds.get().into()),
@@ -223,9 +223,9 @@ impl ReplyLayout {
     }
 }
 
-/// Reads a number: a signed exponent of 7 bits above a signed coefficient of 25, the value being
-/// coefficient times 2 to the power of exponent less 25. In seconds here, and nanoseconds returned,
-/// rounded; what is out of reach saturates.
+/// Converts a number: a signed exponent of 7 bits above a signed coefficient of 25, the value being
+/// coefficient times 2 to the power of exponent less 25. The number is in seconds and the result in
+/// ns, rounded; a value out of range saturates.
 fn from_float(float: U32) -> Span {
     let bits = float.get().cast_signed();
     let exponent = (bits >> COEFFICIENT_BITS) - COEFFICIENT_BITS as i32;
@@ -235,7 +235,7 @@ fn from_float(float: U32) -> Span {
     Span::from_ns((seconds * NS_PER_S as f64).round() as i64)
 }
 
-/// Writes a number; see [`from_float`].
+/// Converts to a number; see [`from_float`].
 fn to_float(span: Span) -> U32 {
     if span == Span::ZERO {
         return U32::ZERO;
@@ -269,9 +269,9 @@ mod tests {
         let digit = |digit: u8| (digit as char).to_digit(16).unwrap() as u8;
         let bytes: Vec<u8> =
             REPLY_OF_CHRONYD.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
-        let reply = Reply::parse(&bytes).unwrap();
+        let reply = TrackingReply::parse(&bytes).unwrap();
         let tracking = reply.tracking.unwrap();
-        assert_eq!((reply.sequence, tracking.stratum, tracking.leap), (9, 5, Leap::None));
+        assert_eq!((reply.sequence, tracking.stratum, tracking.leap), (9, 5, LeapIndicator::None));
         assert_eq!(tracking.reference_id, [127, 127, 1, 1]);
         assert_eq!(tracking.reference, Timestamp::from_timespec(0x6b02_4616, 0x067e_e8dd));
         assert_eq!(reply.emit().as_slice(), bytes);
@@ -279,7 +279,7 @@ mod tests {
 
     fn tracking() -> Tracking {
         Tracking {
-            leap: Leap::Insert,
+            leap: LeapIndicator::Insert,
             stratum: 5,
             reference_id: [127, 127, 1, 1],
             reference: Timestamp::from_timespec(1_700_000_000, 5),
@@ -302,20 +302,20 @@ mod tests {
 
     #[test]
     fn a_refusal_has_a_number() {
-        let refused = Reply { sequence: 7, tracking: Err(2) };
-        assert_eq!(Reply::parse(&refused.emit()), Ok(refused));
-        assert_eq!(Reply::parse(&refused.emit()[..28]), Ok(refused));
+        let refused = TrackingReply { sequence: 7, tracking: Err(2) };
+        assert_eq!(TrackingReply::parse(&refused.emit()), Ok(refused));
+        assert_eq!(TrackingReply::parse(&refused.emit()[..28]), Ok(refused));
     }
 
     #[test]
     fn what_is_no_reply_is_refused() {
-        let bytes = Reply { sequence: 7, tracking: Ok(tracking()) }.emit();
-        assert_eq!(Reply::parse(&bytes[..103]), Err(Malformed::Truncated));
-        assert_eq!(Reply::parse(&bytes[..27]), Err(Malformed::Truncated));
-        assert_eq!(Reply::parse(&tracking_request(7)), Err(Malformed::Version));
+        let bytes = TrackingReply { sequence: 7, tracking: Ok(tracking()) }.emit();
+        assert_eq!(TrackingReply::parse(&bytes[..103]), Err(Malformed::Truncated));
+        assert_eq!(TrackingReply::parse(&bytes[..27]), Err(Malformed::Truncated));
+        assert_eq!(TrackingReply::parse(&tracking_request(7)), Err(Malformed::Version));
         let mut other = bytes;
         other[7] = 6;
-        assert_eq!(Reply::parse(&other), Err(Malformed::Length));
+        assert_eq!(TrackingReply::parse(&other), Err(Malformed::Length));
     }
 
     proptest! {
@@ -330,14 +330,14 @@ mod tests {
             delay in 0i64..1 << 24,
         ) {
             let tracking = Tracking {
-                leap: Leap::from_bits(leap),
+                leap: LeapIndicator::from_bits(leap),
                 stratum,
                 reference: Timestamp::from_timespec(seconds, nanoseconds),
                 correction: Span::from_ns(correction),
                 root_delay: Span::from_ns(delay),
                 ..tracking()
             };
-            let back = Reply::parse(&Reply { sequence, tracking: Ok(tracking) }.emit()).unwrap();
+            let back = TrackingReply::parse(&TrackingReply { sequence, tracking: Ok(tracking) }.emit()).unwrap();
             prop_assert_eq!(back.sequence, sequence);
             let back = back.tracking.unwrap();
             // 24 bits and a sign hold a nanosecond up to 16 ms, less one for rounding to zero.

@@ -1,18 +1,18 @@
-//! NTP control messages, mode 6 (RFC 9327), as far as reading the variables of a system goes. No
-//! message that changes anything can be written here.
+//! NTP control messages, mode 6 (RFC 9327), as far as needed to read the variables of a system. A
+//! message that changes anything cannot be written.
 
 use horolog_time::{NS_PER_S, NtpTimestamp, Span};
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Malformed;
-use crate::ntp::{Leap, Mode};
+use crate::ntp::{AssociationMode, LeapIndicator};
 
 /// Length of the header, in bytes.
 pub const HEADER_LEN: usize = 12;
-/// The most data that one message carries (RFC 9327, section 2).
+/// Maximum data length of one message (RFC 9327, section 2).
 pub const DATA_MAX: usize = 468;
-/// The names of the variables that [`SystemVariables`] is made of, as a request lists them.
+/// Names of the variables in [`SystemVariables`], as a request lists them.
 pub const SYSTEM_VARIABLES: &str = "leap,stratum,refid,rootdelay,rootdisp,reftime";
 
 const VERSION: u8 = 2;
@@ -22,18 +22,18 @@ const ERROR: u8 = 0x40;
 const MORE: u8 = 0x20;
 const OPCODE: u8 = 0x1f;
 
-/// The header of a control message (RFC 9327, section 2).
+/// Header of a control message (RFC 9327, section 2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Version number, 0 to 7.
     pub version: u8,
-    /// Whether it is a response.
+    /// True for a response.
     pub response: bool,
-    /// Whether it is an error response, whose code is in the status.
+    /// True for an error response, whose code is in the status.
     pub error: bool,
-    /// Whether more fragments follow.
+    /// True if more fragments follow.
     pub more: bool,
-    /// What is asked for; 2 reads variables.
+    /// Operation; 2 reads variables.
     pub opcode: u8,
     /// Number that the response shares with its request.
     pub sequence: u16,
@@ -41,7 +41,7 @@ pub struct Header {
     pub status: u16,
     /// Association; 0 is the system itself.
     pub association: u16,
-    /// Where the data stand in the whole response, in bytes.
+    /// Offset of the data in the whole response, in bytes.
     pub offset: u16,
 }
 
@@ -60,7 +60,7 @@ struct Layout {
 const _: () = assert!(size_of::<Layout>() == HEADER_LEN);
 
 impl Header {
-    /// A request for variables of the system.
+    /// Returns a request for variables of the system.
     #[must_use]
     pub const fn read_variables(sequence: u16) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Header {
         }
     }
 
-    /// Whether this is a response to the request `asked`, which has its number.
+    /// Returns true if this is a response to the request `asked`, by its number.
     #[must_use]
     pub const fn answers(&self, asked: &Self) -> bool {
         self.response
@@ -85,10 +85,10 @@ impl Header {
             && self.association == asked.association
     }
 
-    /// Reads a message: the header and its data, without padding and what follows.
+    /// Parses a message into the header and its data, without padding and anything after it.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let (layout, rest) = Layout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
-        if Mode::from_bits(layout.leap_version_mode) != Mode::Control {
+        if AssociationMode::from_bits(layout.leap_version_mode) != AssociationMode::Control {
             return Err(Malformed::Version);
         }
         let data = rest.get(..layout.count.get().into()).ok_or(Malformed::Length)?;
@@ -107,16 +107,17 @@ impl Header {
         Ok((header, data))
     }
 
-    /// Writes it and `data`, padded to whole words, to the front of `buffer`; returns the length.
+    /// Writes the message with `data`, padded to whole words, to the front of `buffer`; returns the
+    /// length.
     ///
     /// # Panics
-    /// When `data` is longer than [`DATA_MAX`], or `buffer` shorter than the message.
+    /// If `data` is longer than [`DATA_MAX`], or `buffer` shorter than the message.
     pub fn emit(&self, data: &[u8], buffer: &mut [u8]) -> usize {
         assert!(data.len() <= DATA_MAX);
         let flag = |set: bool, bit| if set { bit } else { 0 };
         let flags = flag(self.response, RESPONSE) | flag(self.error, ERROR) | flag(self.more, MORE);
         let layout = Layout {
-            leap_version_mode: (self.version & 7) << 3 | Mode::Control as u8,
+            leap_version_mode: (self.version & 7) << 3 | AssociationMode::Control as u8,
             flags_opcode: flags | self.opcode & OPCODE,
             sequence: U16::new(self.sequence),
             status: U16::new(self.status),
@@ -133,11 +134,11 @@ impl Header {
     }
 }
 
-/// What a daemon says of its synchronisation (RFC 9327, section 4, "system variables").
+/// Synchronisation state of a daemon (RFC 9327, section 4, "system variables").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SystemVariables {
     /// Leap indicator.
-    pub leap: Leap,
+    pub leap: LeapIndicator,
     /// Stratum.
     pub stratum: u8,
     /// Reference identifier.
@@ -146,18 +147,18 @@ pub struct SystemVariables {
     pub root_delay: Span,
     /// Dispersion to the reference clock.
     pub root_dispersion: Span,
-    /// When the clock was last corrected.
+    /// Time of the last correction of the clock.
     pub reference: NtpTimestamp,
 }
 
 impl SystemVariables {
-    /// Reads them from the whole data of a response: `name=value` with commas in between. Others
-    /// are passed over; one that is missing or no number makes it [`Malformed::Length`].
+    /// Parses them from the whole data of a response: `name=value` separated by commas. Other
+    /// variables are skipped; a missing or malformed one is [`Malformed::Length`].
     pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
         let value = |name| find(data, name).ok_or(Malformed::Length);
         let number = |name| value(name)?.parse::<u8>().map_err(|_| Malformed::Length);
         Ok(Self {
-            leap: Leap::from_bits(number("leap")?),
+            leap: LeapIndicator::from_bits(number("leap")?),
             stratum: number("stratum")?,
             reference_id: reference_id(value("refid")?).ok_or(Malformed::Length)?,
             root_delay: milliseconds(value("rootdelay")?).ok_or(Malformed::Length)?,
@@ -167,7 +168,7 @@ impl SystemVariables {
     }
 }
 
-/// The value of a variable, without quotation marks.
+/// Returns the value of a variable, without quotation marks.
 fn find<'a>(data: &'a [u8], name: &str) -> Option<&'a str> {
     let mut quoted = false;
     let is_end = |byte: &u8| {
@@ -181,7 +182,7 @@ fn find<'a>(data: &'a [u8], name: &str) -> Option<&'a str> {
     })
 }
 
-/// An address, or up to four characters, which some daemons put between full stops.
+/// Parses an address, or up to four characters, which some daemons put between full stops.
 fn reference_id(text: &str) -> Option<[u8; 4]> {
     if let Ok(address) = text.parse::<core::net::Ipv4Addr>() {
         return Some(address.octets());
@@ -198,7 +199,7 @@ fn milliseconds(text: &str) -> Option<Span> {
     Some(Span::from_ns((ms * (NS_PER_S / 1_000) as f64).round() as i64))
 }
 
-/// `0xSECONDS.FRACTION`, both in hexadecimal.
+/// Parses `0xSECONDS.FRACTION`, both in hexadecimal.
 fn timestamp(text: &str) -> Option<NtpTimestamp> {
     let (seconds, fraction) = text.strip_prefix("0x").unwrap_or(text).split_once('.')?;
     let word = |digits: &str| {
@@ -228,7 +229,7 @@ mod tests {
         let ntpd = b"leap=01, stratum=2, refid=192.0.2.1,\r\nrootdelay=12.5, rootdisp=0.001,\r\n\
                      reftime=0xe0000001.80000000, version=\"ntpd, of sorts\"\r\n";
         let read = SystemVariables::parse(ntpd).unwrap();
-        assert_eq!((read.leap, read.stratum), (Leap::Insert, 2));
+        assert_eq!((read.leap, read.stratum), (LeapIndicator::Insert, 2));
         assert_eq!(read.reference_id, [192, 0, 2, 1]);
         assert_eq!(read.root_delay, Span::from_ns(12_500_000));
         assert_eq!(read.root_dispersion, Span::from_ns(1_000));
@@ -238,7 +239,7 @@ mod tests {
                 "refid={text},x=\",leap=3\",stratum=1,leap=00,rootdelay=0,rootdisp=1,reftime=0x00000000.00000000"
             );
             let read = SystemVariables::parse(data.as_bytes()).unwrap();
-            assert_eq!((read.reference_id, read.leap), (id, Leap::None));
+            assert_eq!((read.reference_id, read.leap), (id, LeapIndicator::None));
         }
     }
 

@@ -1,5 +1,5 @@
 //! Ethernet II with at most one VLAN tag (IEEE 802.3, IEEE 802.1Q clause 9). Jumbo, LLC and stacked
-//! tags are not interpreted: their type is handed on as it stands.
+//! tags are not interpreted: their type is returned unchanged.
 
 use core::net::IpAddr;
 
@@ -19,17 +19,17 @@ pub const TYPE_SERVICE_VLAN: u16 = 0x88a8;
 
 /// Length of a header without a tag, in bytes.
 pub const HEADER_LEN: usize = 14;
-/// Where the type stands in a header without a tag, in bytes from its start.
+/// Offset of the type in a header without a tag, in bytes.
 pub const ETHER_TYPE_OFFSET: u32 = 12;
 /// Length of a VLAN tag, in bytes.
 pub const VLAN_TAG_LEN: usize = 4;
 
-/// A 48-bit MAC address.
+/// 48-bit MAC address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
-    /// The one that an IP group's frames go to (RFC 1112, section 6.4; RFC 2464, section 7).
+    /// Returns the address for frames to an IP group (RFC 1112, section 6.4; RFC 2464, section 7).
     #[must_use]
     pub const fn of_group(group: IpAddr) -> Self {
         match group {
@@ -44,7 +44,7 @@ impl MacAddress {
         }
     }
 
-    /// Whether it names a group: multicast or broadcast (IEEE 802, clause 8.2).
+    /// Returns true if it is a group address: multicast or broadcast (IEEE 802, clause 8.2).
     #[must_use]
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 == 1
@@ -67,13 +67,13 @@ impl core::fmt::Debug for MacAddress {
 impl core::str::FromStr for MacAddress {
     type Err = Malformed;
 
-    /// Six pairs of hexadecimal digits with colons or hyphens between them.
+    /// Parses six numbers of one or two hexadecimal digits, separated by colons or hyphens.
     fn from_str(text: &str) -> Result<Self, Malformed> {
         let mut parts = text.split([':', '-']);
         let mut bytes = [0; 6];
         for byte in &mut bytes {
             let part = parts.next().ok_or(Malformed::Truncated)?;
-            let digits = part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit());
+            let digits = part.len() <= 2 && part.bytes().all(|b| b.is_ascii_hexdigit());
             *byte =
                 u8::from_str_radix(part, 16).ok().filter(|_| digits).ok_or(Malformed::Length)?;
         }
@@ -81,7 +81,7 @@ impl core::str::FromStr for MacAddress {
     }
 }
 
-/// A VLAN tag (IEEE 802.1Q, clause 9.3).
+/// VLAN tag (IEEE 802.1Q, clause 9.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VlanTag {
     /// Tag protocol identifier: [`TYPE_VLAN`] or [`TYPE_SERVICE_VLAN`].
@@ -90,16 +90,16 @@ pub struct VlanTag {
     pub control: u16,
 }
 
-/// An Ethernet header.
+/// Ethernet header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Where the frame goes.
+    /// Destination address.
     pub destination: MacAddress,
-    /// Where it comes from.
+    /// Source address.
     pub source: MacAddress,
-    /// Its VLAN tag, where it has one; a second one shows as [`Header::ether_type`].
+    /// VLAN tag, if present; a second one appears as [`Header::ether_type`].
     pub vlan: Option<VlanTag>,
-    /// What follows the header.
+    /// Type of the payload.
     pub ether_type: u16,
 }
 
@@ -119,7 +119,7 @@ struct TagLayout {
 }
 
 impl Header {
-    /// Reads a header and returns what follows it.
+    /// Parses a header; returns it with the bytes after it.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let (layout, rest) = Layout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
         let outer = layout.ether_type.get();
@@ -138,17 +138,17 @@ impl Header {
         Ok((header, rest))
     }
 
-    /// Its length in bytes, tag included.
+    /// Returns its length in bytes, tag included.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a header is never empty")]
     pub const fn len(&self) -> usize {
         if self.vlan.is_some() { HEADER_LEN + VLAN_TAG_LEN } else { HEADER_LEN }
     }
 
-    /// Writes it to the front of `buffer` and returns its length.
+    /// Writes the header to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// When `buffer` is shorter than [`Header::len`].
+    /// If `buffer` is shorter than [`Header::len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let outer = self.vlan.map_or(self.ether_type, |tag| tag.protocol);
         let layout = Layout {

@@ -1,20 +1,20 @@
-//! A whole UDP datagram in an Ethernet frame: the layers put together, for whoever sends or judges
-//! raw frames. What is not plain UDP over IP is told apart, not interpreted.
+//! UDP datagram in an Ethernet frame: all layers together, for code that sends or checks raw
+//! frames. Anything other than plain UDP over IP is classified, not interpreted.
 
 use core::net::{IpAddr, SocketAddr};
 
 use crate::{Malformed, checksum, ethernet, ipv4, ipv6, udp};
 
-/// Why a frame carries no UDP datagram that could be read.
+/// Reason for which a frame yields no UDP datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotUdp {
-    /// A layer is malformed.
+    /// Malformed layer.
     Malformed(Malformed),
-    /// Neither IPv4 nor IPv6, or behind more than one VLAN tag.
+    /// Neither IPv4 nor IPv6, or more than one VLAN tag.
     OtherEtherType,
-    /// A piece of a fragmented packet.
+    /// Fragment of a packet.
     Fragment,
-    /// Another protocol than UDP, IPv6 extension headers among them.
+    /// Protocol other than UDP, including IPv6 extension headers.
     OtherProtocol,
 }
 
@@ -24,28 +24,28 @@ impl From<Malformed> for NotUdp {
     }
 }
 
-/// A UDP datagram in its frame.
+/// UDP datagram in its frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UdpFrame<'a> {
-    /// The Ethernet header.
+    /// Ethernet header.
     pub ethernet: ethernet::Header,
     /// Source address and port.
     pub source: SocketAddr,
     /// Destination address and port.
     pub destination: SocketAddr,
-    /// Bytes of IPv4 options.
+    /// Length of the IPv4 options in bytes.
     pub options_len: usize,
-    /// Bytes from the start of the UDP header to the end of its payload, as they stand.
+    /// Bytes from the start of the UDP header to the end of its payload, unchanged.
     pub datagram: &'a [u8],
-    /// The datagram's payload.
+    /// Payload of the datagram.
     pub payload: &'a [u8],
-    /// Bytes in the IP packet behind the datagram, and in the frame behind the packet.
+    /// Bytes in the IP packet after the datagram, and in the frame after the packet.
     pub trailer_len: usize,
 }
 
 impl<'a> UdpFrame<'a> {
-    /// Reads a frame down to the UDP payload. Lengths and the IPv4 header checksum are checked; the
-    /// UDP checksum is not (see [`UdpFrame::checksum_fits`]).
+    /// Parses a frame down to the UDP payload. Lengths and the IPv4 header checksum are verified;
+    /// the UDP checksum is not (see [`UdpFrame::checksum_fits`]).
     pub fn parse(frame: &'a [u8]) -> Result<Self, NotUdp> {
         let (ethernet, rest) = ethernet::Header::parse(frame)?;
         let (source, destination, options_len, payload, trailer) = match ethernet.ether_type {
@@ -83,8 +83,8 @@ impl<'a> UdpFrame<'a> {
         })
     }
 
-    /// Whether the UDP checksum fits; an absent one (0) fits over IPv4 only (RFC 8200,
-    /// section 8.1).
+    /// Returns true if the UDP checksum is valid; an absent one (0) is valid over IPv4 only (RFC
+    /// 8200, section 8.1).
     #[must_use]
     pub fn checksum_fits(&self) -> bool {
         let absent = self.datagram[6..8] == [0, 0];
@@ -96,6 +96,15 @@ impl<'a> UdpFrame<'a> {
             self.datagram,
             pseudo_header(self.source.ip(), self.destination.ip(), length),
         )
+    }
+
+    /// Returns true if the UDP checksum is the sum of the pseudo-header alone, to be completed by a
+    /// NIC: a datagram of this host arrives like that over a virtual link.
+    #[must_use]
+    pub fn has_partial_checksum(&self) -> bool {
+        let length = self.datagram.len() as u16;
+        let pseudo = pseudo_header(self.source.ip(), self.destination.ip(), length);
+        self.datagram[6..8] == (!pseudo.finish()).to_be_bytes()
     }
 }
 
@@ -112,23 +121,23 @@ fn pseudo_header(source: IpAddr, destination: IpAddr, udp_length: u16) -> checks
     }
 }
 
-/// A datagram that came back as it left.
+/// Datagram that was looped back as transmitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Looped<'a> {
-    /// Where it came from.
+pub struct TransmittedFrame<'a> {
+    /// Source address.
     pub source: IpAddr,
-    /// Where it went.
+    /// Destination address.
     pub destination: IpAddr,
-    /// What it held.
+    /// Payload.
     pub payload: &'a [u8],
 }
 
-/// The datagram of a packet that came back from the socket's error queue, as it left: an Ethernet
-/// frame, or an IP packet from a device without link headers.
+/// Parses a packet from the socket's error queue, as it was transmitted: an Ethernet frame, or an
+/// IP packet from a device without link headers.
 #[must_use]
-pub fn looped(packet: &[u8]) -> Option<Looped<'_>> {
+pub fn looped(packet: &[u8]) -> Option<TransmittedFrame<'_>> {
     match UdpFrame::parse(packet) {
-        Ok(frame) => Some(Looped {
+        Ok(frame) => Some(TransmittedFrame {
             source: frame.source.ip(),
             destination: frame.destination.ip(),
             payload: frame.payload,
@@ -137,8 +146,8 @@ pub fn looped(packet: &[u8]) -> Option<Looped<'_>> {
     }
 }
 
-/// The datagram of an IP packet.
-fn bare(packet: &[u8]) -> Option<Looped<'_>> {
+/// Parses the datagram of an IP packet.
+fn bare(packet: &[u8]) -> Option<TransmittedFrame<'_>> {
     let (source, destination, protocol, rest): (IpAddr, IpAddr, _, _) = match packet.first()? >> 4 {
         4 => {
             let packet = ipv4::Header::parse(packet).ok()?;
@@ -157,17 +166,17 @@ fn bare(packet: &[u8]) -> Option<Looped<'_>> {
     };
     let datagram = udp::Header::parse(rest).ok()?;
     let payload = datagram.payload;
-    (protocol == ipv4::PROTOCOL_UDP).then_some(Looped { source, destination, payload })
+    (protocol == ipv4::PROTOCOL_UDP).then_some(TransmittedFrame { source, destination, payload })
 }
 
-/// What it takes to build a frame around a payload.
+/// Builder of a frame around a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Builder {
     /// Destination MAC address.
     pub destination_mac: ethernet::MacAddress,
     /// Source MAC address.
     pub source_mac: ethernet::MacAddress,
-    /// VLAN tag, where the frame is to have one.
+    /// VLAN tag, if the frame is to have one.
     pub vlan: Option<ethernet::VlanTag>,
     /// Source address and port; of the same family as `destination`.
     pub source: SocketAddr,
@@ -176,7 +185,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Length of all headers in front of the payload, in bytes.
+    /// Returns the length of all headers before the payload, in bytes.
     #[must_use]
     pub const fn headers_len(&self) -> usize {
         let link = match self.vlan {
@@ -190,11 +199,11 @@ impl Builder {
         link + network + udp::HEADER_LEN
     }
 
-    /// Writes headers and `payload` to the front of `buffer`, with all checksums, no fragmenting
-    /// allowed and 64 hops to go; returns the frame's length.
+    /// Writes headers and `payload` to the front of `buffer`, with all checksums, fragmentation
+    /// disallowed and a hop limit of 64; returns the frame's length.
     ///
     /// # Panics
-    /// When `buffer` is shorter than [`Builder::headers_len`] and the payload together, or when
+    /// If `buffer` is shorter than [`Builder::headers_len`] and the payload together, or if
     /// `source` and `destination` are of different families.
     pub fn emit(&self, payload: &[u8], buffer: &mut [u8]) -> usize {
         assert_eq!(self.source.is_ipv4(), self.destination.is_ipv4(), "one address family");
@@ -242,7 +251,7 @@ impl Builder {
                 payload_len: udp_length,
             }
             .emit(buffer),
-            // `emit` has refused mixed families before it comes here.
+            // `emit` has refused mixed families before this call.
             _ => 0,
         }
     }
@@ -298,6 +307,35 @@ mod tests {
         #[test]
         fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
             let _ = UdpFrame::parse(&bytes).map(|frame| frame.checksum_fits());
+        }
+    }
+
+    #[test]
+    fn the_checksum_of_the_pseudo_header_alone_is_told_apart() {
+        for (source, destination) in
+            [("192.0.2.1:40000", "192.0.2.2:123"), ("[fd00::1]:40000", "[fd00::2]:123")]
+        {
+            let builder = Builder {
+                destination_mac: ethernet::MacAddress([2; 6]),
+                source_mac: ethernet::MacAddress([4; 6]),
+                vlan: None,
+                source: source.parse().unwrap(),
+                destination: destination.parse().unwrap(),
+            };
+            let mut frame = vec![0; builder.headers_len() + 48];
+            builder.emit(&[7; 48], &mut frame);
+            let whole = UdpFrame::parse(&frame).unwrap();
+            assert!(whole.checksum_fits() && !whole.has_partial_checksum());
+            let length = whole.datagram.len() as u16;
+            let (from, to) = (whole.source.ip(), whole.destination.ip());
+            let partial = !pseudo_header(from, to, length).finish();
+            let at = builder.headers_len() - 2;
+            frame[at..at + 2].copy_from_slice(&partial.to_be_bytes());
+            let partial = UdpFrame::parse(&frame).unwrap();
+            assert!(!partial.checksum_fits() && partial.has_partial_checksum());
+            frame[at] ^= 1;
+            let wrong = UdpFrame::parse(&frame).unwrap();
+            assert!(!wrong.checksum_fits() && !wrong.has_partial_checksum());
         }
     }
 }

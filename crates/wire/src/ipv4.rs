@@ -1,5 +1,5 @@
-//! The IPv4 header (RFC 791, section 3.1). Options are measured and kept as bytes, never
-//! interpreted; fragments are recognised, never put together.
+//! IPv4 header (RFC 791, section 3.1). Options are measured and kept as bytes, never interpreted;
+//! fragments are recognised, never reassembled.
 
 use core::net::Ipv4Addr;
 
@@ -17,24 +17,24 @@ const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const FRAGMENT_OFFSET: u16 = 0x1fff;
 
-/// An IPv4 header without its options.
+/// IPv4 header without its options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Where the packet comes from.
+    /// Source address.
     pub source: Ipv4Addr,
-    /// Where it goes.
+    /// Destination address.
     pub destination: Ipv4Addr,
-    /// What follows the header.
+    /// Protocol of the payload.
     pub protocol: u8,
     /// Differentiated services and congestion bits, formerly type of service.
     pub traffic_class: u8,
     /// Identification, for fragments.
     pub identification: u16,
-    /// Whether routers are told not to fragment it.
+    /// True if routers must not fragment it.
     pub dont_fragment: bool,
-    /// How many routers it may still pass.
+    /// Number of routers that it may still pass.
     pub time_to_live: u8,
-    /// Bytes behind the header.
+    /// Length of the payload in bytes.
     pub payload_len: u16,
 }
 
@@ -53,23 +53,23 @@ struct Layout {
     destination: [u8; 4],
 }
 
-/// What a packet is besides its header.
+/// Parsed packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// The header.
+    /// Header.
     pub header: Header,
-    /// The bytes of the options, a multiple of 4.
+    /// Bytes of the options, a multiple of 4.
     pub options: &'a [u8],
-    /// Whether it is one piece of a larger packet.
+    /// True for a fragment of a larger packet.
     pub is_fragment: bool,
-    /// What the header announces as payload.
+    /// Payload by the length in the header.
     pub payload: &'a [u8],
-    /// Bytes behind the packet: padding of the link layer.
+    /// Bytes after the packet: padding of the link layer.
     pub trailer: &'a [u8],
 }
 
 impl Header {
-    /// Reads a packet: version, lengths and header checksum are checked.
+    /// Parses a packet: version, lengths and header checksum are verified.
     pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
         let (layout, _) = Layout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
         if layout.version_and_length >> 4 != 4 {
@@ -103,11 +103,11 @@ impl Header {
         Ok(Packet { header, options: &head[HEADER_LEN..], is_fragment, payload, trailer })
     }
 
-    /// Writes it, without options and with its checksum, to the front of `buffer` and returns its
-    /// length. A payload too long for the 16-bit total length is cut to what that can say.
+    /// Writes the header, without options and with its checksum, to the front of `buffer` and
+    /// returns its length. A payload too long for the 16-bit total length is stated as the maximum.
     ///
     /// # Panics
-    /// When `buffer` is shorter than [`HEADER_LEN`].
+    /// If `buffer` is shorter than [`HEADER_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let mut layout = Layout {
             version_and_length: 0x45,

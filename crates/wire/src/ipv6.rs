@@ -1,5 +1,5 @@
-//! The IPv6 header (RFC 8200, section 3). Extension headers are not followed: a packet that has
-//! them shows their number as its next header.
+//! IPv6 header (RFC 8200, section 3). Extension headers are not followed: a packet with one has its
+//! number as the next header.
 
 use core::net::Ipv6Addr;
 
@@ -11,22 +11,22 @@ use crate::Malformed;
 /// Length of a header, in bytes.
 pub const HEADER_LEN: usize = 40;
 
-/// An IPv6 header.
+/// IPv6 header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Where the packet comes from.
+    /// Source address.
     pub source: Ipv6Addr,
-    /// Where it goes.
+    /// Destination address.
     pub destination: Ipv6Addr,
-    /// What follows the header.
+    /// Protocol of the payload.
     pub next_header: u8,
     /// Differentiated services and congestion bits.
     pub traffic_class: u8,
     /// Flow label, 20 bits.
     pub flow_label: u32,
-    /// How many routers it may still pass.
+    /// Number of routers that it may still pass.
     pub hop_limit: u8,
-    /// Bytes behind the header.
+    /// Length of the payload in bytes.
     pub payload_len: u16,
 }
 
@@ -41,19 +41,19 @@ struct Layout {
     destination: [u8; 16],
 }
 
-/// A header with the bytes behind it.
+/// Header with the bytes after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// The header.
+    /// Header.
     pub header: Header,
-    /// What the header announces as payload.
+    /// Payload by the length in the header.
     pub payload: &'a [u8],
-    /// Bytes behind the packet: padding of the link layer.
+    /// Bytes after the packet: padding of the link layer.
     pub trailer: &'a [u8],
 }
 
 impl Header {
-    /// Reads a packet: version and length are checked.
+    /// Parses a packet: version and length are verified.
     pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
         let (layout, rest) = Layout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
         let version_class_flow = layout.version_class_flow.get();
@@ -75,10 +75,10 @@ impl Header {
         Ok(Packet { header, payload, trailer })
     }
 
-    /// Writes it to the front of `buffer` and returns its length.
+    /// Writes the header to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// When `buffer` is shorter than [`HEADER_LEN`].
+    /// If `buffer` is shorter than [`HEADER_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let version_class_flow =
             6 << 28 | u32::from(self.traffic_class) << 20 | (self.flow_label & 0xf_ffff);

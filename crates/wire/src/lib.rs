@@ -1,10 +1,10 @@
-//! The formats that Horolog speaks, as bytes and as values. Each module holds one format: a private
+//! Wire formats of Horolog, as bytes and as values. Each module holds one format: a private
 //! `Layout`, which is its table of bytes, and a public value with `parse` and `emit`.
 //!
-//! `parse` takes any bytes and never panics; what it returns is right by its type, and the rest of
-//! the bytes comes with it. `emit` writes a value to the front of a buffer and says how long it
-//! was; it panics only when the buffer is shorter than the value's stated length, which is the
-//! caller's mistake and never depends on received bytes. No I/O, no allocation, no clock.
+//! `parse` takes any bytes and never panics; it returns a value that is valid by its type, with the
+//! rest of the bytes. `emit` writes a value to the front of a buffer and returns its length; it
+//! panics only if the buffer is shorter than the value's stated length, which is the caller's
+//! mistake and never depends on received bytes. No I/O, no allocation, no clock.
 
 pub mod checksum;
 pub mod chrony;
@@ -19,16 +19,16 @@ pub mod ptp;
 pub mod stamp;
 pub mod udp;
 
-/// Why bytes are not a value of the format that they were read as.
+/// Reason for which bytes are not a value of the format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Malformed {
     /// Fewer bytes than the format's header or its length field needs.
     Truncated,
-    /// A version field of another protocol.
+    /// Version field of another protocol.
     Version,
-    /// A length field that contradicts another or the bytes at hand.
+    /// Length field that contradicts another or the available bytes.
     Length,
-    /// A checksum that does not fit.
+    /// Invalid checksum.
     Checksum,
 }
 

@@ -1,4 +1,4 @@
-//! The NTP packet header, versions 1 to 4 (RFC 5905, section 7.3; RFC 1305, appendix A; RFC 1059,
+//! NTP packet header, versions 1 to 4 (RFC 5905, section 7.3; RFC 1305, appendix A; RFC 1059,
 //! appendix B for version 1, which has the same layout). Extension fields and message
 //! authentication codes follow it and are not interpreted here.
 
@@ -10,30 +10,31 @@ use crate::Malformed;
 
 /// Length of the header, in bytes.
 pub const HEADER_LEN: usize = 48;
-/// The UDP port of NTP.
+/// UDP port of NTP.
 pub const PORT: u16 = 123;
-/// The stratum that stands for "unsynchronised" (RFC 5905, figure 11).
+/// Stratum that stands for "unsynchronised" (RFC 5905, figure 11). A packet carries 0 instead
+/// (section 7.3), though some servers send this.
 pub const STRATUM_UNSYNCHRONISED: u8 = 16;
-/// Where the transmit timestamp stands in the header, in bytes from its start.
+/// Offset of the transmit timestamp in the header, in bytes.
 pub const TRANSMIT_OFFSET: usize = 40;
 
 /// Leap indicator (RFC 5905, figure 9).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[repr(u8)]
-pub enum Leap {
-    /// No leap second is near.
+pub enum LeapIndicator {
+    /// No leap second announced.
     #[default]
     None = 0,
-    /// The last minute of the day has 61 seconds.
+    /// Last minute of the day has 61 seconds.
     Insert = 1,
-    /// The last minute of the day has 59 seconds.
+    /// Last minute of the day has 59 seconds.
     Delete = 2,
-    /// The clock is not synchronised.
+    /// Clock not synchronised.
     Unsynchronised = 3,
 }
 
-impl Leap {
-    /// From the two low bits of `bits`.
+impl LeapIndicator {
+    /// Returns the indicator in the two low bits of `bits`.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
@@ -48,8 +49,8 @@ impl Leap {
 /// Association mode (RFC 5905, figure 10).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
-pub enum Mode {
-    /// Reserved; a client of version 1 sends it (RFC 1059 knew no mode field).
+pub enum AssociationMode {
+    /// Reserved; a client of version 1 sends it (RFC 1059 has no mode field).
     Reserved = 0,
     /// Symmetric active.
     SymmetricActive = 1,
@@ -61,14 +62,14 @@ pub enum Mode {
     Server = 4,
     /// Broadcast.
     Broadcast = 5,
-    /// Control message (RFC 9327): another layout behind the first byte.
+    /// Control message (RFC 9327): another layout after the first byte.
     Control = 6,
-    /// Private use: another layout behind the first byte.
+    /// Private use: another layout after the first byte.
     Private = 7,
 }
 
-impl Mode {
-    /// From the three low bits of `bits`.
+impl AssociationMode {
+    /// Returns the mode in the three low bits of `bits`.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 7 {
@@ -84,15 +85,34 @@ impl Mode {
     }
 }
 
-/// The header's fields (RFC 5905, figure 8).
+/// Kiss codes that require an action of a client (RFC 5905, figure 13, and RFC 8915, section 5.7).
+/// `INIT` and `STEP` of that figure require none: they explain why a server is not synchronised
+/// yet.
+pub const KISS_CODES: [[u8; 4]; 13] = [
+    *b"ACST", *b"AUTH", *b"AUTO", *b"BCST", *b"CRYP", *b"DENY", *b"DROP", *b"MCST", *b"NKEY",
+    *b"NTSN", *b"RATE", *b"RMOT", *b"RSTR",
+];
+
+/// Use of a server's reply to a client, by leap indicator, stratum and reference identifier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReplyStatus {
+    /// Time of a synchronised clock.
+    Synchronised,
+    /// Reply of a server that is not synchronised.
+    Unsynchronised,
+    /// Kiss-o'-Death, with its code (RFC 5905, section 7.4).
+    Kiss([u8; 4]),
+}
+
+/// Fields of the header (RFC 5905, figure 8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Leap indicator.
-    pub leap: Leap,
+    pub leap: LeapIndicator,
     /// Version number, 0 to 7.
     pub version: u8,
     /// Association mode.
-    pub mode: Mode,
+    pub mode: AssociationMode,
     /// Stratum: 0 unspecified or a kiss code, 1 a primary server, 2–15
     /// secondary, 16 unsynchronised.
     pub stratum: u8,
@@ -106,13 +126,13 @@ pub struct Header {
     pub root_dispersion: NtpShort,
     /// Reference identifier, or a kiss code.
     pub reference_id: [u8; 4],
-    /// When the clock was last set or corrected.
+    /// Time of the last step or correction of the clock.
     pub reference: NtpTimestamp,
-    /// The request's transmit timestamp, as the server saw it (T1).
+    /// Transmit timestamp of the request, as received by the server (T1).
     pub origin: NtpTimestamp,
-    /// When the request reached the server (T2).
+    /// Receive timestamp of the server (T2).
     pub receive: NtpTimestamp,
-    /// When the packet was sent (T3 of a reply).
+    /// Transmit timestamp of the packet (T3 of a reply).
     pub transmit: NtpTimestamp,
 }
 
@@ -136,14 +156,14 @@ const _: () = assert!(size_of::<Layout>() == HEADER_LEN);
 const _: () = assert!(core::mem::offset_of!(Layout, transmit) == TRANSMIT_OFFSET);
 
 impl Header {
-    /// A client's request that says nothing of the client but its transmit timestamp, which need
-    /// not be a time.
+    /// Returns a client's request that reveals nothing of the client but its transmit timestamp,
+    /// which need not be a time.
     #[must_use]
     pub const fn request(version: u8, transmit: NtpTimestamp) -> Self {
         Self {
-            leap: Leap::None,
+            leap: LeapIndicator::None,
             version,
-            mode: Mode::Client,
+            mode: AssociationMode::Client,
             stratum: 0,
             poll: 0,
             precision: 0,
@@ -157,14 +177,14 @@ impl Header {
         }
     }
 
-    /// Reads a header and returns what follows it. Every 48 bytes are a header; whether its fields
-    /// make sense is for the reader to decide.
+    /// Parses a header; returns it with the bytes after it. Any 48 bytes are a header; the caller
+    /// validates its fields.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let (layout, rest) = Layout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
         let header = Self {
-            leap: Leap::from_bits(layout.leap_version_mode >> 6),
+            leap: LeapIndicator::from_bits(layout.leap_version_mode >> 6),
             version: (layout.leap_version_mode >> 3) & 7,
-            mode: Mode::from_bits(layout.leap_version_mode),
+            mode: AssociationMode::from_bits(layout.leap_version_mode),
             stratum: layout.stratum,
             poll: layout.poll,
             precision: layout.precision,
@@ -179,10 +199,28 @@ impl Header {
         Ok((header, rest))
     }
 
-    /// Writes it to the front of `buffer` and returns its length.
+    /// Returns the status of a server's reply; `None` if its stratum is a reserved one, without
+    /// leap 3. Leap 3, with any stratum, and stratum 16 each mean that the server is not
+    /// synchronised (RFC 5905, figures 9 and 11), and servers send either without the other.
+    /// Stratum 16 is 0 on the wire (RFC 5905, section 7.3), so that a reference identifier other
+    /// than a kiss code means the same.
+    #[must_use]
+    pub fn reply_status(&self) -> Option<ReplyStatus> {
+        match self.stratum {
+            0 if KISS_CODES.contains(&self.reference_id) => {
+                Some(ReplyStatus::Kiss(self.reference_id))
+            }
+            0 | STRATUM_UNSYNCHRONISED => Some(ReplyStatus::Unsynchronised),
+            _ if self.leap == LeapIndicator::Unsynchronised => Some(ReplyStatus::Unsynchronised),
+            1..STRATUM_UNSYNCHRONISED => Some(ReplyStatus::Synchronised),
+            _ => None,
+        }
+    }
+
+    /// Writes the header to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// When `buffer` is shorter than [`HEADER_LEN`].
+    /// If `buffer` is shorter than [`HEADER_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let layout = Layout {
             leap_version_mode: (self.leap as u8) << 6 | (self.version & 7) << 3 | self.mode as u8,
@@ -223,7 +261,10 @@ mod tests {
     fn reply_by_hand() {
         let (header, rest) = Header::parse(&REPLY).unwrap();
         assert!(rest.is_empty());
-        assert_eq!((header.leap, header.version, header.mode), (Leap::None, 4, Mode::Server));
+        assert_eq!(
+            (header.leap, header.version, header.mode),
+            (LeapIndicator::None, 4, AssociationMode::Server)
+        );
         assert_eq!((header.stratum, header.poll, header.precision), (1, 6, -25));
         assert_eq!(header.root_delay.to_span().as_ns(), 500_000_000);
         assert_eq!(header.root_dispersion.to_span().as_ns(), 1_000_000_000);
@@ -233,6 +274,35 @@ mod tests {
         let mut back = [0; HEADER_LEN];
         header.emit(&mut back);
         assert_eq!(back, REPLY);
+    }
+
+    #[test]
+    fn an_unsynchronised_server_is_no_kiss_of_death() {
+        use ReplyStatus::{Kiss, Synchronised, Unsynchronised};
+        let (good, _) = Header::parse(&REPLY).unwrap();
+        let status = |leap, stratum, reference_id| {
+            Header { leap, stratum, reference_id, ..good }.reply_status()
+        };
+        for leap in [LeapIndicator::None, LeapIndicator::Insert, LeapIndicator::Delete] {
+            assert_eq!(status(leap, 1, *b"RATE"), Some(Synchronised), "a name of a clock");
+            assert_eq!(status(leap, 15, [0; 4]), Some(Synchronised));
+            assert_eq!(status(leap, 16, *b"RATE"), Some(Unsynchronised));
+            assert_eq!(status(leap, 17, *b"RATE"), None);
+        }
+        for stratum in [1, 2, 15, 16, 17, 255] {
+            assert_eq!(
+                status(LeapIndicator::Unsynchronised, stratum, *b"RATE"),
+                Some(Unsynchronised)
+            );
+        }
+        for leap in [LeapIndicator::None, LeapIndicator::Unsynchronised] {
+            for id in [[0; 4], *b"INIT", *b"STEP", *b"GPS\0", *b"XNON", [127, 127, 1, 1]] {
+                assert_eq!(status(leap, 0, id), Some(Unsynchronised), "{id:?}");
+            }
+            for code in KISS_CODES {
+                assert_eq!(status(leap, 0, code), Some(Kiss(code)));
+            }
+        }
     }
 
     #[test]

@@ -1,10 +1,9 @@
-//! The datagrams by which a path is measured between two ends of Horolog: a near one that asks and
-//! a far one that answers. The format is this project's own; for others' far ends there is
-//! [`crate::stamp`].
+//! Datagrams of a path measurement between a near end and a far end of Horolog. The format is
+//! Horolog's own; for far ends of other implementations see [`crate::stamp`].
 //!
-//! A near end first says hello and is told a session, which only who receives at the address that
-//! it sends from can know. Probes that bear it are echoed; nothing else is. No answer is longer
-//! than what it answers, and no answer is itself answered.
+//! A near end first sends a hello and is assigned a session, which only a host that receives at the
+//! sender's address can learn. Probes with that session are echoed; nothing else is. No reply is
+//! longer than its request, and no reply is itself answered.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -12,19 +11,27 @@
 //! | 4 | version, 1 |
 //! | 5 | kind |
 //! | 6 | flags |
-//! | 7 | of an echo: the traffic class with which the probe came |
+//! | 7 | by the kind |
 //! | 8–15 | session; 0 in a hello |
-//! | 16–19 | sequence number of a probe and its echo; of a hello a number that comes back |
-//! | 20–47 | by the kind, zero where that has nothing to tell |
+//! | 16–19 | sequence number of a probe and its echo; of a hello a number that is returned |
+//! | 20–47 | by the kind, zero if unused |
 //!
-//! A *welcome* tells in bytes 32–39 by which kernel the far end's clock runs (a hash of the boot
-//! and of the hello's number, so that two ends of one kernel know that their clocks are the same)
-//! and in 40–47 the most that this clock may be off, −1 where it is not synchronised. An *echo* and
-//! a *tally* tell how many counted probes of the session came (20–23), how many of them behind a
-//! later one (24–27), and how many datagrams of load (28–31); an echo also when the probe came
-//! (32–39) and when the echo left (40–47), in ns since 1970 by the far end's clock. A tally with
-//! the flag 8 tells what the far end's host had of the session and lost: counted probes that its
-//! limit left without an echo (32–39), and all datagrams that its socket dropped meanwhile (40–47).
+//! Byte 7 of an echo is the traffic class of the probe on arrival; of a welcome the length of the
+//! shortest probe that is echoed, if that is less than 48.
+//!
+//! A *welcome* carries in bytes 32–39 an identifier of the far end's kernel (a hash of the boot and
+//! of the hello's number, so that two ends of one kernel detect that their clocks are the same) and
+//! in 40–47 the error bound of its clock in ns, −1 if it is not synchronised. An *echo* and a
+//! *tally* carry the number of counted probes of the session that arrived (20–23), the number of
+//! them after a later one (24–27), and the number of load datagrams (28–31). An echo also carries
+//! the receive time of the probe (32–39) and the transmit time of the echo (40–47), in ns since
+//! 1970 on the far end's clock. A tally with the flag 8 carries the losses of the far end's host:
+//! counted probes that its limit left without an echo (32–39), and all datagrams that its socket
+//! dropped meanwhile (40–47).
+//!
+//! Probes of 16 to 47 bytes and their echoes are short, see [`short`]; the rest is as above.
+
+pub mod short;
 
 use zerocopy::byteorder::network_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -35,44 +42,44 @@ use crate::Malformed;
 pub const HEADER_LEN: usize = 48;
 /// Length of a hello, in bytes.
 pub const HELLO_LEN: usize = 64;
-/// The port of the far end, UDP and TCP, unless told otherwise.
+/// Default port of the far end, UDP and TCP.
 pub const PORT: u16 = 8625;
 
 const MAGIC: [u8; 4] = *b"HPth";
 const VERSION: u8 = 1;
 
-/// In a hello: the far end's kernel is to take the time at which probes come.
+/// Flag of a hello: request for kernel receive timestamps of probes.
 pub const FLAG_KERNEL_TIME: u8 = 1;
-/// In a hello: echoes are to tell with which traffic class probes came, and to leave with it.
+/// Flag of a hello: request that echoes report the traffic class of probes, and carry it.
 pub const FLAG_TRAFFIC_CLASS: u8 = 2;
-/// In a probe: it warms up, and is not counted.
+/// Flag of a probe: warm-up, not counted.
 pub const FLAG_WARM_UP: u8 = 4;
-/// In a tally: it tells what the far end's host lost.
+/// Flag of a tally: losses of the far end's host included.
 pub const FLAG_LOSSES: u8 = 8;
 
-/// What a datagram is for.
+/// Kind of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Kind {
-    /// Asks for a session.
+pub enum PathDatagramKind {
+    /// Request for a session.
     Hello = 1,
-    /// Gives it.
+    /// Assignment of a session.
     Welcome = 2,
-    /// Says that there is no room for a session now.
+    /// Refusal of a session for lack of room.
     Full = 3,
-    /// Asks for an echo.
+    /// Request for an echo.
     Probe = 4,
-    /// Is one.
+    /// Echo of a probe.
     Echo = 5,
-    /// Loads the path, and is never answered.
+    /// Load, never answered.
     Load = 6,
-    /// Ends a session, and asks what was counted.
+    /// End of a session, and request for its counts.
     End = 7,
-    /// Tells that.
+    /// Counts of a session.
     Tally = 8,
 }
 
-impl Kind {
+impl PathDatagramKind {
     const ALL: [Self; 8] = [
         Self::Hello,
         Self::Welcome,
@@ -85,46 +92,47 @@ impl Kind {
     ];
 }
 
-/// What the far end counted in a session.
+/// Far end's counts of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counted {
-    /// Probes, those that came twice too.
+pub struct SessionCounts {
+    /// Probes received, duplicates included.
     pub arrivals: u32,
-    /// Probes that came behind one of a higher number, or again.
+    /// Probes received after one of a higher number, or again.
     pub behind: u32,
-    /// Datagrams of load.
+    /// Load datagrams received.
     pub load: u32,
 }
 
-/// What came to the far end's host while a session lasted, and got no further.
+/// Datagrams that reached the far end's host during a session and were lost there.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Losses {
+pub struct HostLosses {
     /// Counted probes of the session that the far end's limit left without an echo.
     pub limited: u64,
-    /// Datagrams of anybody that its socket dropped because its buffer was full.
+    /// Datagrams of any sender that its socket dropped because its buffer was full.
     pub dropped: u64,
 }
 
-/// The header of any of these datagrams. What its kind has no use for is zero.
+/// Header of any of these datagrams. Fields that its kind does not use are zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What it is for.
-    pub kind: Kind,
-    /// The sum of what is asked for.
+    /// Kind.
+    pub kind: PathDatagramKind,
+    /// Sum of the requested flags.
     pub flags: u8,
-    /// Of an echo: the traffic class with which the probe came.
+    /// Of an echo: traffic class of the probe on arrival. Of a welcome: length of the shortest
+    /// probe that is echoed, or 0.
     pub traffic_class: u8,
-    /// The session.
+    /// Session.
     pub session: u64,
-    /// The sequence number.
+    /// Sequence number.
     pub sequence: u32,
-    /// Of an echo and a tally: what the far end counted.
-    pub counted: Counted,
-    /// Of an echo: when the probe came. Of a welcome: the hash of the kernel. Of a tally: what was
-    /// limited.
+    /// Of an echo and a tally: the far end's counts.
+    pub counted: SessionCounts,
+    /// Of an echo: receive time of the probe. Of a welcome: hash of the kernel. Of a tally: number
+    /// of limited probes.
     pub received_ns: i64,
-    /// Of an echo: when it left. Of a welcome: how far the clock may be off, or −1. Of a tally:
-    /// what was dropped.
+    /// Of an echo: its transmit time. Of a welcome: error bound of the clock, or −1. Of a tally:
+    /// number of dropped datagrams.
     pub sent_ns: i64,
 }
 
@@ -148,24 +156,24 @@ struct Layout {
 const _: () = assert!(size_of::<Layout>() == HEADER_LEN);
 
 impl Header {
-    /// A header that tells nothing but its kind, session and number.
+    /// Returns a header with only its kind, session and number set.
     #[must_use]
-    pub const fn new(kind: Kind, session: u64, sequence: u32) -> Self {
+    pub const fn new(kind: PathDatagramKind, session: u64, sequence: u32) -> Self {
         Self {
             kind,
             flags: 0,
             traffic_class: 0,
             session,
             sequence,
-            counted: Counted { arrivals: 0, behind: 0, load: 0 },
+            counted: SessionCounts { arrivals: 0, behind: 0, load: 0 },
             received_ns: 0,
             sent_ns: 0,
         }
     }
 
-    /// The header with what a tally tells of losses.
+    /// Returns the header with the losses of a tally.
     #[must_use]
-    pub fn with_losses(self, losses: Losses) -> Self {
+    pub fn with_losses(self, losses: HostLosses) -> Self {
         Self {
             flags: self.flags | FLAG_LOSSES,
             received_ns: losses.limited.cast_signed(),
@@ -174,27 +182,27 @@ impl Header {
         }
     }
 
-    /// What a tally tells of losses; `None` of a far end that tells nothing of them.
+    /// Returns the losses of a tally; `None` if the far end does not report them.
     #[must_use]
-    pub fn losses(&self) -> Option<Losses> {
+    pub fn losses(&self) -> Option<HostLosses> {
         let (limited, dropped) = (self.received_ns.cast_unsigned(), self.sent_ns.cast_unsigned());
-        (self.flags & FLAG_LOSSES != 0).then_some(Losses { limited, dropped })
+        (self.flags & FLAG_LOSSES != 0).then_some(HostLosses { limited, dropped })
     }
 
-    /// Reads the header; what follows it is padding and comes with it.
+    /// Parses the header; returns it with the padding after it.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let (layout, rest) = Layout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
         if layout.magic != MAGIC || layout.version != VERSION {
             return Err(Malformed::Version);
         }
-        let kind = Kind::ALL.into_iter().find(|kind| *kind as u8 == layout.kind);
+        let kind = PathDatagramKind::ALL.into_iter().find(|kind| *kind as u8 == layout.kind);
         let header = Self {
             kind: kind.ok_or(Malformed::Version)?,
             flags: layout.flags,
             traffic_class: layout.traffic_class,
             session: layout.session.get(),
             sequence: layout.sequence.get(),
-            counted: Counted {
+            counted: SessionCounts {
                 arrivals: layout.arrivals.get(),
                 behind: layout.behind.get(),
                 load: layout.load.get(),
@@ -205,11 +213,11 @@ impl Header {
         Ok((header, rest))
     }
 
-    /// Writes it to the front of `buffer`; how long it is.
+    /// Writes the header to the front of `buffer`; returns its length.
     ///
     /// # Panics
     ///
-    /// When the buffer is shorter than [`HEADER_LEN`].
+    /// If the buffer is shorter than [`HEADER_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let layout = Layout {
             magic: MAGIC,
@@ -240,10 +248,10 @@ mod tests {
         let header = Header {
             flags: FLAG_KERNEL_TIME | FLAG_WARM_UP,
             traffic_class: 0xb8,
-            counted: Counted { arrivals: 5, behind: 6, load: 7 },
+            counted: SessionCounts { arrivals: 5, behind: 6, load: 7 },
             received_ns: 8,
             sent_ns: -1,
-            ..Header::new(Kind::Echo, 0x0102_0304_0506_0708, 9)
+            ..Header::new(PathDatagramKind::Echo, 0x0102_0304_0506_0708, 9)
         };
         let mut bytes = [0xff; 50];
         assert_eq!(header.emit(&mut bytes), HEADER_LEN);
@@ -256,9 +264,9 @@ mod tests {
 
     #[test]
     fn a_tally_tells_of_losses_by_its_flag() {
-        let tally = Header::new(Kind::Tally, 1, 0);
+        let tally = Header::new(PathDatagramKind::Tally, 1, 0);
         assert_eq!(tally.losses(), None, "of a far end that does not know of them");
-        let losses = Losses { limited: 3, dropped: 1 << 33 };
+        let losses = HostLosses { limited: 3, dropped: 1 << 33 };
         let mut bytes = [0; HEADER_LEN];
         tally.with_losses(losses).emit(&mut bytes);
         assert_eq!((bytes[6], bytes[39], bytes[43]), (8, 3, 2));
@@ -268,7 +276,7 @@ mod tests {
     #[test]
     fn what_is_not_of_this_protocol_is_refused() {
         let mut bytes = [0; HEADER_LEN];
-        Header::new(Kind::Hello, 0, 1).emit(&mut bytes);
+        Header::new(PathDatagramKind::Hello, 0, 1).emit(&mut bytes);
         for kept in 0..HEADER_LEN {
             assert_eq!(Header::parse(&bytes[..kept]), Err(Malformed::Truncated), "{kept}");
         }

@@ -1,7 +1,7 @@
-//! The Precision Time Protocol, version 2 (IEEE 1588-2019, clause 13): its common header, and the
-//! values that stand in all of its messages. The messages themselves are in [`message`], what may
-//! follow them in [`tlv`], and the extension by which a client asks a master for its Sync in
-//! [`monitor`]. What management asks and is told is in [`management`].
+//! Precision Time Protocol, version 2 (IEEE 1588-2019, clause 13): its common header, and the
+//! values used in all of its messages. The messages are in [`message`], the TLVs after them in
+//! [`tlv`], the extension by which a client requests a Sync from a master in [`monitor`], and
+//! management in [`management`].
 
 use zerocopy::byteorder::network_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -14,61 +14,60 @@ pub mod message;
 pub mod monitor;
 pub mod tlv;
 
-pub use message::{Announce, Body, Message};
+pub use message::{Announce, Message, PtpMessageBody};
 
-/// The UDP port of messages that are timestamped: Sync, `Delay_Req` and the like (annex C.2).
+/// UDP port of messages that are timestamped: Sync, `Delay_Req` and the like (annex C.2).
 pub const EVENT_PORT: u16 = 319;
-/// The UDP port of all other messages.
+/// UDP port of all other messages.
 pub const GENERAL_PORT: u16 = 320;
-/// The multicast address of all messages but those that measure the delay to a peer, over IPv4
-/// (annex C.3).
+/// Multicast address of all messages except peer delay messages, over IPv4 (annex C.3).
 pub const MULTICAST_IPV4: core::net::Ipv4Addr = core::net::Ipv4Addr::new(224, 0, 1, 129);
-/// The same over IPv6, of global scope (annex D.3).
+/// Multicast address of all messages except peer delay messages, over IPv6, of global scope (annex
+/// D.3).
 pub const MULTICAST_IPV6: core::net::Ipv6Addr =
     core::net::Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 0x181);
-/// The multicast address of messages that measure the delay to a peer, over IPv4 (annex C.3).
+/// Multicast address of peer delay messages, over IPv4 (annex C.3).
 pub const PEER_MULTICAST_IPV4: core::net::Ipv4Addr = core::net::Ipv4Addr::new(224, 0, 0, 107);
-/// The same over IPv6, of the link (annex D.3).
+/// Multicast address of peer delay messages, over IPv6, of link-local scope (annex D.3).
 pub const PEER_MULTICAST_IPV6: core::net::Ipv6Addr =
     core::net::Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x6b);
-/// The Ethernet type of messages without IP (annex E.2).
+/// Ethernet type of messages without IP (annex E.2).
 pub const ETHER_TYPE: u16 = 0x88f7;
-/// The group that they go to (annex E.4).
+/// Group address of messages without IP, except peer delay messages (annex E.4).
 pub const MULTICAST_MAC: MacAddress = MacAddress([0x01, 0x1b, 0x19, 0, 0, 0]);
-/// The group that messages go to which measure the delay to a peer; no bridge forwards it (annex
-/// E.4).
+/// Group address of peer delay messages without IP; no bridge forwards it (annex E.4).
 pub const PEER_MULTICAST_MAC: MacAddress = MacAddress([0x01, 0x80, 0xc2, 0, 0, 0x0e]);
 /// Length of the common header, in bytes.
 pub const HEADER_LEN: usize = 34;
-/// Where the port identity of the sender stands in the header, in bytes from its start.
+/// Offset of the sender's port identity in the header, in bytes.
 pub const SOURCE_OFFSET: usize = 20;
-/// Where the number of the message stands in the header.
+/// Offset of the sequence number in the header, in bytes.
 pub const SEQUENCE_ID_OFFSET: usize = 30;
-/// The major version that is spoken here.
+/// Major version implemented here.
 pub const VERSION: u8 = 2;
-/// Bytes that a message over IPv6 has behind its end, so that one who changes it on the way can
-/// keep the checksum right (annex D.5).
+/// Bytes after the end of a message over IPv6, so that a device that changes it in transit can keep
+/// the checksum valid (annex D.5).
 pub const IPV6_PADDING_LEN: usize = 2;
 
-/// The messages, by their number (table 36).
+/// Message types, by their number (table 36).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum MessageType {
-    /// The master's time, or the announcement that it follows.
+    /// Master's time, or the announcement that it follows.
     Sync = 0x0,
-    /// A client's question for the delay to the master.
+    /// Request of a client for the delay to the master.
     DelayReq = 0x1,
-    /// The same between neighbours.
+    /// Request between neighbours.
     PdelayReq = 0x2,
-    /// The answer between neighbours.
+    /// Response between neighbours.
     PdelayResp = 0x3,
-    /// The precise time of a Sync.
+    /// Precise transmit time of a Sync.
     FollowUp = 0x8,
-    /// When the master received a `Delay_Req`.
+    /// Receive time of a `Delay_Req` at the master.
     DelayResp = 0x9,
-    /// The precise time of an answer between neighbours.
+    /// Precise transmit time of a response between neighbours.
     PdelayRespFollowUp = 0xa,
-    /// What kind of clock the master has.
+    /// Properties of the master's clock.
     Announce = 0xb,
     /// Negotiations.
     Signaling = 0xc,
@@ -77,7 +76,7 @@ pub enum MessageType {
 }
 
 impl MessageType {
-    /// All of them.
+    /// All types.
     pub const ALL: [Self; 10] = [
         Self::Sync,
         Self::DelayReq,
@@ -91,19 +90,19 @@ impl MessageType {
         Self::Management,
     ];
 
-    /// From the low four bits of `bits`; `None` where they are reserved.
+    /// Returns the type in the low four bits of `bits`; `None` if reserved.
     #[must_use]
     pub fn from_bits(bits: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|&kind| kind as u8 == bits & 0xf)
     }
 
-    /// Whether it is timestamped, and so goes to [`EVENT_PORT`].
+    /// Returns true if it is timestamped, and so sent to [`EVENT_PORT`].
     #[must_use]
     pub const fn is_event(self) -> bool {
         (self as u8) < 0x8
     }
 
-    /// What the field is set to that version 1 told messages apart by (table 42).
+    /// Returns the control field, by which version 1 distinguished messages (table 42).
     const fn control(self) -> u8 {
         match self {
             Self::Sync => 0,
@@ -116,49 +115,49 @@ impl MessageType {
     }
 }
 
-/// The flags of the header (table 37), the first byte in the high eight bits.
+/// Flags of the header (table 37), the first byte in the high eight bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Flags(pub u16);
+pub struct PtpFlags(pub u16);
 
-impl Flags {
-    /// From a port that is not the best master's (clause 17.3).
+impl PtpFlags {
+    /// Sent by a port that is not the best master's (clause 17.3).
     pub const ALTERNATE_MASTER: Self = Self(0x0100);
-    /// A `Follow_Up` tells the time of this Sync.
+    /// Time of this Sync follows in a `Follow_Up`.
     pub const TWO_STEP: Self = Self(0x0200);
-    /// To one address only.
+    /// Sent to one address only.
     pub const UNICAST: Self = Self(0x0400);
-    /// The last minute of the day has 61 seconds.
+    /// Last minute of the day has 61 seconds.
     pub const LEAP_61: Self = Self(0x0001);
-    /// The last minute of the day has 59 seconds.
+    /// Last minute of the day has 59 seconds.
     pub const LEAP_59: Self = Self(0x0002);
-    /// The offset to UTC is right.
+    /// Offset to UTC valid.
     pub const UTC_OFFSET_VALID: Self = Self(0x0004);
-    /// The time is TAI.
+    /// Timescale TAI.
     pub const PTP_TIMESCALE: Self = Self(0x0008);
-    /// The time can be traced to a primary reference.
+    /// Time traceable to a primary reference.
     pub const TIME_TRACEABLE: Self = Self(0x0010);
-    /// The frequency can be.
+    /// Frequency traceable to a primary reference.
     pub const FREQUENCY_TRACEABLE: Self = Self(0x0020);
 
-    /// Whether all of `flags` are set.
+    /// Returns true if all of `flags` are set.
     #[must_use]
     pub const fn has(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// These and `flags`.
+    /// Returns these and `flags`.
     #[must_use]
     pub const fn with(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
     }
 }
 
-/// Who sent a message: a clock, and one of its ports (clause 7.5.2).
+/// Sender of a message: a clock, and one of its ports (clause 7.5.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct PortIdentity {
-    /// The clock's eight bytes.
+    /// Identity of the clock, eight bytes.
     pub clock: u64,
-    /// The port, from 1.
+    /// Port number, from 1.
     pub port: u16,
 }
 
@@ -166,7 +165,7 @@ impl PortIdentity {
     /// All ports of all clocks (clause 13.12.1).
     pub const ALL: Self = Self { clock: u64::MAX, port: u16::MAX };
 
-    /// Whether a message for this target is for `port`; all ones in either part mean all.
+    /// Returns true if a message for this target is for `port`; all ones in either part mean all.
     #[must_use]
     pub const fn targets(self, port: Self) -> bool {
         (self.clock == port.clock || self.clock == u64::MAX)
@@ -182,34 +181,34 @@ pub struct PtpTimestamp {
 }
 
 impl PtpTimestamp {
-    /// The timestamp that says nothing.
+    /// Zero timestamp, which means that none is given.
     pub const ZERO: Self = Self { seconds: 0, nanoseconds: 0 };
 
-    /// So many seconds, of which the low 48 bits stand in a message, and nanoseconds.
+    /// Returns a timestamp of seconds, whose low 48 bits a message carries, and nanoseconds.
     #[must_use]
     pub const fn new(seconds: u64, nanoseconds: u32) -> Self {
         Self { seconds: seconds & SECONDS_MASK, nanoseconds }
     }
 
-    /// The seconds, below 2^48.
+    /// Returns the seconds, below 2^48.
     #[must_use]
     pub const fn seconds(self) -> u64 {
         self.seconds
     }
 
-    /// The nanoseconds as they were received; see [`PtpTimestamp::is_normal`].
+    /// Returns the nanoseconds as received; see [`PtpTimestamp::is_normal`].
     #[must_use]
     pub const fn nanoseconds(self) -> u32 {
         self.nanoseconds
     }
 
-    /// Whether its nanoseconds are less than a second, as they have to be.
+    /// Returns true if its nanoseconds are less than a second, as required.
     #[must_use]
     pub const fn is_normal(self) -> bool {
         self.nanoseconds < 1_000_000_000
     }
 
-    /// What it is ahead of `earlier`, in ns; `None` where that is more than 292 years.
+    /// Returns the difference from `earlier` in ns; `None` above 292 years.
     #[must_use]
     pub fn since(self, earlier: Self) -> Option<i64> {
         let seconds = self.seconds.cast_signed() - earlier.seconds.cast_signed();
@@ -220,48 +219,48 @@ impl PtpTimestamp {
 
 const SECONDS_MASK: u64 = (1 << 48) - 1;
 
-/// A span in 2^-16 ns: the correction that a message gathers on its way, and other intervals
+/// Time span in 2^-16 ns: the correction that a message accumulates in transit, and other intervals
 /// (clauses 5.3.2 and 13.3.2.9).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct TimeInterval(pub i64);
 
 impl TimeInterval {
-    /// Of whole nanoseconds; saturates.
+    /// Converts from whole nanoseconds; saturates.
     #[must_use]
     pub const fn from_ns(ns: i64) -> Self {
         Self(ns.saturating_mul(1 << 16))
     }
 
-    /// To the nearest nanosecond, halves upwards.
+    /// Rounds to the nearest nanosecond, halves upwards.
     #[must_use]
     pub const fn to_ns(self) -> i64 {
         (self.0 >> 16) + ((self.0 >> 15) & 1)
     }
 }
 
-/// What stands in front of every message (clause 13.3), but for its type and its length, which
-/// follow from the message.
+/// Common header of all messages (clause 13.3), without the type and the length, which follow from
+/// the message.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Header {
-    /// Whose profile this is, 12 bits: 0 for IEEE 1588, 0x100 for IEEE 802.1AS.
+    /// Profile identifier, 12 bits: 0 for IEEE 1588, 0x100 for IEEE 802.1AS.
     pub sdo_id: u16,
-    /// The minor version: 0 in 2008, 1 in 2019.
+    /// Minor version: 0 in 2008, 1 in 2019.
     pub minor_version: u8,
-    /// The domain.
+    /// Domain.
     pub domain: u8,
     /// Flags.
-    pub flags: Flags,
-    /// What the message gathered on its way.
+    pub flags: PtpFlags,
+    /// Correction accumulated in transit.
     pub correction: TimeInterval,
-    /// Who sent it.
+    /// Sender.
     pub source: PortIdentity,
-    /// Its number; an answer has that of the question.
+    /// Sequence number; a response has that of its request.
     pub sequence_id: u16,
-    /// The interval of such messages, log2 of seconds; 0x7f where there is none.
+    /// Interval of such messages, log2 of seconds; 0x7f for none.
     pub log_interval: i8,
 }
 
-/// No interval between messages: what a client's `Delay_Req` and unicast messages have (table 43).
+/// No interval between messages: in a client's `Delay_Req` and in unicast messages (table 43).
 pub const NO_INTERVAL: i8 = 0x7f;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -285,18 +284,18 @@ const _: () = assert!(size_of::<HeaderLayout>() == HEADER_LEN);
 const _: () = assert!(core::mem::offset_of!(HeaderLayout, source) == SOURCE_OFFSET);
 const _: () = assert!(core::mem::offset_of!(HeaderLayout, sequence_id) == SEQUENCE_ID_OFFSET);
 
-/// A header with what follows it.
+/// Parsed header with the bytes after it.
 struct Headed<'a> {
     header: Header,
-    /// The four bits of the message's type.
+    /// Four bits of the message's type.
     kind: u8,
-    /// What belongs to the message.
+    /// Bytes that belong to the message.
     rest: &'a [u8],
-    /// What does not.
+    /// Bytes after the message.
     trailer: &'a [u8],
 }
 
-/// A [`PortIdentity`] as bytes.
+/// Layout of a [`PortIdentity`].
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct PortLayout {
@@ -316,7 +315,7 @@ impl From<PortLayout> for PortIdentity {
     }
 }
 
-/// A [`PtpTimestamp`] as bytes.
+/// Layout of a [`PtpTimestamp`].
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct TimestampLayout {
@@ -344,7 +343,7 @@ impl From<TimestampLayout> for PtpTimestamp {
 }
 
 impl Header {
-    /// Reads the header of a message and divides what follows.
+    /// Parses the header of a message and splits the bytes after it.
     fn parse(bytes: &[u8]) -> Result<Headed<'_>, Malformed> {
         let (layout, _) = HeaderLayout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
         if layout.version & 0xf != VERSION {
@@ -359,7 +358,7 @@ impl Header {
             sdo_id: u16::from(layout.sdo_id_type >> 4) << 8 | u16::from(layout.minor_sdo_id),
             minor_version: layout.version >> 4,
             domain: layout.domain,
-            flags: Flags(layout.flags.get()),
+            flags: PtpFlags(layout.flags.get()),
             correction: TimeInterval(layout.correction.get()),
             source: layout.source.into(),
             sequence_id: layout.sequence_id.get(),
@@ -369,7 +368,7 @@ impl Header {
         Ok(Headed { header, kind, rest: &message[HEADER_LEN..], trailer })
     }
 
-    /// Writes it for a message of a type and a length.
+    /// Writes the header for a message of a type and a length.
     fn emit(&self, kind: u8, length: usize, buffer: &mut [u8]) {
         let layout = HeaderLayout {
             sdo_id_type: ((self.sdo_id >> 8) as u8) << 4 | kind & 0xf,

@@ -1,8 +1,8 @@
-//! The test packets of STAMP, the Simple Two-way Active Measurement Protocol (RFC 8762), without
-//! authentication: what a session-sender sends (section 4.2.1) and what a session-reflector answers
-//! (section 4.3.1), both of 44 bytes; longer packets have padding behind. The session identifier is
-//! that of RFC 8972, section 3, in bytes that RFC 8762 has zero. Authenticated packets and the TLVs
-//! of RFC 8972 are not known here; the latter are padding.
+//! Test packets of STAMP, the Simple Two-way Active Measurement Protocol (RFC 8762), without
+//! authentication: the session-sender's packet (section 4.2.1) and the session-reflector's reply
+//! (section 4.3.1), both of 44 bytes; longer packets have padding at the end. The session
+//! identifier is that of RFC 8972, section 3, in bytes that are zero in RFC 8762. Authenticated
+//! packets and the TLVs of RFC 8972 are not supported; the latter are treated as padding.
 
 use horolog_time::{NtpTimestamp, Span, Timestamp, Utc};
 use zerocopy::byteorder::network_endian::{U16, U32, U64};
@@ -12,13 +12,13 @@ use crate::Malformed;
 
 /// Length of either packet, in bytes.
 pub const PACKET_LEN: usize = 44;
-/// The UDP port of a reflector (RFC 8762, section 4.1; RFC 8545).
+/// UDP port of a reflector (RFC 8762, section 4.1; RFC 8545).
 pub const PORT: u16 = 862;
-/// The TTL or hop limit with which a sender sends (RFC 8762, section 4.2.1).
+/// TTL or hop limit of a sender's packets (RFC 8762, section 4.2.1).
 pub const SENDER_HOP_LIMIT: u8 = 255;
 
-/// How far a timestamp may be off, and in which format it is (RFC 8762, section 4.2.1; RFC 4656,
-/// section 4.1.2): the bits S, Z, a scale of 6 bits and a multiplier of 8.
+/// Error estimate and format of a timestamp (RFC 8762, section 4.2.1; RFC 4656, section 4.1.2): the
+/// bits S, Z, a scale of 6 bits and a multiplier of 8.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ErrorEstimate(u16);
 
@@ -27,20 +27,20 @@ impl ErrorEstimate {
     const PTP: u16 = 1 << 14;
     const SCALE_MAX: u32 = 63;
 
-    /// From the 16 bits of a packet.
+    /// Returns the estimate of the 16 bits of a packet.
     #[must_use]
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
-    /// The 16 bits.
+    /// Returns the 16 bits.
     #[must_use]
     pub const fn to_bits(self) -> u16 {
         self.0
     }
 
-    /// The estimate for NTP timestamps of a clock that may be off by `error`, rounded up; its
-    /// multiplier is never 0, which would be no estimate.
+    /// Returns the estimate for NTP timestamps of a clock with the error bound `error`, rounded up;
+    /// its multiplier is never 0, which would mean no estimate.
     #[must_use]
     pub const fn new(error: Span, synchronised: bool) -> Self {
         let error_ns = if error.as_ns() < 1 { 1 } else { error.as_ns() };
@@ -55,8 +55,8 @@ impl ErrorEstimate {
         Self(flag | (scale as u16) << 8 | multiplier)
     }
 
-    /// The error that it stands for, multiplier × 2^(scale − 32) s; `None` where there is no
-    /// estimate (a multiplier of 0). It saturates.
+    /// Returns the stated error, multiplier × 2^(scale − 32) s; `None` without an estimate (a
+    /// multiplier of 0). It saturates.
     #[must_use]
     pub const fn error(self) -> Option<Span> {
         let (multiplier, scale) = (self.0 & 0xff, self.0 >> 8 & 0x3f);
@@ -69,34 +69,34 @@ impl ErrorEstimate {
         Some(Span::from_ns(ns))
     }
 
-    /// Whether the clock says that it is synchronised to UTC.
+    /// Returns true if the clock is stated to be synchronised to UTC.
     #[must_use]
     pub const fn synchronised(self) -> bool {
         self.0 & Self::SYNCHRONISED != 0
     }
 
-    /// Whether timestamps are in the format of PTP (RFC 8762 calls the bit Z).
+    /// Returns true if timestamps are in the format of PTP (bit Z in RFC 8762).
     #[must_use]
     pub const fn is_ptp(self) -> bool {
         self.0 & Self::PTP != 0
     }
 }
 
-/// A timestamp as it stands in a packet: 64 bits of NTP's format or of PTP's truncated one
-/// (seconds and nanoseconds), which the error estimate beside it tells.
+/// Timestamp as in a packet: 64 bits of NTP's format or of PTP's truncated one (seconds and
+/// nanoseconds), according to the error estimate next to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WireTime(pub u64);
 
 impl WireTime {
-    /// The instant in the format of NTP.
+    /// Returns the instant in the format of NTP.
     #[must_use]
     pub const fn ntp(instant: Timestamp<Utc>) -> Self {
         Self(NtpTimestamp::from_utc(instant).to_bits())
     }
 
-    /// The instant nearest to `pivot` that it stands for, read in the format that `estimate`
-    /// tells. PTP's seconds are of TAI unless both ends agree otherwise; they are taken as they
-    /// are. `None` for a nanosecond that is none.
+    /// Returns the instant nearest to `pivot`, in the format stated by `estimate`. PTP's seconds
+    /// are of TAI unless both ends agree otherwise; they are not converted. `None` for invalid
+    /// nanoseconds.
     #[must_use]
     pub const fn to_utc(
         self,
@@ -110,42 +110,42 @@ impl WireTime {
         if nanoseconds >= 1_000_000_000 {
             return None;
         }
-        // The lower 32 bits of the seconds: those of the era that is nearest.
+        // Low 32 bits of the seconds: those of the nearest era.
         let (now, _) = pivot.to_timespec();
         let apart = seconds.wrapping_sub(now as u32).cast_signed();
         Some(Timestamp::from_timespec(now.saturating_add(apart as i64), nanoseconds as i64))
     }
 }
 
-/// What a session-sender sends.
+/// Packet of a session-sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SenderPacket {
-    /// The number of the packet, from 0 on.
+    /// Number of the packet, from 0.
     pub sequence: u32,
-    /// When it left.
+    /// Transmit time.
     pub timestamp: WireTime,
-    /// How far that may be off.
+    /// Its error estimate.
     pub error_estimate: ErrorEstimate,
-    /// The session, 0 where the sender has no identifiers (RFC 8972).
+    /// Session, 0 for a sender without identifiers (RFC 8972).
     pub session: u16,
 }
 
-/// What a session-reflector answers.
+/// Reply of a session-reflector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReflectorPacket {
-    /// The sender's number in a stateless reflector, its own count in a stateful one.
+    /// Sender's number in a stateless reflector, its own count in a stateful one.
     pub sequence: u32,
-    /// When it left.
+    /// Transmit time.
     pub timestamp: WireTime,
-    /// How far the reflector's timestamps may be off.
+    /// Error estimate of the reflector's timestamps.
     pub error_estimate: ErrorEstimate,
-    /// The session, as in what it answers.
+    /// Session, as in the sender's packet.
     pub session: u16,
-    /// When what it answers came.
+    /// Receive time of the sender's packet.
     pub received: WireTime,
-    /// What it answers: number, timestamp and error estimate as they came.
+    /// Number, timestamp and error estimate of the sender's packet, unchanged.
     pub sender: SenderPacket,
-    /// The TTL or hop limit with which that came.
+    /// TTL or hop limit of the sender's packet on arrival.
     pub sender_hop_limit: u8,
 }
 
@@ -179,7 +179,7 @@ const _: () = assert!(size_of::<SenderLayout>() == PACKET_LEN);
 const _: () = assert!(size_of::<ReflectorLayout>() == PACKET_LEN);
 
 impl SenderPacket {
-    /// Reads a packet; what must be zero is not looked at, and the padding comes with it.
+    /// Parses a packet; fields that must be zero are ignored, and the padding is returned too.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let (layout, rest) =
             SenderLayout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
@@ -192,11 +192,11 @@ impl SenderPacket {
         Ok((packet, rest))
     }
 
-    /// Writes it to the front of `buffer`; how long it is.
+    /// Writes the packet to the front of `buffer`; returns its length.
     ///
     /// # Panics
     ///
-    /// When the buffer is shorter than [`PACKET_LEN`].
+    /// If the buffer is shorter than [`PACKET_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let layout = SenderLayout {
             sequence: U32::new(self.sequence),
@@ -211,7 +211,7 @@ impl SenderPacket {
 }
 
 impl ReflectorPacket {
-    /// Reads a packet; what must be zero is not looked at, and the padding comes with it.
+    /// Parses a packet; fields that must be zero are ignored, and the padding is returned too.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let (layout, rest) =
             ReflectorLayout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
@@ -233,11 +233,11 @@ impl ReflectorPacket {
         Ok((packet, rest))
     }
 
-    /// Writes it to the front of `buffer`; how long it is.
+    /// Writes the packet to the front of `buffer`; returns its length.
     ///
     /// # Panics
     ///
-    /// When the buffer is shorter than [`PACKET_LEN`].
+    /// If the buffer is shorter than [`PACKET_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let layout = ReflectorLayout {
             sequence: U32::new(self.sequence),

@@ -1,4 +1,4 @@
-//! The UDP header (RFC 768; over IPv6 RFC 8200, section 8.1).
+//! UDP header (RFC 768; over IPv6 RFC 8200, section 8.1).
 
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -8,12 +8,12 @@ use crate::{Malformed, checksum::Sum};
 /// Length of a header, in bytes.
 pub const HEADER_LEN: usize = 8;
 
-/// A UDP header without its checksum, which depends on the addresses.
+/// UDP header without its checksum, which depends on the addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Port that the datagram comes from; 0 when no reply is wanted.
+    /// Source port; 0 if no reply is expected.
     pub source_port: u16,
-    /// Port that it goes to.
+    /// Destination port.
     pub destination_port: u16,
 }
 
@@ -26,21 +26,21 @@ struct Layout {
     checksum: U16,
 }
 
-/// A header with the bytes behind it.
+/// Header with the bytes after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagram<'a> {
-    /// The header.
+    /// Header.
     pub header: Header,
-    /// The checksum as it stands; 0 means that there is none.
+    /// Checksum as received; 0 means none.
     pub checksum: u16,
-    /// What the header announces as payload.
+    /// Payload by the length in the header.
     pub payload: &'a [u8],
-    /// Bytes behind the datagram.
+    /// Bytes after the datagram.
     pub trailer: &'a [u8],
 }
 
 impl Header {
-    /// Reads a datagram: its length is checked, its checksum is not (see [`Header::verify`]).
+    /// Parses a datagram: its length is verified, its checksum is not (see [`Header::verify`]).
     pub fn parse(bytes: &[u8]) -> Result<Datagram<'_>, Malformed> {
         let (layout, _) = Layout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
         let length = usize::from(layout.length.get());
@@ -56,12 +56,12 @@ impl Header {
         Ok(Datagram { header, checksum, payload: &datagram[HEADER_LEN..], trailer })
     }
 
-    /// Writes it in front of a payload of `payload_len` bytes that already stands in `buffer`, with
+    /// Writes the header before a payload of `payload_len` bytes that is already in `buffer`, with
     /// the checksum over both and over `pseudo_header`; returns the header's length. A payload too
-    /// long for the 16-bit length is cut to what that can say.
+    /// long for the 16-bit length is stated as the maximum.
     ///
     /// # Panics
-    /// When `buffer` is shorter than header and payload.
+    /// If `buffer` is shorter than header and payload.
     pub fn emit(&self, buffer: &mut [u8], payload_len: usize, pseudo_header: Sum) -> usize {
         let length = (HEADER_LEN + payload_len).min(usize::from(u16::MAX));
         let mut layout = Layout {
@@ -78,7 +78,8 @@ impl Header {
         HEADER_LEN
     }
 
-    /// Whether the checksum of a datagram fits; `bytes` reach from its header to its payload's end.
+    /// Returns true if the checksum of a datagram is valid; `bytes` reach from its header to its
+    /// payload's end.
     #[must_use]
     pub fn verify(bytes: &[u8], pseudo_header: Sum) -> bool {
         pseudo_header.bytes(bytes).finish() == 0

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
  *
- * Reading time from the clock page: the same expression as Timebase::ntp_at in Rust.
+ * Time from the clock page: the same expression as Timebase::ntp_at in Rust.
  */
 #ifndef HOROLOG_CLOCK_H
 #define HOROLOG_CLOCK_H
@@ -9,8 +9,8 @@
 
 #define RATE_SHIFT 29
 
-/* Compilers must not read a shared field twice or reorder these reads; the slot that is read is not
- * written for a whole renewal interval, and its sequence is compared at the end all the same. */
+/* Compilers must not read a shared field twice or reorder these reads; the active slot is not
+ * written for a whole page update interval, and its sequence is still compared at the end. */
 #define READ_ONCE(field) (*(volatile typeof(field) *)&(field))
 
 static __always_inline __u64 ntp_at(const struct clock_slot *slot, __u64 now_ns)

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
  *
- * A PTP port's answers to requests for the delay, over UDP and on Ethernet: the second body of
- * horolog_server::ptp::FastPort. What it does not know, or may not answer, goes up to the sockets.
+ * Replies of a PTP port to delay requests, over UDP and on Ethernet: the XDP engine's
+ * implementation of horolog_server::ptp::FastPort. Unknown messages, and those that it must not
+ * answer, are passed to the sockets.
  *
- * With `tlv_len`, it is NetSync Monitor's requests that are answered, with a TLV of this length;
- * what becomes of such an answer is in monitor.h.
+ * With `tlv_len`, NetSync Monitor requests are answered, with a TLV of this length; monitor.h
+ * finishes such a reply.
  */
 #ifndef HOROLOG_GRANDMASTER_H
 #define HOROLOG_GRANDMASTER_H
 
 #include "abi.h"
+#include "checksum.h"
 #include "clock.h"
 #include "limits.h"
 #include "listening.h"
@@ -19,28 +21,28 @@
 #define REQUEST_LEN (sizeof(struct ptp) + sizeof(struct ptp_timestamp))
 #define RESPONSE_LEN sizeof(struct ptp_delay_response)
 #define MONITOR_REQUEST 0x21fe0000	/* NetSync Monitor's TLV, which is empty */
-#define IPV6_PADDING 2			/* behind every message (IEEE 1588-2019, annex D.5) */
+#define IPV6_PADDING 2			/* after every message (IEEE 1588-2019, annex D.5) */
 
 #define PTP_CONTROL_DELAY_RESPONSE 3
-/* In the place of `control`: this answer is for monitor.h to finish. No message has it. */
+/* In the field `control`: monitor.h must finish this reply. No message has this value. */
 #define UNFINISHED 0xff
 
-static __always_inline __u32 request_len(const __u32 tlv_len)
+static __always_inline __u32 delay_request_len(const __u32 tlv_len)
 {
 	return REQUEST_LEN + (tlv_len ? sizeof(__be32) : 0);
 }
 
-/* The ports that are masters now, by interface and transport. */
+/* Ports in master state, by interface and transport. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	/* One that is replaced is not used again while somebody may still read it. */
+	/* A replaced entry is not reused while a program may still read it. */
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 256);
 	__type(key, struct ptp_port_key);
 	__type(value, struct ptp_port);
 } ptp_ports SEC(".maps");
 
-/* The addresses of this machine that are asked over UDP; an IPv4 address is mapped. */
+/* Addresses of this host that accept requests over UDP; an IPv4 address is mapped. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -48,7 +50,7 @@ struct {
 	__type(value, __u8);
 } ptp_addresses SEC(".maps");
 
-/* Who is answered NetSync Monitor at a port over UDP. */
+/* Clients whose NetSync Monitor requests a port answers over UDP. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -64,7 +66,7 @@ static __always_inline const struct ptp_port *ptp_port_of(struct xdp_md *ctx, __
 	return bpf_map_lookup_elem(&ptp_ports, &key);
 }
 
-/* The served time as PTP writes it; false where there is none. */
+/* Writes the served time in PTP's format; returns false if there is none. */
 static __always_inline bool ptp_now(const struct clock_page *page, struct ptp_timestamp *now)
 {
 	const struct clock_slot *slot = &page->slots[READ_ONCE(page->active) & 1][TIMELINE_STEPPED];
@@ -75,7 +77,7 @@ static __always_inline bool ptp_now(const struct clock_page *page, struct ptp_ti
 
 	if (now_ns >= slot->expires_ns || slot->leap == 3)
 		return false;
-	/* TAI has no leap seconds; UTC, where nobody knows TAI, has. */
+	/* TAI has no leap seconds; UTC, used if TAI is unknown, has. */
 	if (slot->tai_is_known && now_ns >= slot->step_at_ns)
 		ntp -= slot->step;
 	seconds = (ntp >> 32) - PTP_EPOCH_IN_NTP + (slot->tai_is_known ? slot->tai_minus_utc_s : 0);
@@ -88,7 +90,7 @@ static __always_inline bool ptp_now(const struct clock_page *page, struct ptp_ti
 	return true;
 }
 
-/* Whether this is a request for the delay that the port answers, of this length. */
+/* Returns true if this is a delay request of this length that the port answers. */
 static __always_inline bool is_request(const struct ptp *ptp, const struct ptp_port *port,
 				       __u32 length)
 {
@@ -98,7 +100,7 @@ static __always_inline bool is_request(const struct ptp *ptp, const struct ptp_p
 	       *(__be64 *)ptp->clock != port->clock;
 }
 
-/* Whether a port answers NetSync Monitor, and that is what is asked for. */
+/* Returns true if this is a NetSync Monitor request that the port answers. */
 static __always_inline bool is_monitor_request(const struct ptp *ptp, const struct ptp_port *port)
 {
 	const void *tlv = (const void *)ptp + REQUEST_LEN;
@@ -118,10 +120,11 @@ static __always_inline bool is_admitted(struct xdp_md *ctx, __u32 transport, con
 	return bpf_map_lookup_elem(&ptp_clients, &key);
 }
 
-/* Turns a request into its answer (IEEE 1588-2019, 11.3.2). */
-static __always_inline void respond_delay(struct ptp_delay_response *response,
-					  const struct ptp_port *port, bool group,
-					  const struct ptp_timestamp *receive, const __u32 tlv_len)
+/* Turns a request into its reply (IEEE 1588-2019, 11.3.2). */
+static __always_inline void write_delay_response(struct ptp_delay_response *response,
+						 const struct ptp_port *port, bool group,
+						 const struct ptp_timestamp *receive,
+						 const __u32 tlv_len)
 {
 	struct ptp *header = &response->header;
 
@@ -143,7 +146,7 @@ static __always_inline void respond_delay(struct ptp_delay_response *response,
 		__builtin_memcpy(response + 1, port->monitor, tlv_len);
 }
 
-/* The sum over an answer, which ends in half a word, and over the TLV behind it. */
+/* Returns the sum over a reply, which ends in half a word, and over the TLV after it. */
 static __always_inline __u64 sum_response(const struct ptp_delay_response *response,
 					  const struct ptp_port *port, const __u32 tlv_len)
 {
@@ -173,18 +176,20 @@ static __always_inline bool is_mac(const __u8 *mac, __u16 first, __u16 second, _
 	       words[2] == bpf_htons(third);
 }
 
-/* Whether one station sent this frame to the port or, if that is asked, to the group's address. */
-static __always_inline bool is_sent_here(const struct ethernet *ethernet,
-					 const struct ptp_port *port, bool group, bool is_groups)
+/* Returns true if a single station sent this frame to the port or, if permitted, to the group's
+ * address. */
+static __always_inline bool is_addressed_to_port(const struct ethernet *ethernet,
+						 const struct ptp_port *port, bool group,
+						 bool is_groups)
 {
 	if (ethernet->source[0] & 1)
 		return false;
 	return group ? is_groups : is_same_mac(ethernet->destination, port->mac);
 }
 
-/* What becomes of an answer: it leaves, or monitor.h finishes it. */
-static __always_inline int leave(struct responder_state *own, struct ptp *header,
-				 const __u32 tlv_len)
+/* Returns the verdict for a reply: it is sent, or marked for monitor.h to finish. */
+static __always_inline int reply_verdict(struct responder_state *own, struct ptp *header,
+					 const __u32 tlv_len)
 {
 	if (tlv_len) {
 		header->control = UNFINISHED;
@@ -194,30 +199,31 @@ static __always_inline int leave(struct responder_state *own, struct ptp *header
 	return XDP_TX;
 }
 
-static __always_inline void answer_link(struct ethernet *ethernet, const struct ptp_port *port,
-					bool group)
+static __always_inline void write_reply_ethernet(struct ethernet *ethernet,
+						 const struct ptp_port *port, bool group)
 {
-	/* An answer to a group's request goes to the same group. */
+	/* A reply to a group's request goes to the same group. */
 	if (!group)
 		__builtin_memcpy(ethernet->destination, ethernet->source, 6);
 	__builtin_memcpy(ethernet->source, port->mac, 6);
 }
 
-static __always_inline void answer_ports(struct udp *udp, __u16 length)
+static __always_inline void write_reply_ports(struct udp *udp, __u16 length)
 {
 	udp->source = bpf_htons(PTP_GENERAL_PORT);
 	udp->destination = bpf_htons(PTP_GENERAL_PORT);
 	udp->length = bpf_htons(sizeof(*udp) + length);
 }
 
-/* What the header and the pseudo-header of UDP add to the sum. */
+/* Returns the part of the header and the pseudo-header of UDP in the sum. */
 static __always_inline __u64 sum_udp(__u16 length)
 {
 	return bpf_htons(PROTOCOL_UDP) + 2 * bpf_htons(sizeof(struct udp) + length) +
 	       2 * bpf_htons(PTP_GENERAL_PORT);
 }
 
-/* Whether a frame ends there. Both comparisons have to be made: the verifier goes by the first. */
+/* Returns true if a frame ends there. Both comparisons are necessary: the verifier uses the first.
+ */
 static __always_inline bool is_end(void *at, void *end)
 {
 	if (at > end)
@@ -230,7 +236,7 @@ static __always_inline int master_ipv4(struct xdp_md *ctx, struct responder_stat
 				       const struct clock_page *page, const __u32 tlv_len)
 {
 	const __u32 headers = sizeof(struct ethernet) + sizeof(struct ipv4) + sizeof(struct udp);
-	const __u32 asked_len = request_len(tlv_len), answer_len = RESPONSE_LEN + tlv_len;
+	const __u32 request_len = delay_request_len(tlv_len), reply_len = RESPONSE_LEN + tlv_len;
 	const struct ptp_port *port = ptp_port_of(ctx, PTP_OVER_IPV4);
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct ethernet *ethernet = data;
@@ -244,23 +250,25 @@ static __always_inline int master_ipv4(struct xdp_md *ctx, struct responder_stat
 	bool group;
 	__u32 i;
 
-	if (!port || !is_end(data + headers + asked_len, end))
+	if (!port || !is_end(data + headers + request_len, end))
 		return XDP_PASS;
 	if (ip->version_and_length != 0x45 || ip->protocol != PROTOCOL_UDP ||
 	    (ip->flags_and_offset & bpf_htons(0x3fff)) ||
-	    ip->total_length != bpf_htons(sizeof(*ip) + sizeof(*udp) + asked_len) ||
-	    udp->length != bpf_htons(sizeof(*udp) + asked_len) ||
+	    ip->total_length != bpf_htons(sizeof(*ip) + sizeof(*udp) + request_len) ||
+	    udp->length != bpf_htons(sizeof(*udp) + request_len) ||
 	    udp->destination != bpf_htons(PTP_EVENT_PORT) ||
-	    !is_request(&response->header, port, asked_len))
+	    !is_request(&response->header, port, request_len))
 		return XDP_PASS;
 	for (i = 0; i < sizeof(*ip) / 4; i++)
 		sum += ((__u32 *)ip)[i];
 	source = ip->source;
 	destination = ip->destination;
 	group = destination == bpf_htonl(PTP_GROUP_IPV4);
-	if (fold(sum) || !serves(port, group) || !is_answerable_ipv4(source, destination) ||
-	    !is_sent_here(ethernet, port, group,
-			  is_mac(ethernet->destination, 0x0100, 0x5e00, 0x0181)))
+	if (fold(sum) || !has_valid_checksum(udp, (__u64)source + destination,
+					     sum_words(response, request_len)) ||
+	    !serves(port, group) || !is_answerable_ipv4(source, destination) ||
+	    !is_addressed_to_port(ethernet, port, group,
+				  is_mac(ethernet->destination, 0x0100, 0x5e00, 0x0181)))
 		return XDP_PASS;
 	if (!group) {
 		address.bytes[10] = 0xff;
@@ -272,7 +280,7 @@ static __always_inline int master_ipv4(struct xdp_md *ctx, struct responder_stat
 	if (tlv_len && (group || !is_monitor_request(&response->header, port) ||
 			!is_admitted(ctx, PTP_OVER_IPV4, &source, sizeof(source))))
 		return XDP_PASS;
-	if (!ptp_now(page, &now) || bpf_xdp_adjust_tail(ctx, answer_len - asked_len))
+	if (!ptp_now(page, &now) || bpf_xdp_adjust_tail(ctx, reply_len - request_len))
 		return XDP_PASS;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
@@ -282,25 +290,25 @@ static __always_inline int master_ipv4(struct xdp_md *ctx, struct responder_stat
 	response = (void *)(udp + 1);
 	if ((void *)(response + 1) + tlv_len > end)
 		return XDP_ABORTED;
-	respond_delay(response, port, group, &now, tlv_len);
-	answer_ports(udp, answer_len);
+	write_delay_response(response, port, group, &now, tlv_len);
+	write_reply_ports(udp, reply_len);
 	ip->source = group ? *(__be32 *)&port->address[12] : destination;
 	ip->destination = group ? destination : source;
 	ip->traffic_class = 0;
-	ip->total_length = bpf_htons(sizeof(*ip) + sizeof(*udp) + answer_len);
+	ip->total_length = bpf_htons(sizeof(*ip) + sizeof(*udp) + reply_len);
 	ip->identification = 0;
 	ip->flags_and_offset = bpf_htons(0x4000);
 	ip->time_to_live = group ? 1 : 64;
 	sum = (__u64)ip->source + ip->destination;
-	udp->checksum = udp_fold(sum + sum_udp(answer_len) +
+	udp->checksum = udp_fold(sum + sum_udp(reply_len) +
 				 sum_response(response, port, tlv_len));
 	ip->checksum = 0;
 	sum = 0;
 	for (i = 0; i < sizeof(*ip) / 4; i++)
 		sum += ((__u32 *)ip)[i];
 	ip->checksum = fold(sum);
-	answer_link(ethernet, port, group);
-	return leave(own, &response->header, tlv_len);
+	write_reply_ethernet(ethernet, port, group);
+	return reply_verdict(own, &response->header, tlv_len);
 }
 
 static __always_inline bool is_group_ipv6(const __be32 *address)
@@ -314,7 +322,7 @@ static __always_inline int master_ipv6(struct xdp_md *ctx, struct responder_stat
 				       const struct clock_page *page, const __u32 tlv_len)
 {
 	const __u32 headers = sizeof(struct ethernet) + sizeof(struct ipv6) + sizeof(struct udp);
-	const __u32 asked_len = request_len(tlv_len), answer_len = RESPONSE_LEN + tlv_len;
+	const __u32 request_len = delay_request_len(tlv_len), reply_len = RESPONSE_LEN + tlv_len;
 	const struct ptp_port *port = ptp_port_of(ctx, PTP_OVER_IPV6);
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct ethernet *ethernet = data;
@@ -329,18 +337,22 @@ static __always_inline int master_ipv6(struct xdp_md *ctx, struct responder_stat
 	bool group;
 	__u32 i;
 
-	if (!port || !is_end(data + headers + asked_len + IPV6_PADDING, end))
+	if (!port || !is_end(data + headers + request_len + IPV6_PADDING, end))
 		return XDP_PASS;
 	if (bpf_ntohl(ip->version_class_flow) >> 28 != 6 || ip->next_header != PROTOCOL_UDP ||
-	    ip->payload_length != bpf_htons(sizeof(*udp) + asked_len + IPV6_PADDING) ||
+	    ip->payload_length != bpf_htons(sizeof(*udp) + request_len + IPV6_PADDING) ||
 	    udp->length != ip->payload_length || !udp->checksum ||
 	    udp->destination != bpf_htons(PTP_EVENT_PORT) ||
-	    !is_request(&response->header, port, asked_len) || !is_answerable_ipv6(ip))
+	    !is_request(&response->header, port, request_len) || !is_answerable_ipv6(ip))
 		return XDP_PASS;
+	sum = sum_words(response, request_len) + *(__u16 *)((void *)response + request_len);
+	if (!has_valid_checksum(udp, address_sum(ip->source) + address_sum(ip->destination), sum))
+		return XDP_PASS;
+	sum = 0;
 	group = is_group_ipv6(ip->destination);
 	if (!serves(port, group) ||
-	    !is_sent_here(ethernet, port, group,
-			  is_mac(ethernet->destination, 0x3333, 0x0000, 0x0181)))
+	    !is_addressed_to_port(ethernet, port, group,
+				  is_mac(ethernet->destination, 0x3333, 0x0000, 0x0181)))
 		return XDP_PASS;
 	__builtin_memcpy(address.bytes, ip->destination, 16);
 	if (!group && !bpf_map_lookup_elem(&ptp_addresses, &address))
@@ -348,7 +360,7 @@ static __always_inline int master_ipv6(struct xdp_md *ctx, struct responder_stat
 	if (tlv_len && (group || !is_monitor_request(&response->header, port) ||
 			!is_admitted(ctx, PTP_OVER_IPV6, ip->source, sizeof(ip->source))))
 		return XDP_PASS;
-	if (!ptp_now(page, &now) || bpf_xdp_adjust_tail(ctx, answer_len - asked_len))
+	if (!ptp_now(page, &now) || bpf_xdp_adjust_tail(ctx, reply_len - request_len))
 		return XDP_PASS;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
@@ -359,9 +371,9 @@ static __always_inline int master_ipv6(struct xdp_md *ctx, struct responder_stat
 	padding = (void *)(response + 1) + tlv_len;
 	if (padding + IPV6_PADDING > end)
 		return XDP_ABORTED;
-	respond_delay(response, port, group, &now, tlv_len);
+	write_delay_response(response, port, group, &now, tlv_len);
 	*(__u16 *)padding = 0;
-	answer_ports(udp, answer_len + IPV6_PADDING);
+	write_reply_ports(udp, reply_len + IPV6_PADDING);
 	if (group) {
 		__builtin_memcpy(ip->source, port->address, 16);
 	} else {
@@ -370,21 +382,21 @@ static __always_inline int master_ipv6(struct xdp_md *ctx, struct responder_stat
 		__builtin_memcpy(ip->destination, source, 16);
 	}
 	ip->version_class_flow = bpf_htonl(6 << 28);
-	ip->payload_length = bpf_htons(sizeof(*udp) + answer_len + IPV6_PADDING);
+	ip->payload_length = bpf_htons(sizeof(*udp) + reply_len + IPV6_PADDING);
 	ip->hop_limit = group ? 1 : 64;
 	for (i = 0; i < 4; i++)
 		sum += (__u64)ip->source[i] + ip->destination[i];
-	udp->checksum = udp_fold(sum + sum_udp(answer_len + IPV6_PADDING) +
+	udp->checksum = udp_fold(sum + sum_udp(reply_len + IPV6_PADDING) +
 				 sum_response(response, port, tlv_len));
-	answer_link(ethernet, port, group);
-	return leave(own, &response->header, tlv_len);
+	write_reply_ethernet(ethernet, port, group);
+	return reply_verdict(own, &response->header, tlv_len);
 }
 
 static __always_inline int master_ethernet(struct xdp_md *ctx, struct responder_state *own,
 					   const struct clock_page *page, const __u32 tlv_len)
 {
-	const __u32 asked_len = request_len(tlv_len);
-	const int answer_len = sizeof(struct ethernet) + RESPONSE_LEN + tlv_len;
+	const __u32 request_len = delay_request_len(tlv_len);
+	const int reply_len = sizeof(struct ethernet) + RESPONSE_LEN + tlv_len;
 	const struct ptp_port *port = ptp_port_of(ctx, PTP_OVER_ETHERNET);
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct ethernet *ethernet = data;
@@ -392,16 +404,16 @@ static __always_inline int master_ethernet(struct xdp_md *ctx, struct responder_
 	struct ptp_timestamp now;
 	bool group;
 
-	if (!port || (void *)response + asked_len > end ||
-	    !is_request(&response->header, port, asked_len))
+	if (!port || (void *)response + request_len > end ||
+	    !is_request(&response->header, port, request_len))
 		return XDP_PASS;
 	group = is_mac(ethernet->destination, 0x011b, 0x1900, 0x0000);
-	if (!serves(port, group) || !is_sent_here(ethernet, port, group, group))
+	if (!serves(port, group) || !is_addressed_to_port(ethernet, port, group, group))
 		return XDP_PASS;
 	if (tlv_len && (group || !is_monitor_request(&response->header, port)))
 		return XDP_PASS;
-	/* A request is shorter than a frame has to be, so what stands behind it is no matter. */
-	if (!ptp_now(page, &now) || bpf_xdp_adjust_tail(ctx, answer_len - (int)(end - data)))
+	/* A request is shorter than the minimum frame, so bytes after it are ignored. */
+	if (!ptp_now(page, &now) || bpf_xdp_adjust_tail(ctx, reply_len - (int)(end - data)))
 		return XDP_PASS;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
@@ -409,12 +421,12 @@ static __always_inline int master_ethernet(struct xdp_md *ctx, struct responder_
 	response = data + sizeof(*ethernet);
 	if ((void *)(response + 1) + tlv_len > end)
 		return XDP_ABORTED;
-	respond_delay(response, port, group, &now, tlv_len);
-	answer_link(ethernet, port, group);
-	return leave(own, &response->header, tlv_len);
+	write_delay_response(response, port, group, &now, tlv_len);
+	write_reply_ethernet(ethernet, port, group);
+	return reply_verdict(own, &response->header, tlv_len);
 }
 
-/* Answers a request for the delay, or one of NetSync Monitor; everything else goes up. */
+/* Answers a delay request, or one of NetSync Monitor; everything else is passed. */
 static __always_inline int master(struct xdp_md *ctx, const bool monitor)
 {
 	struct ethernet *ethernet = (void *)(long)ctx->data;
@@ -423,7 +435,8 @@ static __always_inline int master(struct xdp_md *ctx, const bool monitor)
 	__u32 zero = 0;
 
 	page = bpf_map_lookup_elem(&clock_pages, &zero);
-	if (!own || !page || (void *)(ethernet + 1) > (void *)(long)ctx->data_end)
+	if (!own || !page || (void *)(ethernet + 1) > (void *)(long)ctx->data_end ||
+	    !is_linear(ctx))
 		return XDP_PASS;
 	switch (ethernet->type) {
 	case bpf_htons(TYPE_IPV4):

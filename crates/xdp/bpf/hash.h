@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
  *
- * The keyed hash of addresses: the same as horolog_server::HashKey, which says what it is good for.
+ * Keyed hash of addresses: the same as horolog_server::HashKey, which documents its purpose.
  */
 #ifndef HOROLOG_HASH_H
 #define HOROLOG_HASH_H
 
 #include "net.h"
 
-/* What stands above an IPv4 address when it is written as an IPv6 one. */
+/* Upper part of an IPv4 address in IPv6 notation. */
 #define MAPPED (0xffffULL << 32)
 
 #define HASH_FIRST 0xbf58476d1ce4e5b9ULL
@@ -23,7 +23,7 @@ static __always_inline __u64 hash_words(__u64 high, __u64 low, __u64 first_key, 
 	return hash ^ hash >> 32;
 }
 
-/* Another hash of the same, which nobody can relate to the first without the key. */
+/* Returns another hash of the same, which cannot be related to the first without the key. */
 static __always_inline __u64 hash_again(__u64 hash)
 {
 	hash *= HASH_SECOND;

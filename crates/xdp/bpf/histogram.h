@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
  *
- * Counting a value in the histogram that abi.h lays out. What it means is its caller's business.
+ * Recording of a value in the histogram of abi.h.
  */
 #ifndef HOROLOG_HISTOGRAM_H
 #define HOROLOG_HISTOGRAM_H
@@ -8,8 +8,9 @@
 #include "net.h"
 #include "abi.h"
 
-/* Index of the bucket of a value of at most HISTOGRAM_MAX, as horolog_stats::buckets has it: with
- * s = floor(log2(value | 128)) - 7, the index is s * 128 + (value >> s). */
+/* Returns the index of the bucket of a value of at most HISTOGRAM_MAX, as in
+ * horolog_stats::buckets: with s = floor(log2(value | 128)) - 7, the index is s * 128 + (value >>
+ * s). */
 static __always_inline __u32 bucket_of(__u64 value)
 {
 	__u32 shift = 0;
@@ -32,7 +33,7 @@ static __always_inline void record(struct histogram *histogram, __u64 value)
 	if (value > HISTOGRAM_MAX)
 		value = HISTOGRAM_MAX;
 	bucket = bucket_of(value);
-	/* The bound must be seen on the very register that indexes. */
+	/* The bound must be verified on the very register that indexes. */
 	barrier_var(bucket);
 	if (bucket >= HISTOGRAM_BUCKETS)
 		return;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
  *
- * Interleaved mode (RFC 9769): what is remembered of each client's last reply, and a reply that
- * refers to it. The same as horolog_server::InterleavedTable; a test holds one against the other.
+ * Interleaved mode (RFC 9769): state of each client's last reply, and a reply that refers to it.
+ * The same as horolog_server::InterleavedTable; a test compares the two.
  */
 #ifndef HOROLOG_INTERLEAVED_H
 #define HOROLOG_INTERLEAVED_H
 
 #include "abi.h"
-#include "answer.h"
 #include "hash.h"
 #include "limits.h"
+#include "reply.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -19,15 +19,17 @@ struct {
 	__type(value, struct interleaved_slot);
 } interleaved_slots SEC(".maps");
 
-/* Whether the request may be of interleaved mode: its origin can be a receive timestamp of ours. */
-static __always_inline bool looks_interleaved(const struct ntp *ntp)
+/* Returns true if the request may be in interleaved mode: its origin can be a receive timestamp of
+ * this server. In symmetric mode that would need an association. */
+static __always_inline bool may_be_interleaved(const struct ntp *ntp)
 {
-	return ntp->origin && !(ntp->origin & ODD) && ntp->receive != ntp->transmit;
+	return !is_symmetric(ntp) && ntp->origin && !(ntp->origin & ODD) &&
+	       ntp->receive != ntp->transmit;
 }
 
 /*
- * Turns the basic reply in `ntp` into an interleaved one if it is remembered what the request
- * refers to, remembers this reply, and returns the new sum.
+ * Turns the basic reply in `ntp` into an interleaved one if the state that the request refers to is
+ * stored, stores this reply, and returns the new sum.
  */
 static __always_inline __u64 interleave(struct responder_state *own, struct ntp *ntp,
 					const struct client *client, __be64 origin,
@@ -43,7 +45,7 @@ static __always_inline __u64 interleave(struct responder_state *own, struct ntp 
 		return sum;
 	both = READ_ONCE(slot->both);
 	transmit = READ_ONCE(slot->transmit);
-	WRITE_ONCE(slot->both, 1);	/* receive and transmit differ in the lowest bit alone */
+	WRITE_ONCE(slot->both, 1);	/* receive and transmit differ only in the lowest bit */
 	WRITE_ONCE(slot->transmit, now);
 	if (!transmit || (both ^ transmit) != bpf_be64_to_cpu(origin))
 		return sum;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
  *
- * Who is answered: lists of prefixes, a limit for each client and one for all newcomers together.
- * The same as horolog_server::Limiter, which says why; a test holds one against the other.
+ * Admission: prefix lists, a rate limit for each client and one for all new clients together. The
+ * same as horolog_server::Limiter, which gives the reasons; a test compares the two.
  *
- * Nothing shared is written for a request that is not admitted, save once for a kiss. Two
- * processors that serve the same client at once may lose one charge between them; no lock is worth
+ * No shared memory is written for a request that is not admitted, except once for a kiss. Two CPUs
+ * that serve the same client at once may lose one charge between them; a lock would cost more than
  * that.
  */
 #ifndef HOROLOG_LIMITS_H
@@ -45,7 +45,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 2 * LIST_PREFIXES_MAX); /* old ones go when the new ones have come */
+	__uint(max_entries, 2 * LIST_PREFIXES_MAX); /* old ones go after new ones are added */
 	__type(key, struct list_key_ipv4);
 	__type(value, __u8);
 } list_ipv4 SEC(".maps");
@@ -58,7 +58,7 @@ struct {
 	__type(value, __u8);
 } list_ipv6 SEC(".maps");
 
-/* Who asks: the address as two words as they lie in the packet, an IPv4 one under MAPPED. */
+/* A client: its address as two words as they lie in the packet, an IPv4 one under MAPPED. */
 struct client {
 	__u64 high;
 	__u64 low;
@@ -66,7 +66,7 @@ struct client {
 	bool is_long;	/* the request is longer than one NTP header */
 };
 
-/* Keys are filled field by field: a template of one would stand beside `config`. */
+/* Keys are filled field by field: a template of one would be placed beside `config`. */
 static __always_inline bool is_denied(const struct limit_rules *rules, const struct client *client)
 {
 	__u8 *listed;
@@ -89,7 +89,7 @@ static __always_inline bool is_denied(const struct limit_rules *rules, const str
 	return listed ? *listed == LISTED_DENIED : rules->others_denied;
 }
 
-/* Charges the bucket that all share whose limit is in ns; false when it is over its limit. */
+/* Charges a shared bucket whose limit is in ns; returns false if it is over its limit. */
 static __always_inline bool charge(__u64 *arrival, __u64 interval, __u64 tolerance, __u64 now_ns)
 {
 	__u64 last = READ_ONCE(*arrival);
@@ -123,9 +123,10 @@ static __always_inline enum admission deny(const struct limit_rules *rules,
 	return DROP_DENIED;
 }
 
-/* The place in a set for a newcomer: one that is empty or whose client has long been silent. */
-static __always_inline __u64 *room_in(struct limit_set *set, const struct limit_rules *rules,
-				      __u64 now)
+/* Returns the entry in a set for a new client: an empty one, or one whose client has long been
+ * idle. */
+static __always_inline __u64 *free_entry(struct limit_set *set, const struct limit_rules *rules,
+					 __u64 now)
 {
 	__u64 age;
 	int i;
@@ -134,7 +135,7 @@ static __always_inline __u64 *room_in(struct limit_set *set, const struct limit_
 	for (i = 0; i < LIMIT_WAYS; i++) {
 		__u64 word = READ_ONCE(set->words[i]);
 
-		/* A time ahead of now is a small one, so its age is a large one: look at it first. */
+		/* A time ahead of now is a small one, so its age is a large one: check it first. */
 		age = (now - word) & ARRIVAL_MASK;
 		if (!word || (age >= rules->idle &&
 			      ((word - now) & ARRIVAL_MASK) > rules->tolerance + rules->interval))
@@ -143,53 +144,53 @@ static __always_inline __u64 *room_in(struct limit_set *set, const struct limit_
 	return 0;
 }
 
-static __always_inline enum admission judge_newcomer(const struct limit_rules *rules,
-						     struct limit_totals *totals,
-						     struct limit_set *set, __u64 head,
-						     bool is_long, __u64 now_ns)
+static __always_inline enum admission admit_new_client(const struct limit_rules *rules,
+						       struct limit_totals *totals,
+						       struct limit_set *set, __u64 head,
+						       bool is_long, __u64 now_ns)
 {
-	__u64 *newcomers = is_long ? &totals->long_newcomers : &totals->newcomers;
+	__u64 *new_clients = is_long ? &totals->long_new_clients : &totals->new_clients;
 	__u64 now = (now_ns >> LIMIT_UNIT_SHIFT) & ARRIVAL_MASK;
-	__u64 *room;
+	__u64 *entry;
 
-	if (rules->newcomer_interval_ns &&
-	    !charge(newcomers, rules->newcomer_interval_ns,
-		    rules->newcomer_tolerance_ns, now_ns))
-		return DROP_NEWCOMERS;
-	room = room_in(set, rules, now);
-	if (room)
-		WRITE_ONCE(*room, head | ((now + rules->interval) & ARRIVAL_MASK));
+	if (rules->new_client_interval_ns &&
+	    !charge(new_clients, rules->new_client_interval_ns,
+		    rules->new_client_tolerance_ns, now_ns))
+		return DROP_NEW_CLIENTS;
+	entry = free_entry(set, rules, now);
+	if (entry)
+		WRITE_ONCE(*entry, head | ((now + rules->interval) & ARRIVAL_MASK));
 	return ADMIT;
 }
 
-static __always_inline enum admission judge_known(const struct limit_rules *rules, __u64 *place,
-						  __u64 word, __u64 head, bool may_kiss,
-						  __u64 now_ns)
+static __always_inline enum admission admit_known_client(const struct limit_rules *rules,
+							 __u64 *entry, __u64 word, __u64 head,
+							 bool may_kiss, __u64 now_ns)
 {
 	__u64 now = (now_ns >> LIMIT_UNIT_SHIFT) & ARRIVAL_MASK;
 	__u64 ahead = (word - now) & ARRIVAL_MASK;
 
-	/* Further ahead than any bucket can be is behind. */
+	/* Further ahead than any bucket can be means in the past. */
 	if (ahead > rules->tolerance + rules->interval)
 		ahead = 0;
 	if (ahead > rules->tolerance) {
 		if (!rules->kiss_rate || !may_kiss || (word & KISSED))
 			return DROP_LIMITED;
-		WRITE_ONCE(*place, head | KISSED | (word & ARRIVAL_MASK));
+		WRITE_ONCE(*entry, head | KISSED | (word & ARRIVAL_MASK));
 		return KISS_RATE;
 	}
-	WRITE_ONCE(*place, head | ((now + ahead + rules->interval) & ARRIVAL_MASK));
+	WRITE_ONCE(*entry, head | ((now + ahead + rules->interval) & ARRIVAL_MASK));
 	return ADMIT;
 }
 
-static __noinline enum admission judge(const struct client *client, __u64 now_ns)
+static __noinline enum admission admit_client(const struct client *client, __u64 now_ns)
 {
 	__u64 hash = client_hash(client), head, word;
 	__u32 zero = 0, index = hash & config.limit_sets_mask;
 	struct limit_set *set = bpf_map_lookup_elem(&limit_sets, &index);
 	const struct limit_rules *rules = bpf_map_lookup_elem(&limit_rules, &zero);
 	struct limit_totals *totals = bpf_map_lookup_elem(&limit_totals, &zero);
-	__u64 *place = 0;
+	__u64 *entry = 0;
 	int i;
 
 	if (!set || !rules || !totals)
@@ -199,19 +200,19 @@ static __noinline enum admission judge(const struct client *client, __u64 now_ns
 	for (i = 0; i < LIMIT_WAYS; i++) {
 		__u64 candidate = READ_ONCE(set->words[i]);
 
-		if (!place && candidate && !((candidate ^ hash) & TAG_MASK)) {
-			place = &set->words[i];
+		if (!entry && candidate && !((candidate ^ hash) & TAG_MASK)) {
+			entry = &set->words[i];
 			word = candidate;
 		}
 	}
-	/* A client whose word is of this epoch was found in the lists when it was written. */
-	if (rules->lists && (!place || rules->lists_are_finer ||
+	/* A client whose word has this epoch was found in the lists when it was written. */
+	if (rules->lists && (!entry || rules->lists_are_finer ||
 			     ((word ^ head) & (15ULL << EPOCH_SHIFT))) &&
 	    is_denied(rules, client))
 		return deny(rules, totals, client, now_ns);
-	if (!place)
-		return judge_newcomer(rules, totals, set, head, client->is_long, now_ns);
-	return judge_known(rules, place, word, head, !client->is_long, now_ns);
+	if (!entry)
+		return admit_new_client(rules, totals, set, head, client->is_long, now_ns);
+	return admit_known_client(rules, entry, word, head, !client->is_long, now_ns);
 }
 
 #endif

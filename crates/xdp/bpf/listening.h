@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
  *
- * Where requests are answered and by which clock, to whom, what the program counts, and what each
- * processor remembers of it.
+ * Addresses at which requests are answered and their clocks, permitted clients, the program's
+ * counters, and the state of each CPU.
  */
 #ifndef HOROLOG_LISTENING_H
 #define HOROLOG_LISTENING_H
@@ -14,8 +14,24 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, struct listen_key);
-	__type(value, __u8);	/* the timeline that is served there */
+	__type(value, __u8);	/* timeline that is served there */
 } listen_set SEC(".maps");
+
+/* MAC addresses of this host, by interface and VLAN. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct station);
+	__type(value, __u8);
+} stations SEC(".maps");
+
+/* Broadcast addresses of this host's networks. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __be32);
+	__type(value, __u8);
+} broadcasts SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -25,7 +41,7 @@ struct {
 	__type(value, struct clock_page);
 } clock_pages SEC(".maps");
 
-/* One entry for each processor, so that nobody else writes it; user space maps and sums them. */
+/* One entry for each CPU, which is its only writer; user space maps and sums them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -48,8 +64,8 @@ static __always_inline int pass(struct responder_state *own, enum passed_reason 
 }
 
 /*
- * Whether requests to this address and port are answered here. Nearly all of them go to the same
- * one, so the last that was found is remembered; looking it up costs more than the whole reply.
+ * Returns true if requests to this address and port are answered here. Nearly all of them have the
+ * same one, so the last match is cached; a lookup costs more than the whole reply.
  */
 static __always_inline bool is_listening(struct responder_state *own, const struct clock_page *page,
 					 const __be32 *address, bool ipv6, __be16 port)
@@ -83,12 +99,44 @@ static __always_inline bool is_listening(struct responder_state *own, const stru
 	return true;
 }
 
-/* Whether whoever has this address can be answered there. */
+/*
+ * Returns true if the network stack would accept a frame to this station: an interface in
+ * promiscuous mode also receives frames for other hosts, and other VLANs. The last match is cached,
+ * as in is_listening().
+ */
+static __always_inline bool is_own_station(struct responder_state *own,
+					   const struct clock_page *page,
+					   const struct station *station)
+{
+	__u64 epoch = READ_ONCE(page->listen_epoch);
+	const __u64 *words = (const void *)station;
+
+	if (own->station_epoch == epoch && own->station[0] == words[0] &&
+	    own->station[1] == words[1])
+		return true;
+	if (!bpf_map_lookup_elem(&stations, station))
+		return false;
+	own->station_epoch = epoch;
+	own->station[0] = words[0];
+	own->station[1] = words[1];
+	return true;
+}
+
+/* Returns true for a broadcast address. Its two lowest bits are set, since a network that has one
+ * has at least four addresses; so three quarters of all clients need no lookup. */
+static __always_inline bool is_broadcast(__be32 address)
+{
+	return (address & bpf_htonl(3)) == bpf_htonl(3) &&
+	       bpf_map_lookup_elem(&broadcasts, &address);
+}
+
+/* Returns true if a client with this address can be answered. */
 static __always_inline bool is_answerable_ipv4(__be32 source, __be32 destination)
 {
 	__u8 first = bpf_ntohl(source) >> 24;
 
-	return first != 0 && first != 127 && first < 224 && source != destination;
+	return first != 0 && first != 127 && first < 224 && source != destination &&
+	       !is_broadcast(source);
 }
 
 static __always_inline bool is_answerable_ipv6(const struct ipv6 *ip)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
  *
- * What NetSync Monitor is owed: an answer leaves in three copies, and where it leaves the first
- * becomes the delay response, the second a Sync and the third the follow-up of that.
+ * Replies to NetSync Monitor: a reply leaves in three copies, and on egress the first becomes the
+ * delay response, the second a Sync and the third its Follow_Up.
  *
- * What leaves by one interface in one batch all goes through the program that the first of it was
- * sent to (the kernel keeps one for each batch, kernel/bpf/devmap.c). So there is but one program,
- * it tells the copies by their order, and where replies leave by redirect they go through it too.
+ * All frames that leave by one interface in one batch pass the program that the first of them was
+ * sent to (the kernel keeps one for each batch, kernel/bpf/devmap.c). So there is only one program,
+ * it distinguishes the copies by their order, and replies sent by redirect pass it too.
  */
 #ifndef HOROLOG_MONITOR_H
 #define HOROLOG_MONITOR_H
@@ -36,13 +36,13 @@ struct {
 	__array(values, struct copies);
 } ptp_copies SEC(".maps");
 
-/* The answer whose copies are leaving by this processor: who asked, and how far it is. */
+/* Reply whose copies are on egress at this CPU: its client, and its progress. */
 struct leaving {
 	__be64 clock;
 	__be16 port;
 	__be16 sequence;
 	__u32 part;
-	bool has_left;		/* the Sync has, at ... */
+	bool has_left;		/* the Sync has left, at ... */
 	struct ptp_timestamp at;
 };
 
@@ -73,7 +73,7 @@ static __always_inline int redirect_back(struct xdp_md *ctx)
 	return bpf_redirect(ctx->ingress_ifindex, 0);
 }
 
-/* Answers a request of NetSync Monitor; everything else goes up. */
+/* Answers a NetSync Monitor request; everything else is passed. */
 static __always_inline int master_monitor(struct xdp_md *ctx)
 {
 	struct responder_state *own = own_state();
@@ -94,7 +94,7 @@ static __always_inline bool is_unfinished(const struct ptp *header)
 	return (header->sdo_and_type & 0xf) == PTP_DELAY_RESPONSE && header->control == UNFINISHED;
 }
 
-/* Which part a copy is to be. */
+/* Returns the part that a copy becomes. */
 static __always_inline enum monitor_part next_part(struct leaving *leaving,
 						   const struct ptp_delay_response *response)
 {
@@ -110,9 +110,10 @@ static __always_inline enum monitor_part next_part(struct leaving *leaving,
 	return leaving->part = PART_DELAY_RESPONSE;
 }
 
-/* Makes a copy a Sync that leaves now, or what follows it up; false where there is no time. */
-static __always_inline bool tell_time(struct leaving *leaving, struct ptp *header,
-				      enum monitor_part part)
+/* Turns a copy into a Sync that leaves now, or its Follow_Up; returns false if no time can be
+ * served. */
+static __always_inline bool write_time_message(struct leaving *leaving, struct ptp *header,
+					       enum monitor_part part)
 {
 	bool is_sync = part == PART_SYNC;
 	struct clock_page *page;
@@ -133,7 +134,7 @@ static __always_inline bool tell_time(struct leaving *leaving, struct ptp *heade
 	return true;
 }
 
-/* Writes the ports and the length of a Sync or its follow-up. Returns the sum of the datagram. */
+/* Writes the ports and the length of a Sync or its Follow_Up. Returns the sum of the datagram. */
 static __always_inline __u64 time_udp(struct udp *udp, enum monitor_part part, const __u16 length)
 {
 	__be16 port = bpf_htons(part == PART_SYNC ? PTP_EVENT_PORT : PTP_GENERAL_PORT);
@@ -174,7 +175,8 @@ static __always_inline int finish_ipv4(struct xdp_md *ctx, struct leaving *leavi
 	end = (void *)(long)ctx->data_end;
 	ip = data + sizeof(struct ethernet);
 	udp = (void *)(ip + 1);
-	if ((void *)(udp + 1) + TIME_LEN > end || !tell_time(leaving, (void *)(udp + 1), part))
+	if ((void *)(udp + 1) + TIME_LEN > end ||
+	    !write_time_message(leaving, (void *)(udp + 1), part))
 		return XDP_DROP;
 	sum = time_udp(udp, part, TIME_LEN);
 	udp->checksum = udp_fold(sum + ip->source + ip->destination);
@@ -212,7 +214,7 @@ static __always_inline int finish_ipv6(struct xdp_md *ctx, struct leaving *leavi
 	ip = data + sizeof(struct ethernet);
 	udp = (void *)(ip + 1);
 	if ((void *)(udp + 1) + TIME_LEN + IPV6_PADDING > end ||
-	    !tell_time(leaving, (void *)(udp + 1), part))
+	    !write_time_message(leaving, (void *)(udp + 1), part))
 		return XDP_DROP;
 	*(__u16 *)((void *)(udp + 1) + TIME_LEN) = 0;
 	sum = time_udp(udp, part, TIME_LEN + IPV6_PADDING);
@@ -226,7 +228,7 @@ static __always_inline int finish_ipv6(struct xdp_md *ctx, struct leaving *leavi
 static __always_inline int finish_ethernet(struct xdp_md *ctx, struct leaving *leaving)
 {
 	const __u32 time_end = sizeof(struct ethernet) + TIME_LEN;
-	const int answer_len = sizeof(struct ethernet) + RESPONSE_LEN + PTP_MONITOR_LEN(6);
+	const int reply_len = sizeof(struct ethernet) + RESPONSE_LEN + PTP_MONITOR_LEN(6);
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct ptp_delay_response *response = data + sizeof(struct ethernet);
 	enum monitor_part part;
@@ -238,17 +240,18 @@ static __always_inline int finish_ethernet(struct xdp_md *ctx, struct leaving *l
 		response->header.control = PTP_CONTROL_DELAY_RESPONSE;
 		return XDP_PASS;
 	}
-	if (bpf_xdp_adjust_tail(ctx, ETHERNET_MIN - answer_len))
+	if (bpf_xdp_adjust_tail(ctx, ETHERNET_MIN - reply_len))
 		return XDP_DROP;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
-	if (data + ETHERNET_MIN > end || !tell_time(leaving, data + sizeof(struct ethernet), part))
+	if (data + ETHERNET_MIN > end ||
+	    !write_time_message(leaving, data + sizeof(struct ethernet), part))
 		return XDP_DROP;
 	__builtin_memset(data + time_end, 0, ETHERNET_MIN - time_end);
 	return XDP_PASS;
 }
 
-/* Makes a copy what it is to be; what is no copy leaves as it is. */
+/* Turns a copy into its part; other frames leave unchanged. */
 static __always_inline int finish(struct xdp_md *ctx)
 {
 	struct ethernet *ethernet = (void *)(long)ctx->data;

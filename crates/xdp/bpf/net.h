@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
  *
- * The headers that the programs read and write, and the one's-complement arithmetic over them.
+ * Headers that the programs read and write, and the one's-complement arithmetic over them.
  *
  * None of them has padding. They are not declared packed, although fields lie unaligned in a frame:
- * the compiler would then read them by bytes, and the machines that have native XDP read unaligned
- * words at no cost.
+ * the compiler would then read them by bytes, and the processors of hosts with native XDP read
+ * unaligned words at no cost.
  */
 #ifndef HOROLOG_NET_H
 #define HOROLOG_NET_H
@@ -104,8 +104,8 @@ struct ntp {
 #define PTP_TWO_STEP 0x02	/* in the first byte of flags */
 #define PTP_UNICAST 0x04
 
-/* IEEE 1588-2019, 13.3: the common header. Its length is no multiple of 4, so that larger fields
- * stand here in halves; whoever reads one takes all of it at once. */
+/* IEEE 1588-2019, 13.3: the common header. Its length is not a multiple of 4, so larger fields are
+ * split into halves; a reader takes all of one at once. */
 struct ptp {
 	__u8 sdo_and_type;
 	__u8 version;		/* the minor one in the upper half */
@@ -127,15 +127,25 @@ struct ptp_timestamp {
 	__be16 nanoseconds[2];
 };
 
-/* 13.8: what answers a request for the delay. */
+/* 13.8: reply to a delay request. */
 struct ptp_delay_response {
 	struct ptp header;
 	struct ptp_timestamp receive;
-	__be16 clock[4];	/* of the port that asked */
+	__be16 clock[4];	/* of the requesting port */
 	__be16 port;
 };
 
-/* Both halves of a 64-bit value as summands (RFC 1071: any width, any byte order, folded last). */
+/*
+ * Returns true if all of a frame lies in one buffer; the programs read no other. One that does not
+ * (its MTU is above some 3,500 bytes) is passed to the network stack.
+ */
+static __always_inline bool is_linear(struct xdp_md *ctx)
+{
+	return bpf_xdp_get_buff_len(ctx) == (__u64)(ctx->data_end - ctx->data);
+}
+
+/* Returns both halves of a 64-bit value as summands (RFC 1071: any width, any byte order, folded
+ * last). */
 static __always_inline __u64 sum64(__u64 value)
 {
 	return (value >> 32) + (__u32)value;
@@ -150,7 +160,7 @@ static __always_inline __u16 fold(__u64 sum)
 	return (__u16)~sum;
 }
 
-/* A UDP checksum of zero is sent as its other form, because zero means "none" (RFC 768). */
+/* Folds a UDP checksum; zero is sent as its other form, because zero means "none" (RFC 768). */
 static __always_inline __u16 udp_fold(__u64 sum)
 {
 	__u16 checksum = fold(sum);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Lets everything pass: the least that a test run with live frames can be tried with.
+ * Passes everything: the minimal program for a test run with live frames.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-SEC("xdp")
+SEC("xdp.frags")
 int pass(struct xdp_md *ctx)
 {
 	return XDP_PASS;

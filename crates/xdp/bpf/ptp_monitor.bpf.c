@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Answers every request of NetSync Monitor over IPv4 where it comes in: one copy of the frame for
- * the delay response, one for the Sync and one for its follow-up, each made what it is where it
- * leaves. The benchmarks hold the load generator against it.
+ * Answers every NetSync Monitor request over IPv4 on ingress: one copy of the frame for the delay
+ * response, one for the Sync and one for its Follow_Up, each completed on egress. Reference for the
+ * load generator in benchmarks.
  *
- * Copies that leave by one interface in one batch all go through the program of the first, so there
- * is but one program, which tells them by their order.
+ * All copies that leave by one interface in one batch pass the program of the first, so there is
+ * only one program, which distinguishes them by their order.
  */
 #include "ptp_reflector.h"
 
 #define REQUEST_LEN (sizeof(struct ptp) + sizeof(struct ptp_timestamp) + 4)
 #define SYNC_LEN (sizeof(struct ptp) + sizeof(struct ptp_timestamp))
 
-/* NetSync Monitor's extension, with an address of IPv4 in it. */
+/* NetSync Monitor's TLV, with an IPv4 address in it. */
 struct monitor_response {
 	struct ptp_delay_response delay;
 	__be16 number;
@@ -25,20 +25,20 @@ struct monitor_response {
 	__u8 foot[64];
 };
 
-#define FLAGS_AT 52		/* of the time, in the foot */
+#define FLAGS_AT 52		/* of the time, in the last part */
 #define TRACEABLE 0x30
 
 #define PARTS 3
 
-/* The interface that frames came by, once for each part. */
+/* Ingress interface of frames, once for each part. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, PARTS);
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(struct bpf_devmap_val));
-} answers SEC(".maps");
+} copies SEC(".maps");
 
-/* The request whose copies are leaving, and how many have left. */
+/* Request whose copies are leaving, and the number that have left. */
 struct leaving {
 	__be64 clock;
 	__u64 parts;
@@ -51,7 +51,7 @@ struct {
 	__type(value, struct leaving);
 } leaving SEC(".maps");
 
-SEC("xdp")
+SEC("xdp.frags")
 int reflect(struct xdp_md *ctx)
 {
 	void *end = (void *)(long)ctx->data_end;
@@ -65,8 +65,8 @@ int reflect(struct xdp_md *ctx)
 	ethernet = (void *)(long)ctx->data;
 	if ((void *)(ethernet + 1) + sizeof(struct ipv4) > end)
 		return XDP_DROP;
-	turn(ethernet, (void *)(ethernet + 1));
-	return bpf_redirect_map(&answers, 0, BPF_F_BROADCAST);
+	swap_addresses(ethernet, (void *)(ethernet + 1));
+	return bpf_redirect_map(&copies, 0, BPF_F_BROADCAST);
 }
 
 static __always_inline int delay_response(struct ipv4 *ip, struct udp *udp, void *end)
@@ -102,15 +102,15 @@ static __always_inline int time_message(struct xdp_md *ctx, __u8 type, __u16 por
 	ptp = (void *)(udp + 1);
 	if ((void *)ptp + SYNC_LEN > end)
 		return XDP_DROP;
-	retype(ip, udp, ptp, type, SYNC_LEN, port);
+	write_message_headers(ip, udp, ptp, type, SYNC_LEN, port);
 	if (type == PTP_SYNC)
 		ptp->flags[0] |= PTP_TWO_STEP;
-	stamp_now((void *)(ptp + 1));
+	write_now((void *)(ptp + 1));
 	return XDP_PASS;
 }
 
-SEC("xdp/devmap")
-int answer(struct xdp_md *ctx)
+SEC("xdp.frags/devmap")
+int finish_copy(struct xdp_md *ctx)
 {
 	void *end = (void *)(long)ctx->data_end;
 	struct ethernet *ethernet = (void *)(long)ctx->data;

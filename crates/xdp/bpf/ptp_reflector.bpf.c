@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Answers every request for the delay of PTP over IPv4 where it comes in, with the least that makes
- * the answer right: what a link and a driver can do at most. The benchmarks hold the load generator
- * against it.
+ * Answers every PTP delay request over IPv4 on ingress, with the minimum that makes a valid reply:
+ * the upper limit of a link and a driver. Reference for the load generator in benchmarks.
  */
 #include "ptp_reflector.h"
 
 #define REQUEST_LEN (sizeof(struct ptp) + sizeof(struct ptp_timestamp))
 
-SEC("xdp")
+SEC("xdp.frags")
 int reflect(struct xdp_md *ctx)
 {
 	void *end = (void *)(long)ctx->data_end;
@@ -27,7 +26,7 @@ int reflect(struct xdp_md *ctx)
 	response = (void *)(udp + 1);
 	if ((void *)(response + 1) > end)
 		return XDP_DROP;
-	turn(ethernet, ip);
+	swap_addresses(ethernet, ip);
 	respond(ip, udp, response, sizeof(*response));
 	return XDP_TX;
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
  *
- * What the reflectors of PTP share: which frames they answer, and the headers of an answer. Their
- * clock is the monotonic one, which says nothing of the time.
+ * Shared parts of the PTP reflectors: the frames that they answer, and the headers of a reply.
+ * Their clock is the monotonic one, unrelated to the time of day.
  */
 #ifndef HOROLOG_PTP_REFLECTOR_H
 #define HOROLOG_PTP_REFLECTOR_H
 
 #include "net.h"
 
-/* An identity of nobody's: locally administered. */
+/* Locally administered clock identity, which no device has. */
 #define REFLECTOR_CLOCK 0x0200fffffe000001ULL
 
-/* Whether a frame holds a request for the delay over IPv4 whose message has this length. */
+/* Returns true if a frame holds a delay request over IPv4 whose message has this length. */
 static __always_inline bool is_delay_request(void *data, void *end, __u16 length)
 {
 	struct ethernet *ethernet = data;
@@ -26,8 +26,8 @@ static __always_inline bool is_delay_request(void *data, void *end, __u16 length
 	       (ptp->sdo_and_type & 0xf) == PTP_DELAY_REQUEST;
 }
 
-/* Sends a frame back to where it came from. */
-static __always_inline void turn(struct ethernet *ethernet, struct ipv4 *ip)
+/* Swaps the addresses of a frame, so that it returns to its sender. */
+static __always_inline void swap_addresses(struct ethernet *ethernet, struct ipv4 *ip)
 {
 	__be32 address = ip->source;
 	__u8 mac[6];
@@ -39,9 +39,9 @@ static __always_inline void turn(struct ethernet *ethernet, struct ipv4 *ip)
 	ip->destination = address;
 }
 
-/* Makes the message in a frame one of this type and length, from these ports. */
-static __always_inline void retype(struct ipv4 *ip, struct udp *udp, struct ptp *ptp, __u8 type,
-				   __u16 length, __u16 port)
+/* Sets the type, length and ports of the message in a frame. */
+static __always_inline void write_message_headers(struct ipv4 *ip, struct udp *udp, struct ptp *ptp,
+						  __u8 type, __u16 length, __u16 port)
 {
 	__be16 total = bpf_htons(sizeof(*ip) + sizeof(*udp) + length);
 
@@ -58,7 +58,7 @@ static __always_inline void retype(struct ipv4 *ip, struct udp *udp, struct ptp 
 	ptp->port = bpf_htons(1);
 }
 
-static __always_inline void stamp_now(struct ptp_timestamp *timestamp)
+static __always_inline void write_now(struct ptp_timestamp *timestamp)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
 
@@ -67,14 +67,15 @@ static __always_inline void stamp_now(struct ptp_timestamp *timestamp)
 	*(__be32 *)timestamp->nanoseconds = bpf_htonl(now_ns % 1000000000);
 }
 
-/* Makes a request a delay response of so many bytes, which the frame has to have. */
+/* Turns a request into a delay response of this many bytes, which the frame must have. */
 static __always_inline void respond(struct ipv4 *ip, struct udp *udp,
 				    struct ptp_delay_response *response, __u16 length)
 {
 	__builtin_memcpy(response->clock, response->header.clock, 8);
 	response->port = response->header.port;
-	stamp_now(&response->receive);
-	retype(ip, udp, &response->header, PTP_DELAY_RESPONSE, length, PTP_GENERAL_PORT);
+	write_now(&response->receive);
+	write_message_headers(ip, udp, &response->header, PTP_DELAY_RESPONSE, length,
+			      PTP_GENERAL_PORT);
 }
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Sends every UDP frame for one port back with its addresses and ports swapped and nothing else
- * done: what the link and the driver can do at most. The benchmarks compare the responder with it.
+ * Returns every UDP frame for one port with its addresses and ports swapped and nothing else
+ * changed: the upper limit of the link and the driver. The benchmarks compare the responder with
+ * it.
  *
  * A swap leaves all checksums right.
  */
@@ -9,7 +10,7 @@
 
 const volatile __be16 port;
 
-SEC("xdp")
+SEC("xdp.frags")
 int reflect(struct xdp_md *ctx)
 {
 	void *end = (void *)(long)ctx->data_end;

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Application-layer multicast below the host: one packet in, a unicast copy out for each child of
- * its group.
+ * In-kernel application-layer multicast: one packet in, a unicast copy out for each child of its
+ * group.
  *
- * `relay` runs where packets arrive. It judges a packet once, takes out of its checksums what each
- * copy has of its own, and has the kernel make the copies (a devmap that is broadcast to). `copy`
- * runs where they leave and writes what is the child's. Whatever is no plain packet goes up, as it
- * was, to who makes copies with sockets.
+ * `relay` runs on ingress. It checks a packet once, removes from its checksums the fields that
+ * differ between copies, and has the kernel make the copies (broadcast to a devmap). `copy` runs on
+ * egress and writes the child's fields. Other packets are passed unchanged to the relay's sockets.
  *
- * A copy does not say whose it is, and a program for each child could not either: what leaves by
- * one interface in one batch all goes through the program of the first of it (the kernel keeps one
- * for each batch, kernel/bpf/devmap.c). But copies leave an interface in the order of the map's
+ * A copy does not identify its child, and a program for each child could not either: all frames
+ * that leave by one interface in one batch pass the program of the first of them (the kernel keeps
+ * one for each batch, kernel/bpf/devmap.c). But copies leave an interface in the order of the map's
  * entries. So `relay` numbers packets, and `copy` counts the copies of a packet that have left by
- * the interface: the count and the interface make the child's row. A slot's map and rows are never
- * changed while they are in use; another set of children is another slot.
+ * the interface: the count and the interface determine the child's row. A slot's map and rows are
+ * never changed while they are in use; another set of children is another slot.
  */
 #include "relay.h"
 
-/* Makes a frame the child's. */
+/* Addresses a frame to the child. */
 static __always_inline void address_ipv4(struct ipv4 *ip, struct udp *udp,
 					 const struct relay_row *row)
 {
@@ -36,19 +35,19 @@ static __always_inline void address_ipv6(struct ipv6 *ip, struct udp *udp,
 	udp->checksum = udp_fold((__u64)udp->checksum + row->address_sum + row->port_sum);
 }
 
-/* The row of the child whose copy leaves next by an interface; none if it is nobody's. */
+/* Returns the row of the child whose copy is next on egress of an interface; NULL if none is. */
 static __always_inline const struct relay_row *next_row(struct relay_state *own, __u32 interface,
 							const struct relay_tag *tag)
 {
-	const struct relay_interface *place = bpf_map_lookup_elem(&relay_interfaces, &interface);
+	const struct relay_interface *entry = bpf_map_lookup_elem(&relay_interfaces, &interface);
 	struct relay_leaving *leaving;
 	const struct relay_slot *slot;
 	__u32 number, index = tag->slot;
 	__u64 position;
 
-	if (!place || !place->leaves)
+	if (!entry || !entry->egress_number)
 		return 0;
-	number = (place->leaves - 1) & (RELAY_INTERFACES_MAX - 1);
+	number = (entry->egress_number - 1) & (RELAY_INTERFACES_MAX - 1);
 	leaving = &own->leaving[number];
 	if (leaving->packet != tag->packet) {
 		leaving->packet = tag->packet;
@@ -62,7 +61,7 @@ static __always_inline const struct relay_row *next_row(struct relay_state *own,
 	return bpf_map_lookup_elem(&relay_rows, &index);
 }
 
-SEC("xdp/devmap")
+SEC("xdp.frags/devmap")
 int copy(struct xdp_md *ctx)
 {
 	void *end = (void *)(long)ctx->data_end;
@@ -110,10 +109,10 @@ int copy(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* Runs right after a driver was given the copies that `copy` has just made on this processor. It
- * takes them from the front, as many as it has room for. */
+/* Runs right after a driver was sent the copies that `copy` has just made on this CPU. The driver
+ * accepts them from the front, as many as it has room for. */
 SEC("raw_tp/xdp_devmap_xmit")
-int count_full(struct bpf_raw_tracepoint_args *args)
+int count_driver_drops(struct bpf_raw_tracepoint_args *args)
 {
 	__u32 i, index, count, processor = bpf_get_smp_processor_id();
 	__s32 sent = (__s32)args->args[2];
@@ -139,25 +138,26 @@ int count_full(struct bpf_raw_tracepoint_args *args)
 	return 0;
 }
 
-/* Leaves a packet to the network stack. */
+/* Passes a packet to the network stack. */
 static __always_inline int pass(struct relay_state *own, enum relay_passed reason)
 {
 	own->passed[reason]++;
 	return XDP_PASS;
 }
 
-/* A packet of a group, as far as it is judged by. */
-struct arrived {
-	const __u8 *mac;	/* that it was sent to */
+/* A packet of a group, with the fields that are checked. */
+struct ingress_packet {
+	const __u8 *mac;	/* destination MAC address */
 	const __be32 *source;
-	__be16 port;		/* that it was sent from */
+	__be16 port;		/* source port */
 	bool ipv6;
-	__u8 hops;		/* that it has left; once it is admitted, those of its copies */
+	__u8 hops;		/* hop limit; once it is admitted, that of its copies */
+	bool to_group;		/* by its IP address */
 	__u32 length;		/* with its IP header */
 	__u32 payload_len;
 };
 
-static __always_inline void copy_address(__u8 *to, const struct arrived *packet)
+static __always_inline void copy_address(__u8 *to, const struct ingress_packet *packet)
 {
 	if (packet->ipv6)
 		__builtin_memcpy(to, packet->source, 16);
@@ -165,8 +165,8 @@ static __always_inline void copy_address(__u8 *to, const struct arrived *packet)
 		__builtin_memcpy(to, packet->source, 4);
 }
 
-/* What the address that sent a packet is to a group. */
-static __always_inline __u8 source_of(__u32 group, const struct arrived *packet)
+/* Returns the role of a packet's source address for a group. */
+static __always_inline __u8 source_of(__u32 group, const struct ingress_packet *packet)
 {
 	struct relay_source_key key = { .group = group };
 	const __u8 *listed;
@@ -177,17 +177,17 @@ static __always_inline __u8 source_of(__u32 group, const struct arrived *packet)
 	return listed ? *listed : 0;
 }
 
-/* Whether a child of the group listens where a packet was sent from. */
-static __always_inline bool is_of_child(__u32 group, const struct arrived *packet)
+/* Returns true if a child of the group listens at a packet's source address and port. */
+static __always_inline bool is_from_child(__u32 group, const struct ingress_packet *packet)
 {
-	struct relay_end_key key = { .group = group, .port = packet->port };
+	struct relay_endpoint_key key = { .group = group, .port = packet->port };
 
 	copy_address(key.address, packet);
-	return bpf_map_lookup_elem(&relay_ends, &key);
+	return bpf_map_lookup_elem(&relay_endpoints, &key);
 }
 
-/* Whether a group listens at the port that a packet was sent from. */
-static __always_inline bool is_of_group_port(const struct arrived *packet)
+/* Returns true if a group listens at a packet's source port. */
+static __always_inline bool is_from_group_port(const struct ingress_packet *packet)
 {
 	__u16 port = bpf_ntohs(packet->port);
 	__u32 word = port / RELAY_PORTS_OF_WORD;
@@ -197,18 +197,18 @@ static __always_inline bool is_of_group_port(const struct arrived *packet)
 }
 
 /*
- * Whether a packet came in as one that the network stack takes for this host's groups: by the
- * interface that the group is joined on, to this host's MAC address or many, and not with a source
- * address that nobody sends from over a link.
+ * Returns true if the network stack would accept a packet for this host's groups: it arrived by the
+ * interface that the group is joined on, to this host's MAC address or, for a multicast group,
+ * to a multicast one, and not with a source address that is invalid on a link.
  */
-static __always_inline bool came_properly(const struct relay_interface *place, __u32 interface,
-					  const struct relay_slot *slot,
-					  const struct arrived *packet)
+static __always_inline bool has_valid_ingress(const struct relay_interface *entry, __u32 interface,
+					      const struct relay_slot *slot,
+					      const struct ingress_packet *packet)
 {
 	__u32 first = bpf_ntohl(packet->source[0]);
 	bool has_mac;
 
-	if (place && place->is_own)
+	if (entry && entry->is_own)
 		return true;
 	if (slot->interface && slot->interface != interface)
 		return false;
@@ -219,15 +219,17 @@ static __always_inline bool came_properly(const struct relay_interface *place, _
 	} else if (first >> 24 == 0 || first >> 24 == 127 || first >> 28 >= 0xe) {
 		return false;
 	}
-	if (!place || packet->mac[0] & 1)
+	if (packet->mac[0] & 1)
+		return packet->to_group;
+	if (!entry)
 		return true;
-	has_mac = place->mac[0] | place->mac[1] | place->mac[2] | place->mac[3] | place->mac[4] |
-		  place->mac[5];
-	return !has_mac || is_same_mac(packet->mac, place->mac);
+	has_mac = entry->mac[0] | entry->mac[1] | entry->mac[2] | entry->mac[3] | entry->mac[4] |
+		  entry->mac[5];
+	return !has_mac || is_same_mac(packet->mac, entry->mac);
 }
 
-/* Charges what a packet costs; false when that is over the limit. All processors charge the same
- * bucket, and none of them loses a charge: who is overtaken looks again. */
+/* Charges the cost of a packet; returns false if that is over the limit. All CPUs charge the same
+ * bucket, and none of them loses a charge: one that was overtaken retries. */
 static __always_inline bool charge(__u64 *arrival, __u64 cost, __u64 tolerance, __u64 now)
 {
 	int i;
@@ -244,9 +246,10 @@ static __always_inline bool charge(__u64 *arrival, __u64 cost, __u64 tolerance, 
 	return false;
 }
 
-/* Whether the group's rate and that of all copies allow a packet; RELAY_REFUSALS if they do. */
-static __always_inline enum relay_refusal meter(struct relay_group *group,
-						const struct relay_slot *slot)
+/* Checks the rates of the group and of all copies; returns RELAY_REFUSALS if they permit a packet.
+ */
+static __always_inline enum relay_refusal check_rates(struct relay_group *group,
+						      const struct relay_slot *slot)
 {
 	__u32 zero = 0;
 	struct relay_fan_out *all = bpf_map_lookup_elem(&relay_fan_out, &zero);
@@ -263,36 +266,36 @@ static __always_inline enum relay_refusal meter(struct relay_group *group,
 	return RELAY_REFUSALS;
 }
 
-/* Why a packet from such a source is refused; RELAY_REFUSALS if it is not. The order is that of
- * the model (`horolog_relay::decide`). */
-static __always_inline enum relay_refusal judge(__u8 source, struct relay_group *group,
-						const struct relay_slot *slot,
-						struct arrived *packet)
+/* Returns the reason for which a packet from such a source is refused; RELAY_REFUSALS if it is not.
+ * The order is that of the model (`horolog_relay::decide`). */
+static __always_inline enum relay_refusal refusal_of(__u8 source, struct relay_group *group,
+						     const struct relay_slot *slot,
+						     struct ingress_packet *packet)
 {
 	if (!(source & RELAY_SOURCE_ALLOWED))
 		return RELAY_REFUSED_SOURCE;
-	if (source & RELAY_SOURCE_OWN && is_of_group_port(packet))
+	if (source & RELAY_SOURCE_OWN && is_from_group_port(packet))
 		return RELAY_REFUSED_ONESELF;
-	if (source & RELAY_SOURCE_CHILD && is_of_child(slot->group, packet))
+	if (source & RELAY_SOURCE_CHILD && is_from_child(slot->group, packet))
 		return RELAY_REFUSED_CHILD;
-	if (slot->hops_anew)
+	if (slot->hops_reset)
 		packet->hops = slot->hops_max;
 	else if (packet->hops)
 		packet->hops = packet->hops <= slot->hops_max ? packet->hops - 1 : slot->hops_max;
 	if (!packet->hops)
 		return RELAY_REFUSED_HOPS;
-	return meter(group, slot);
+	return check_rates(group, slot);
 }
 
 /*
- * Says what becomes of a packet of a group: XDP_REDIRECT if it is to be copied. Then `map` is what
- * makes the copies and `tag` what they are told by.
+ * Returns the action for a packet of a group: XDP_REDIRECT if it is to be copied. Then `map` is the
+ * map that makes the copies and `tag` identifies them.
  */
 static __always_inline int admit(struct xdp_md *ctx, struct relay_state *own, __u32 number,
-				 struct arrived *packet, void **map, struct relay_tag *tag)
+				 struct ingress_packet *packet, void **map, struct relay_tag *tag)
 {
 	__u32 index, interface = ctx->ingress_ifindex, processor = bpf_get_smp_processor_id();
-	const struct relay_interface *place = bpf_map_lookup_elem(&relay_interfaces, &interface);
+	const struct relay_interface *entry = bpf_map_lookup_elem(&relay_interfaces, &interface);
 	struct relay_group *group = bpf_map_lookup_elem(&relay_groups, &number);
 	struct relay_slot_counts *counts;
 	const struct relay_slot *slot;
@@ -311,11 +314,12 @@ static __always_inline int admit(struct xdp_md *ctx, struct relay_state *own, __
 	if (packet->length > slot->length_max)
 		return pass(own, RELAY_PASSED_LONG);
 	source = source_of(slot->group, packet);
-	/* The network stack knows whether what seems to come from this host may come by a link. */
-	if (!came_properly(place, interface, slot, packet) ||
-	    (source & RELAY_SOURCE_OWN && !(place && place->is_own)))
+	/* The network stack determines whether a packet with an address of this host may arrive by
+	 * a link. */
+	if (!has_valid_ingress(entry, interface, slot, packet) ||
+	    (source & RELAY_SOURCE_OWN && !(entry && entry->is_own)))
 		return pass(own, RELAY_PASSED_OTHER);
-	refusal = judge(source, group, slot, packet);
+	refusal = refusal_of(source, group, slot, packet);
 	if (refusal < RELAY_REFUSALS) {
 		counts->refused[refusal]++;
 		counts->refused_bytes += packet->payload_len;
@@ -327,7 +331,8 @@ static __always_inline int admit(struct xdp_md *ctx, struct relay_state *own, __
 	return XDP_REDIRECT;
 }
 
-/* Whether a frame holds a packet of this length and at most what fills up the least frame. */
+/* Returns true if a frame holds a packet of this length and at most the padding of the minimum
+ * frame. */
 static __always_inline bool fits(struct xdp_md *ctx, __u32 length)
 {
 	__u32 frame = ctx->data_end - ctx->data, whole = sizeof(struct ethernet) + length;
@@ -335,7 +340,7 @@ static __always_inline bool fits(struct xdp_md *ctx, __u32 length)
 	return frame == whole || (frame > whole && frame <= ETHERNET_MIN);
 }
 
-/* Whether the checksum of a header without options is right. */
+/* Returns true if the checksum of a header without options is right. */
 static __always_inline bool header_fits(const struct ipv4 *ip)
 {
 	const __u32 *words = (const void *)ip;
@@ -344,16 +349,18 @@ static __always_inline bool header_fits(const struct ipv4 *ip)
 	return !fold(sum);
 }
 
+#define PAYLOAD_AT(ip) (sizeof(struct ethernet) + sizeof(ip) + sizeof(struct udp))
+
 static __always_inline int relay_ipv4(struct xdp_md *ctx, struct relay_state *own)
 {
 	void *end = (void *)(long)ctx->data_end, *map;
 	struct ethernet *ethernet = (void *)(long)ctx->data;
 	struct ipv4 *ip = (void *)(ethernet + 1);
 	struct udp *udp = (void *)(ip + 1);
-	struct arrived packet = {};
+	struct ingress_packet packet = {};
 	struct relay_tag tag;
 	const __u32 *group;
-	__u64 ends, sum;
+	__u64 ends, payload, sum;
 	int verdict;
 
 	if ((void *)(udp + 1) > end || ip->version_and_length != 0x45 ||
@@ -372,10 +379,14 @@ static __always_inline int relay_ipv4(struct xdp_md *ctx, struct relay_state *ow
 	packet.source = &ip->source;
 	packet.port = udp->source;
 	packet.hops = ip->time_to_live;
+	packet.to_group = bpf_ntohl(ip->destination) >> 28 == 0xe;
+	ends = (__u64)(__u32)ip->source + (__u32)ip->destination;
+	payload = udp->checksum ? payload_sum(ctx, PAYLOAD_AT(*ip), packet.payload_len) : 0;
+	if (!has_valid_checksum(udp, ends, payload))
+		return pass(own, RELAY_PASSED_MALFORMED);
 	verdict = admit(ctx, own, *group, &packet, &map, &tag);
 	if (verdict != XDP_REDIRECT)
 		return verdict;
-	ends = (__u64)(__u32)ip->source + (__u32)ip->destination;
 	sum = ends + bpf_htons(ip->traffic_class) + ip->flags_and_offset +
 	      bpf_htons(ip->time_to_live << 8);
 	ip->traffic_class = 0;
@@ -387,7 +398,7 @@ static __always_inline int relay_ipv4(struct xdp_md *ctx, struct relay_state *ow
 		sum = pseudo_sum(ends, udp->length);
 		ends += (__u64)udp->source + udp->destination;
 		if (is_partial(udp->checksum, sum))
-			udp->checksum = whole_sum(ctx, sizeof(*ip), udp->length, packet.payload_len);
+			udp->checksum = whole_sum(udp->length, payload);
 		else
 			udp->checksum = without((__u64)(__u16)~udp->checksum, ends);
 	}
@@ -400,10 +411,10 @@ static __always_inline int relay_ipv6(struct xdp_md *ctx, struct relay_state *ow
 	struct ethernet *ethernet = (void *)(long)ctx->data;
 	struct ipv6 *ip = (void *)(ethernet + 1);
 	struct udp *udp = (void *)(ip + 1);
-	struct arrived packet = { .ipv6 = true };
+	struct ingress_packet packet = { .ipv6 = true };
 	struct relay_tag tag;
 	const __u32 *group;
-	__u64 ends, sum;
+	__u64 ends, payload, sum;
 	int verdict;
 
 	if ((void *)(udp + 1) > end || ip->next_header != PROTOCOL_UDP ||
@@ -421,22 +432,26 @@ static __always_inline int relay_ipv6(struct xdp_md *ctx, struct relay_state *ow
 	packet.source = ip->source;
 	packet.port = udp->source;
 	packet.hops = ip->hop_limit;
+	packet.to_group = bpf_ntohl(ip->destination[0]) >> 24 == 0xff;
+	ends = address_sum(ip->source) + address_sum(ip->destination);
+	payload = payload_sum(ctx, PAYLOAD_AT(*ip), packet.payload_len);
+	if (!has_valid_checksum(udp, ends, payload))
+		return pass(own, RELAY_PASSED_MALFORMED);
 	verdict = admit(ctx, own, *group, &packet, &map, &tag);
 	if (verdict != XDP_REDIRECT)
 		return verdict;
 	ip->version_class_flow &= ~bpf_htonl(TRAFFIC_CLASS);
 	ip->hop_limit = packet.hops;
-	ends = address_sum(ip->source) + address_sum(ip->destination);
 	sum = pseudo_sum(ends, udp->length);
 	ends += (__u64)udp->source + udp->destination;
 	if (is_partial(udp->checksum, sum))
-		udp->checksum = whole_sum(ctx, sizeof(*ip), udp->length, packet.payload_len);
+		udp->checksum = whole_sum(udp->length, payload);
 	else
 		udp->checksum = without((__u64)(__u16)~udp->checksum, ends);
 	return send_copies(ethernet, map, &tag);
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int relay(struct xdp_md *ctx)
 {
 	void *end = (void *)(long)ctx->data_end;
@@ -445,6 +460,8 @@ int relay(struct xdp_md *ctx)
 
 	if (!own || (void *)(ethernet + 1) > end)
 		return XDP_PASS;
+	if (!is_linear(ctx))
+		return pass(own, RELAY_PASSED_LONG);
 	if (ethernet->type == bpf_htons(TYPE_IPV4))
 		return relay_ipv4(ctx, own);
 	if (ethernet->type == bpf_htons(TYPE_IPV6))

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
  *
- * What both halves of the relay know: its maps, what a copy carries from the one to the other, and
- * the sums that checksums are made of.
+ * Shared parts of `relay` and `copy`: their maps, the tag that a copy carries from the one to the
+ * other, and the sums for checksums.
  *
- * Between the halves a frame has no MAC addresses, but a `relay_tag`, and where checksums stand the
- * sums (RFC 1071) of what is the same in all copies: `copy` adds what is not. A sum is never 0, so
- * that a UDP checksum of 0 still says that there is none.
+ * Between the two a frame has no MAC addresses, but a `relay_tag`, and instead of checksums the
+ * sums (RFC 1071) of the fields that are the same in all copies: `copy` adds the others. A sum is
+ * never 0, so that a UDP checksum of 0 still means none.
  */
 #ifndef HOROLOG_RELAY_H
 #define HOROLOG_RELAY_H
 
 #include "abi.h"
+#include "checksum.h"
 #include "clock.h"
 #include "net.h"
 
@@ -40,11 +41,11 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1);
-	__type(key, struct relay_end_key);
+	__type(key, struct relay_endpoint_key);
 	__type(value, __u8);
-} relay_ends SEC(".maps");
+} relay_endpoints SEC(".maps");
 
-/* The ports that groups listen at, and so those that copies come from: a bit for each. */
+/* Ports at which groups listen, and so the source ports of copies: a bit for each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -77,7 +78,7 @@ struct {
 	__type(value, struct relay_fan_out);
 } relay_fan_out SEC(".maps");
 
-/* Two for each group: the one in use, and the one that is being made. */
+/* Two for each group: the one in use, and the one in preparation. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -110,7 +111,7 @@ struct {
 	__array(values, struct copies);
 } relay_copies SEC(".maps");
 
-/* The next three have entries for each processor, so that nobody else writes them. */
+/* The next three maps have entries for each CPU, which is their only writer. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -135,7 +136,7 @@ struct {
 	__type(value, struct relay_child_counts);
 } relay_child_counts SEC(".maps");
 
-/* Which packet a copy is of, in place of its MAC addresses: 12 bytes. */
+/* Identifies the packet of a copy, in place of its MAC addresses: 12 bytes. */
 struct relay_tag {
 	__u64 packet;
 	__u32 slot;
@@ -148,7 +149,7 @@ static __always_inline struct relay_state *own_state(void)
 	return bpf_map_lookup_elem(&relay_states, &processor);
 }
 
-/* The number of the group that packets to this address and port belong to. */
+/* Returns the number of the group of packets to this address and port. */
 static __always_inline const __u32 *group_at(const __be32 *address, bool ipv6, __be16 port)
 {
 	struct listen_key key = {};
@@ -164,7 +165,7 @@ static __always_inline const __u32 *group_at(const __be32 *address, bool ipv6, _
 	return bpf_map_lookup_elem(&relay_numbers, &key);
 }
 
-/* A sum in 16 bits, of which 0 has its other form. */
+/* Returns a sum in 16 bits, of which 0 has its other form. */
 static __always_inline __u16 narrow(__u64 sum)
 {
 	__u16 narrow = ~fold(sum);
@@ -172,86 +173,26 @@ static __always_inline __u16 narrow(__u64 sum)
 	return narrow ? narrow : 0xffff;
 }
 
-/* What is left of a sum without some of its summands. */
+/* Returns a sum without some of its summands. */
 static __always_inline __u16 without(__u64 sum, __u64 summands)
 {
 	return narrow(sum + fold(summands));
 }
 
-static __always_inline __u64 address_sum(const __be32 *address)
+/* Returns the sum of the fields that are the same in all copies, for a complete checksum. */
+static __always_inline __u16 whole_sum(__be16 length, __u64 payload)
 {
-	return (__u64)address[0] + address[1] + address[2] + address[3];
+	return narrow(pseudo_sum(length, length) + payload);
 }
 
-/* What a sum of the addresses becomes by the rest of the pseudo-header. */
-static __always_inline __u64 pseudo_sum(__u64 addresses, __be16 length)
-{
-	return addresses + bpf_htons(PROTOCOL_UDP) + length;
-}
-
-/*
- * Whether a checksum is none yet, but the sum of the pseudo-header for a network card to complete.
- * So a packet comes that was sent on this machine, by a virtual link. A complete checksum that is
- * the same by chance is only computed once more.
- */
-static __always_inline bool is_partial(__u16 checksum, __u64 pseudo)
-{
-	return checksum == (__u16)~fold(pseudo);
-}
-
-/* Adds what is left of a payload in chunks, of which there are no more than `most`. */
-#define ADD_CHUNKS(chunk, most)							\
-	for (i = 0; i < (most); i++) {						\
-		if (length < (chunk) || at + (chunk) > end)			\
-			break;							\
-		sum = bpf_csum_diff(0, 0, at, (chunk), sum);			\
-		at += (chunk);							\
-		length -= (chunk);						\
-	}
-
-#define CHUNK 256
-#define SMALL_CHUNK 32
-/* No frame is longer: the kernel copies only what fits into a page with what stands around it. */
-#define CHUNKS (4096 / CHUNK)
-
-/* The sum of a payload behind an IP header and that of UDP. */
-static __noinline __u64 payload_sum(struct xdp_md *ctx, __u32 ip_len, __u32 length)
-{
-	void *end = (void *)(long)ctx->data_end;
-	void *at = (void *)(long)ctx->data + sizeof(struct ethernet) + sizeof(struct udp);
-	__u32 i;
-	__s64 sum = 0;
-	__u64 last = 0;
-
-	at += ip_len == sizeof(struct ipv6) ? sizeof(struct ipv6) : sizeof(struct ipv4);
-	ADD_CHUNKS(CHUNK, CHUNKS)
-	ADD_CHUNKS(SMALL_CHUNK, CHUNK / SMALL_CHUNK - 1)
-	ADD_CHUNKS(4, SMALL_CHUNK / 4 - 1)
-	if (length & 2) {
-		if (at + 2 <= end)
-			last += *(__u16 *)at;
-		at += 2;
-	}
-	if ((length & 1) && at + 1 <= end)
-		last += bpf_htons((__u16)(*(__u8 *)at << 8));
-	return (__u64)(__u32)sum + last;
-}
-
-/* The sum for a complete checksum of what is the same in all copies. */
-static __always_inline __u16 whole_sum(struct xdp_md *ctx, __u32 ip_len, __be16 length,
-				       __u32 payload_len)
-{
-	return narrow(pseudo_sum(length, length) + payload_sum(ctx, ip_len, payload_len));
-}
-
-/* Has the kernel make the copies of a frame. */
+/* Sends the copies of a frame, which the kernel makes. */
 static __always_inline int send_copies(struct ethernet *ethernet, void *map,
 				       const struct relay_tag *tag)
 {
-	struct relay_tag *place = (void *)ethernet;
+	struct relay_tag *frame_tag = (void *)ethernet;
 
-	place->packet = tag->packet;
-	place->slot = tag->slot;
+	frame_tag->packet = tag->packet;
+	frame_tag->slot = tag->slot;
 	return bpf_redirect_map(map, 0, BPF_F_BROADCAST);
 }
 

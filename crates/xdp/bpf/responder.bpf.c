@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The server's fast body: answers NTP client requests of basic and interleaved mode where they
- * arrive, in XDP.
+ * XDP engine of the server: answers NTP client requests of basic and interleaved mode on ingress.
  *
- * It knows exactly the subset that horolog_server::frame describes, and a test drives both over the
- * same frames. Whatever is not in the subset goes up to the network stack, where the socket body
- * decides, or, if it has more than a header, to an AF_XDP socket of that body; nothing is
- * guessed, and nothing is dropped but what limits and lists turn away. Time comes from a clock
- * page; past its expiry nothing is answered.
+ * It implements exactly the subset that horolog_server::frame describes, and a test drives both
+ * over the same frames. Requests outside the subset are passed to the network stack, where the
+ * socket engine decides, or, if they are longer than a header, redirected to an AF_XDP socket of
+ * that engine; nothing is guessed, and nothing is dropped except what limits and lists refuse. Time
+ * comes from a clock page; after its expiry nothing is answered.
  */
 #include "net.h"
-#include "answer.h"
+#include "checksum.h"
 #include "grandmaster.h"
 #include "interleaved.h"
 #include "limits.h"
 #include "listening.h"
 #include "monitor.h"
+#include "reply.h"
 
 #define FLAGS_OR_OFFSET 0x3fff	/* more-fragments bit and fragment offset */
 #define DONT_FRAGMENT 0x4000
 
-/* What PTP is answered by: by transmission, by redirect, and what is NetSync Monitor's; empty where
- * there is no PTP. */
+/* Programs that answer PTP: by transmission, by redirect, and for NetSync Monitor; empty without
+ * PTP. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, 3);
@@ -29,7 +29,7 @@ struct {
 	__type(value, __u32);
 } masters SEC(".maps");
 
-/* The AF_XDP sockets of all interfaces, each interface's in a row, by receive queue ... */
+/* AF_XDP sockets of all interfaces, those of each interface contiguous, by receive queue ... */
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
 	__uint(max_entries, 1);
@@ -37,27 +37,28 @@ struct {
 	__type(value, __u32);
 } queues SEC(".maps");
 
-/* ... and where an interface's row is. */
+/* ... and the row of each interface in it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct queue_row);
-} queue_places SEC(".maps");
+} queue_rows SEC(".maps");
 
-/* A verdict beside the kernel's: the request is to be given to an AF_XDP socket. */
-#define HAND_OVER 64
+/* Verdict in addition to the kernel's: redirect the request to an AF_XDP socket. */
+#define REDIRECT_TO_XSK 64
 
-/* A request that passed classification: what the reply is made from. */
+/* A request that passed classification: the input of the reply. */
 struct request {
+	const struct station *station; /* destination MAC address */
 	__u8 destination_mac[6];
 	__u8 source_mac[6];
 	struct vlan tag;
-	__be16 outer_type;	/* as the frame has it, 0x8100 where it is tagged */
+	__be16 outer_type;	/* EtherType of the frame, 0x8100 if it is tagged */
 	__u32 link_len;
 	__be16 source_port;
 	__be16 destination_port;
-	bool pass_interleaved;	/* the sockets answer what may be of interleaved mode */
+	bool pass_interleaved;	/* the sockets answer requests that may be in interleaved mode */
 };
 
 static __always_inline bool is_client_request(const struct ntp *ntp)
@@ -65,12 +66,14 @@ static __always_inline bool is_client_request(const struct ntp *ntp)
 	__u8 version = (ntp->leap_version_mode >> 3) & 7;
 	__u8 mode = ntp->leap_version_mode & 7;
 
-	return mode == 3 && version >= 1 && version <= 4;
+	return (mode == MODE_CLIENT || mode == MODE_SYMMETRIC_ACTIVE) && version >= 1 &&
+	       version <= 4;
 }
 
 /*
- * Judges the client and, if it is to have a reply, writes one into `ntp`. Returns the verdict for
- * the frame: XDP_TX with the sum of the reply's words in `sum`, XDP_DROP, XDP_PASS or HAND_OVER.
+ * Checks the client and, if it is to get a reply, writes one into `ntp`. Returns the verdict for
+ * the frame: XDP_TX with the sum of the reply's words in `sum`, XDP_DROP, XDP_PASS or
+ * REDIRECT_TO_XSK.
  */
 static __always_inline int serve(struct responder_state *own, const struct clock_page *page,
 				 const struct request *request, const struct client *client,
@@ -79,11 +82,11 @@ static __always_inline int serve(struct responder_state *own, const struct clock
 	__u64 now_ns = bpf_ktime_get_ns();
 	enum admission admission = ADMIT;
 	__be64 origin, receive;
-	bool interleaved;
+	bool interleaved, symmetric;
 
 	if (config.limits) {
-		admission = judge(client, now_ns);
-		own->judged_ns = now_ns;
+		admission = admit_client(client, now_ns);
+		own->last_checked_ns = now_ns;
 		if (admission >= ADMIT) {
 			own->admitted++;
 		} else {
@@ -93,20 +96,23 @@ static __always_inline int serve(struct responder_state *own, const struct clock
 		}
 	}
 	if (client->is_long)
-		return HAND_OVER;
+		return REDIRECT_TO_XSK;
 	interleaved = (config.interleaved || request->pass_interleaved) &&
-		      admission == ADMIT && looks_interleaved(ntp);
+		      admission == ADMIT && may_be_interleaved(ntp);
 	if (interleaved && request->pass_interleaved)
 		return pass(own, PASSED_INTERLEAVED);
 	origin = ntp->origin;
 	receive = ntp->receive;
-	*sum = answer(ntp, own, page, now_ns);
+	symmetric = is_symmetric(ntp);
+	*sum = write_reply(ntp, own, page, now_ns);
 	if (!*sum)
 		return pass(own, PASSED_NO_CLOCK);
 	if (interleaved)
 		*sum = interleave(own, ntp, client, origin, receive, *sum);
 	if (config.limits && admission != ADMIT)
-		*sum = kiss(ntp, admission);
+		*sum = write_kiss(ntp, admission);
+	if (symmetric)
+		own->answered_symmetric++;
 	return XDP_TX;
 }
 
@@ -121,8 +127,10 @@ static __always_inline void swap_link(void *data, const struct request *request)
 		*(struct vlan *)(ethernet + 1) = request->tag;
 }
 
-/* The UDP header of the reply; `sum` is that of the pseudo-header's addresses and the payload. */
-static __always_inline void answer_udp(struct udp *udp, const struct request *request, __u64 sum)
+/* Writes the UDP header of the reply; `sum` is that of the pseudo-header's addresses and the
+ * payload. */
+static __always_inline void write_reply_udp(struct udp *udp, const struct request *request,
+					    __u64 sum)
 {
 	sum += bpf_htons(PROTOCOL_UDP);
 	sum += bpf_htons(UDP_NTP_LEN);	/* in the pseudo-header ... */
@@ -135,17 +143,18 @@ static __always_inline void answer_udp(struct udp *udp, const struct request *re
 	udp->checksum = udp_fold(sum);
 }
 
-/* Whether requests with more than a header are of any concern: to be limited, or handed over. */
-static __always_inline bool takes_longer(void)
+/* Returns true if requests longer than a header are processed: rate-limited, or redirected. */
+static __always_inline bool handles_long_requests(void)
 {
-	return config.limits || config.hand_over;
+	return config.limits || config.redirect_long;
 }
 
-/* Checks what both families share. Returns a reason to pass the request up, or -1. */
-static __always_inline int refuse(const struct udp *udp, const struct ntp *ntp)
+/* Checks the fields common to both families. Returns a reason to pass the request to the stack, or
+ * -1. */
+static __always_inline int reason_to_pass(const struct udp *udp, const struct ntp *ntp)
 {
 	if (udp->length != bpf_htons(UDP_NTP_LEN) &&
-	    (!takes_longer() || bpf_ntohs(udp->length) < UDP_NTP_LEN))
+	    (!handles_long_requests() || bpf_ntohs(udp->length) < UDP_NTP_LEN))
 		return PASSED_LENGTH;
 	if (udp->source == 0)
 		return PASSED_ADDRESS;
@@ -154,12 +163,28 @@ static __always_inline int refuse(const struct udp *udp, const struct ntp *ntp)
 	return -1;
 }
 
-/* Whether the datagram is all that is left of the frame; its NTP header was found to be there. */
+/*
+ * Returns true if the datagram fills the rest of the frame; its NTP header was verified to be
+ * there. A further buffer of the frame is not checked for, which would cost every request a call:
+ * drivers fill the first one, which is longer than any request that is answered here.
+ */
 static __always_inline bool ends_with(const struct udp *udp, const void *end)
 {
-	if (!takes_longer())
+	if (!handles_long_requests())
 		return (void *)udp + UDP_NTP_LEN == end;
 	return end - (void *)udp == bpf_ntohs(udp->length);
+}
+
+/* Returns true if the UDP checksum of a request is valid; `addresses` is their sum. */
+static __always_inline bool has_valid_udp_checksum(struct xdp_md *ctx, const struct udp *udp,
+						   __u64 addresses)
+{
+	__u32 offset = (void *)(udp + 1) - (void *)(long)ctx->data;
+
+	if (!handles_long_requests() || udp->length == bpf_htons(UDP_NTP_LEN))
+		return has_valid_checksum(udp, addresses, sum_words(udp + 1, NTP_LEN));
+	return has_valid_checksum(udp, addresses,
+				  payload_sum(ctx, offset, bpf_ntohs(udp->length) - sizeof(*udp)));
 }
 
 static __always_inline int respond_ipv4(struct xdp_md *ctx, struct responder_state *own,
@@ -194,9 +219,11 @@ static __always_inline int respond_ipv4(struct xdp_md *ctx, struct responder_sta
 	destination = ip->destination;
 	if (!is_listening(own, page, &destination, false, udp->destination))
 		return pass(own, PASSED_NOT_NTP);
+	if (!is_own_station(own, page, request->station))
+		return pass(own, PASSED_ADDRESS);
 	if ((void *)(ntp + 1) > end)
 		return pass(own, PASSED_LENGTH);
-	reason = refuse(udp, ntp);
+	reason = reason_to_pass(udp, ntp);
 	if (reason >= 0)
 		return pass(own, reason);
 	if (!ends_with(udp, end) ||
@@ -225,6 +252,8 @@ static __always_inline int respond_ipv4(struct xdp_md *ctx, struct responder_sta
 		return pass(own, PASSED_MALFORMED);
 	if (!is_answerable_ipv4(source, destination))
 		return pass(own, PASSED_ADDRESS);
+	if (!has_valid_udp_checksum(ctx, udp, (__u64)source + destination))
+		return pass(own, PASSED_MALFORMED);
 
 	request->source_port = udp->source;
 	request->destination_port = udp->destination;
@@ -247,7 +276,7 @@ static __always_inline int respond_ipv4(struct xdp_md *ctx, struct responder_sta
 		if ((void *)(udp + 1) > end)
 			return XDP_ABORTED;
 	}
-	answer_udp(udp, request, sum + source + destination);
+	write_reply_udp(udp, request, sum + source + destination);
 	ip->version_and_length = 0x45;
 	ip->traffic_class = 0;
 	ip->total_length = bpf_htons(sizeof(*ip) + UDP_NTP_LEN);
@@ -277,8 +306,8 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_sta
 	struct ntp *ntp = (void *)(udp + 1);
 	struct client client;
 	__be32 source[4], destination[4];
-	__u64 sum, addresses = 0;
-	int reason, verdict, i;
+	__u64 sum, addresses;
+	int reason, verdict;
 
 	if ((void *)(ip + 1) > end)
 		return pass(own, PASSED_MALFORMED);
@@ -293,16 +322,21 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_sta
 	__builtin_memcpy(destination, ip->destination, 16);
 	if (!is_listening(own, page, destination, true, udp->destination))
 		return pass(own, PASSED_NOT_NTP);
+	if (!is_own_station(own, page, request->station))
+		return pass(own, PASSED_ADDRESS);
 	if ((void *)(ntp + 1) > end)
 		return pass(own, PASSED_LENGTH);
-	reason = refuse(udp, ntp);
+	reason = reason_to_pass(udp, ntp);
 	if (reason >= 0)
 		return pass(own, reason);
-	/* Over IPv6 there is no datagram without a checksum (RFC 8200, section 8.1). */
+	/* Over IPv6 every datagram has a checksum (RFC 8200, section 8.1). */
 	if (!ends_with(udp, end) || ip->payload_length != udp->length || !udp->checksum)
 		return pass(own, PASSED_MALFORMED);
 	if (!is_answerable_ipv6(ip))
 		return pass(own, PASSED_ADDRESS);
+	addresses = address_sum(source) + address_sum(destination);
+	if (!has_valid_udp_checksum(ctx, udp, addresses))
+		return pass(own, PASSED_MALFORMED);
 
 	request->source_port = udp->source;
 	request->destination_port = udp->destination;
@@ -313,9 +347,7 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_sta
 	verdict = serve(own, page, request, &client, ntp, &sum);
 	if (verdict != XDP_TX)
 		return verdict;
-	for (i = 0; i < 4; i++)
-		addresses += (__u64)source[i] + destination[i];
-	answer_udp(udp, request, sum + addresses);
+	write_reply_udp(udp, request, sum + addresses);
 	ip->version_class_flow = bpf_htonl(6 << 28);
 	ip->payload_length = bpf_htons(UDP_NTP_LEN);
 	ip->next_header = PROTOCOL_UDP;
@@ -328,30 +360,33 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_sta
 }
 
 /*
- * Gives the request to the AF_XDP socket of the queue that it came in by, with the monotonic
- * instant in front of it; without one, or if that cannot be, it goes up.
+ * Redirects the request to the AF_XDP socket of its receive queue, with the monotonic instant
+ * before it; without a socket, or if that is impossible, it is passed.
  */
-static __always_inline int hand_over(struct xdp_md *ctx, struct responder_state *own)
+static __always_inline int redirect_to_xsk(struct xdp_md *ctx, struct responder_state *own)
 {
 	__u32 interface = ctx->ingress_ifindex;
 	const struct queue_row *row;
-	__u64 *stamp;
+	__u64 *received_ns;
 
-	/* Whoever reads there serves UTC. */
-	if (!config.hand_over || own->known_timeline != TIMELINE_STEPPED)
+	/* The kernel drops frames that do not fit into the socket's buffer. */
+	if (!is_linear(ctx) || ctx->data_end - ctx->data > XSK_FRAME_MAX)
 		return pass(own, PASSED_LENGTH);
-	row = bpf_map_lookup_elem(&queue_places, &interface);
+	/* The socket's reader serves UTC. */
+	if (!config.redirect_long || own->known_timeline != TIMELINE_STEPPED)
+		return pass(own, PASSED_LENGTH);
+	row = bpf_map_lookup_elem(&queue_rows, &interface);
 	/* Queues may have been added since. */
 	if (!row || ctx->rx_queue_index >= row->count ||
-	    bpf_xdp_adjust_meta(ctx, -(int)sizeof(*stamp)))
+	    bpf_xdp_adjust_meta(ctx, -(int)sizeof(*received_ns)))
 		return pass(own, PASSED_LENGTH);
-	stamp = (void *)(long)ctx->data_meta;
-	if ((void *)(stamp + 1) > (void *)(long)ctx->data)
+	received_ns = (void *)(long)ctx->data_meta;
+	if ((void *)(received_ns + 1) > (void *)(long)ctx->data)
 		return XDP_ABORTED;
-	*stamp = bpf_ktime_get_ns();
+	*received_ns = bpf_ktime_get_ns();
 	if (bpf_redirect_map(&queues, row->first + ctx->rx_queue_index, XDP_PASS) != XDP_REDIRECT)
 		return pass(own, PASSED_LENGTH);
-	own->handed_over++;
+	own->to_af_xdp++;
 	return XDP_REDIRECT;
 }
 
@@ -374,10 +409,10 @@ static __always_inline int decide_ip(struct xdp_md *ctx, struct responder_state 
 		verdict = respond_ipv4(ctx, own, page, request);
 	else
 		verdict = respond_ipv6(ctx, own, page, request);
-	return verdict == HAND_OVER ? hand_over(ctx, own) : verdict;
+	return verdict == REDIRECT_TO_XSK ? redirect_to_xsk(ctx, own) : verdict;
 }
 
-/* Answers, or lets pass; what is answered is in the frame when this returns XDP_TX. */
+/* Answers the request or passes it; the reply is in the frame when this returns XDP_TX. */
 static __always_inline int decide(struct xdp_md *ctx, bool pass_interleaved)
 {
 	void *end = (void *)(long)ctx->data_end;
@@ -385,6 +420,7 @@ static __always_inline int decide(struct xdp_md *ctx, bool pass_interleaved)
 	struct vlan *tag = (void *)(ethernet + 1);
 	struct responder_state *own = own_state();
 	struct clock_page *page;
+	struct station station = { .interface = ctx->ingress_ifindex };
 	struct request request;
 	__u32 zero = 0;
 	__be16 type;
@@ -392,22 +428,29 @@ static __always_inline int decide(struct xdp_md *ctx, bool pass_interleaved)
 	page = bpf_map_lookup_elem(&clock_pages, &zero);
 	if (!own || !page || (void *)(ethernet + 1) > end)
 		return XDP_PASS;
+	__builtin_memcpy(station.mac, ethernet->destination, 6);
 	/* Two calls, each with a length that the compiler knows. */
 	request.pass_interleaved = pass_interleaved;
+	request.station = &station;
 	request.outer_type = type = ethernet->type;
 	request.link_len = sizeof(*ethernet);
 	if (type != bpf_htons(TYPE_VLAN) && type != bpf_htons(TYPE_SERVICE_VLAN))
 		return decide_ip(ctx, own, page, &request, type);
 	if ((void *)(tag + 1) > end)
 		return pass(own, PASSED_MALFORMED);
+	/* Identifier 0 is none: the tag only carries a priority (IEEE 802.1Q, section 9.6). */
+	if (tag->control & bpf_htons(VLAN_IDENTIFIER)) {
+		station.protocol = type;
+		station.identifier = tag->control & bpf_htons(VLAN_IDENTIFIER);
+	}
 	request.tag = *tag;
 	request.link_len = sizeof(*ethernet) + sizeof(*tag);
 	return decide_ip(ctx, own, page, &request, tag->type);
 }
 
 /*
- * What NTP has nothing to do with may be PTP's. It is answered by programs of their own, so that
- * those who serve NTP alone pay nothing for it.
+ * Frames other than NTP may be PTP. Separate programs answer them, so that PTP costs nothing where
+ * only NTP is served.
  */
 #define MASTER_TRANSMITS 0
 #define MASTER_REDIRECTS 1
@@ -423,9 +466,9 @@ static __always_inline int transmit(struct xdp_md *ctx, bool pass_interleaved)
 }
 
 /*
- * The same, with a redirect to the interface that the request came in by instead of XDP_TX. On a
- * virtual link (veth), XDP_TX puts the reply into the other end's ring, but wakes that end only if
- * it runs an XDP program itself; a redirect wakes it whenever it can take frames.
+ * Answers by a redirect to the ingress interface of the request instead of XDP_TX. On a veth link,
+ * XDP_TX puts the reply into the peer's ring, but wakes the peer only if it runs an XDP program
+ * itself; a redirect wakes it whenever it can receive frames.
  */
 static __always_inline int redirect(struct xdp_md *ctx, bool pass_interleaved)
 {
@@ -436,26 +479,26 @@ static __always_inline int redirect(struct xdp_md *ctx, bool pass_interleaved)
 	return verdict == XDP_TX ? redirect_back(ctx) : verdict;
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int respond(struct xdp_md *ctx)
 {
 	return transmit(ctx, false);
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int respond_by_redirect(struct xdp_md *ctx)
 {
 	return redirect(ctx, false);
 }
 
-/* Both again, where the sockets have better transmit timestamps for interleaved mode. */
-SEC("xdp")
+/* Both variants again, for sockets with better transmit timestamps for interleaved mode. */
+SEC("xdp.frags")
 int respond_basic(struct xdp_md *ctx)
 {
 	return transmit(ctx, true);
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int respond_basic_by_redirect(struct xdp_md *ctx)
 {
 	return redirect(ctx, true);
@@ -470,34 +513,34 @@ static __always_inline int respond_master(struct xdp_md *ctx)
 	return verdict;
 }
 
-SEC("xdp")
-int answer_delay(struct xdp_md *ctx)
+SEC("xdp.frags")
+int respond_delay(struct xdp_md *ctx)
 {
 	return respond_master(ctx);
 }
 
-SEC("xdp")
-int answer_delay_by_redirect(struct xdp_md *ctx)
+SEC("xdp.frags")
+int respond_delay_by_redirect(struct xdp_md *ctx)
 {
 	int verdict = respond_master(ctx);
 
 	return verdict == XDP_TX ? redirect_back(ctx) : verdict;
 }
 
-SEC("xdp")
-int answer_monitor(struct xdp_md *ctx)
+SEC("xdp.frags")
+int respond_monitor(struct xdp_md *ctx)
 {
 	return master_monitor(ctx);
 }
 
-SEC("xdp/devmap")
+SEC("xdp.frags/devmap")
 int finish_copy(struct xdp_md *ctx)
 {
 	return finish(ctx);
 }
 
-/* The same for test runs, which the kernel does not give to programs of a map. */
-SEC("xdp")
+/* Variant for test runs, which the kernel does not support for programs of a map. */
+SEC("xdp.frags")
 int finish_copy_alone(struct xdp_md *ctx)
 {
 	return finish(ctx);

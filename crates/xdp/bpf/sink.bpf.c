@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Counts every IPv4 UDP frame for one port and drops it: what arrives of a load when nobody
- * answers. The benchmarks count by it what a sender really sends.
+ * Counts every IPv4 UDP frame for one port and drops it: the part of a load that arrives if there
+ * are no replies. The benchmarks count the requests really sent with it.
  */
 #include "net.h"
 #include "abi.h"
 
 const volatile __be16 port;
 
-/* One entry for each processor, so that nobody else writes it. */
+/* One entry for each CPU, which is its only writer. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -17,7 +17,7 @@ struct {
 	__type(value, struct sink_count);
 } counts SEC(".maps");
 
-SEC("xdp")
+SEC("xdp.frags")
 int count(struct xdp_md *ctx)
 {
 	void *end = (void *)(long)ctx->data_end;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
  *
- * What the source of a stream and its sink share: the mark of each packet, and the layouts that
- * src/stream/abi.rs has as well. Whoever changes one changes the other.
+ * Shared parts of the source of a stream and its sink: the mark of each packet, and the layouts
+ * that src/stream/abi.rs has as well. A change to one requires a change to the other.
  */
 #ifndef HOROLOG_STREAM_H
 #define HOROLOG_STREAM_H
@@ -11,7 +11,7 @@
 
 #define STREAM_HEADERS (sizeof(struct ethernet) + sizeof(struct ipv4) + sizeof(struct udp))
 
-/* The beginning of each packet's payload, in this machine's byte order: a stream stays on it. */
+/* Start of each packet's payload, in host byte order: a stream stays on this host. */
 struct stream_mark {
 	__u32 trial;
 	__u32 lane;
@@ -28,13 +28,13 @@ struct stream_config {
 };
 _Static_assert(sizeof(struct stream_config) == 56, "stream_config");
 
-/* Where a processor stands in its schedule; times behind `start_ns` are in 2^-16 ns. */
+/* Position of a CPU in its schedule; times after `start_ns` are in 2^-16 ns. */
 struct stream_lane {
 	__u64 start_ns;		/* monotonic */
-	__u64 next;		/* when the next packet is due */
+	__u64 next;		/* intended send time of the next packet */
 	__u64 interval;
 	__u64 end;
-	__u64 late_max;		/* what is later than this is put off, and all behind it */
+	__u64 late_max;		/* a packet later than this is postponed, with all after it */
 	__u64 sent;
 	__u64 first_sent_ns;
 	__u64 last_sent_ns;
@@ -51,18 +51,18 @@ struct stream_expected {
 	__u32 children;
 	__u32 lanes;
 	__u32 payload_len;
-	__u16 first_port;	/* of the children, which follow one another; in host order */
-	__u16 timed;		/* whether latencies are taken */
+	__u16 first_port;	/* of the children, whose ports are consecutive; in host order */
+	__u16 timed;		/* 1 if latencies are measured */
 	__u32 reserved;
 };
 _Static_assert(sizeof(struct stream_expected) == 24, "stream_expected");
 
-/* What a processor took for a child of a lane. */
+/* Counts of one CPU for a child of a lane. */
 struct stream_count {
 	__u64 packets;
 	__u64 bytes;		/* of payload */
-	__u64 next;		/* behind the highest sequence number that came */
-	__u64 disordered;	/* not above the one before: out of order, or a second time */
+	__u64 next;		/* after the highest sequence number received */
+	__u64 disordered;	/* not above the one before: out of order, or a duplicate */
 	__u64 sum;		/* of all sequence numbers ... */
 	__u64 squares;		/* ... and of their squares, modulo 2^64 */
 	__u64 damaged;		/* of another length */
@@ -70,7 +70,7 @@ struct stream_count {
 };
 _Static_assert(sizeof(struct stream_count) == 64, "stream_count");
 
-/* How long a packet's first copy took, and its last. */
+/* Delays of a packet's first copy, and of its last. */
 struct stream_delays {
 	struct histogram first;
 	struct histogram last;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Takes the copies of a stream where they arrive, counts them for each child, and drops them, so
- * that receiving costs as little as it can. A child is a UDP port.
+ * Receives the copies of a stream on ingress, counts them for each child, and drops them, so that
+ * receiving costs as little as possible. A child is a UDP port.
  *
- * The count, the sum and the sum of squares of the sequence numbers together say whether each
- * packet came exactly once, on whichever processors. The order is judged on each of them. Latencies
- * are taken only where they are asked for: then the copies of each packet are counted, which tells
- * the first and the last.
+ * The count, the sum and the sum of squares of the sequence numbers together verify that each
+ * packet arrived exactly once, on any CPUs. The order is checked on each of them. Latencies are
+ * measured only if requested: then the copies of each packet are counted, which identifies the
+ * first and the last.
  */
 #include "stream.h"
 #include "histogram.h"
 
-#define WINDOW (1 << 16)	/* packets of a lane that may be under way */
+#define WINDOW (1 << 16)	/* packets of a lane that may be in flight */
 #define ATTEMPTS 8
 
 struct {
@@ -22,7 +22,7 @@ struct {
 	__type(value, struct stream_expected);
 } expected SEC(".maps");
 
-/* By processor, lane and child. */
+/* By CPU, lane and child. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -31,15 +31,16 @@ struct {
 	__type(value, struct stream_count);
 } counts SEC(".maps");
 
-/* By lane and sequence number: which packet it is, above 16 bits that say how many copies came. */
+/* By lane and sequence number: identity of the packet, above 16 bits with the number of copies
+ * received. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u64);
-} under_way SEC(".maps");
+} in_flight SEC(".maps");
 
-/* One entry for each processor. */
+/* One entry for each CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -48,28 +49,28 @@ struct {
 	__type(value, struct stream_delays);
 } delays SEC(".maps");
 
-/* How many copies of a packet have come with this one; 0 if that is not known. */
+/* Returns the number of copies of a packet that have arrived, including this one; 0 if unknown. */
 static __always_inline __u32 number_of_copy(const struct stream_mark *mark)
 {
 	__u32 index = mark->lane * WINDOW + (mark->sequence & (WINDOW - 1));
 	__u64 tag = (__u64)mark->trial << 48 | (__u64)(__u32)mark->sequence << 16;
-	__u64 *place = bpf_map_lookup_elem(&under_way, &index);
+	__u64 *entry = bpf_map_lookup_elem(&in_flight, &index);
 	int i;
 
-	if (!place)
+	if (!entry)
 		return 0;
 	for (i = 0; i < ATTEMPTS; i++) {
-		__u64 before = *(volatile __u64 *)place;
+		__u64 before = *(volatile __u64 *)entry;
 		__u64 after = (before >> 16) == (tag >> 16) ? before + 1 : tag + 1;
 
-		if (__sync_val_compare_and_swap(place, before, after) == before)
+		if (__sync_val_compare_and_swap(entry, before, after) == before)
 			return after & 0xffff;
 	}
 	return 0;
 }
 
-static __always_inline void time(const struct stream_expected *wanted,
-				 const struct stream_mark *mark, __u32 processor)
+static __always_inline void record_delay(const struct stream_expected *wanted,
+					 const struct stream_mark *mark, __u32 processor)
 {
 	__u32 number = number_of_copy(mark);
 	struct stream_delays *own;
@@ -87,8 +88,8 @@ static __always_inline void time(const struct stream_expected *wanted,
 		record(&own->last, delay_ns);
 }
 
-SEC("xdp")
-int take(struct xdp_md *ctx)
+SEC("xdp.frags")
+int receive(struct xdp_md *ctx)
 {
 	void *end = (void *)(long)ctx->data_end;
 	struct ethernet *ethernet = (void *)(long)ctx->data;
@@ -124,7 +125,7 @@ int take(struct xdp_md *ctx)
 	else
 		count->next = mark->sequence + 1;
 	if (wanted->timed)
-		time(wanted, mark, processor);
+		record_delay(wanted, mark, processor);
 	return XDP_DROP;
 }
 

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Sends a stream: numbered and timed packets to one address at an exact rate, for a benchmark of
- * who forwards them. It is run by BPF_PROG_TEST_RUN with live frames, one long call on each sending
- * processor, as generator.bpf.c is; a frame that is asked for too early is dropped.
+ * Sends a stream: numbered and timestamped packets to one address at an exact rate, for a benchmark
+ * of forwarders. It is run by BPF_PROG_TEST_RUN with live frames, one long call on each sending
+ * CPU, as generator.bpf.c is; a frame before its intended send time is dropped.
  *
- * What a source that was held up has missed is not made up for in a burst, which would fill rings
- * and buffers at a rate that nobody asked for: the schedule goes on from then.
+ * A delayed source does not send missed packets in a burst, which would fill rings and
+ * buffers at an unintended rate: the schedule continues from then.
  */
 #include "stream.h"
 
-#define LOOPBACK 1	/* the interface that frames of a test run come in by */
+#define LOOPBACK 1	/* ingress interface of the frames of a test run */
 #define CHECKSUM (STREAM_HEADERS - 2)
 
 const volatile struct stream_config stream;
 _Static_assert(CHECKSUM == sizeof(stream.headers), "all but the checksum");
 
-/* One entry for each processor. */
+/* One entry for each CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -24,8 +24,8 @@ struct {
 	__type(value, struct stream_lane);
 } lanes SEC(".maps");
 
-/* Puts a schedule off that is further behind than it may be. */
-static __always_inline void put_off(struct stream_lane *lane, __u64 now_ns)
+/* Postpones a schedule whose next packet is too late. */
+static __always_inline void postpone(struct stream_lane *lane, __u64 now_ns)
 {
 	__u64 now = (now_ns - lane->start_ns) << 16;
 
@@ -33,7 +33,7 @@ static __always_inline void put_off(struct stream_lane *lane, __u64 now_ns)
 		lane->next = now;
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int send(struct xdp_md *ctx)
 {
 	void *end = (void *)(long)ctx->data_end, *data = (void *)(long)ctx->data;
@@ -51,12 +51,12 @@ int send(struct xdp_md *ctx)
 	now_ns = bpf_ktime_get_ns();
 	if (now_ns < lane->start_ns + (lane->next >> 16))
 		return XDP_DROP;
-	put_off(lane, now_ns);
+	postpone(lane, now_ns);
 	if (lane->next >= lane->end) {
 		lane->done = 1;
 		return XDP_DROP;
 	}
-	/* Who forwarded the frame before may have written all over its headers. */
+	/* The forwarder of the previous frame may have overwritten all of its headers. */
 	for (i = 0; i < CHECKSUM / sizeof(__u64); i++)
 		((__u64 *)data)[i] = stream.headers[i];
 	mark->trial = lane->trial;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * How late the kernel's timer runs a handler: a timer of the kernel's is armed for an instant at a
- * random distance, its callback reads the clock first of all, counts how late that was, and arms
- * the timer again until as many came as were asked for. No packet is touched: the program exists to
- * be called once, which arms the first.
+ * Delay of handlers of the kernel's timer: a kernel timer is armed for an instant at a random
+ * distance, its callback reads the clock first, records its delay, and arms the timer again until
+ * the requested number of expiries. No packet is touched: the program is called once, which arms
+ * the first timer.
  */
 #include "net.h"
 #include "abi.h"
@@ -14,7 +14,7 @@
 #define TIMER_ABSOLUTE (1 << 0)
 #define TIMER_ON_CORE (1 << 1)
 
-/* What user space asks for, and how far it is. */
+/* Plan from user space, and its progress. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -53,7 +53,7 @@ static int expired(void *map, __u32 *key, struct expiry *expiry)
 
 	if (!plan || !histogram || !plan->left)
 		return 0;
-	/* A clock that runs early is none of the kernel's. */
+	/* A reading before the expiry is an error of the clock, not of the kernel's timer. */
 	record(histogram, now > plan->due ? now - plan->due : 0);
 	if (bpf_get_smp_processor_id() != plan->core)
 		plan->elsewhere++;
@@ -71,7 +71,7 @@ static int expired(void *map, __u32 *key, struct expiry *expiry)
 	return 0;
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int arm(struct xdp_md *ctx)
 {
 	__u32 zero = 0;
@@ -81,7 +81,7 @@ int arm(struct xdp_md *ctx)
 
 	if (!plan || !expiry)
 		return XDP_ABORTED;
-	/* It fails where it was done before, which is as well. */
+	/* It fails if it was initialised before, which is harmless. */
 	bpf_timer_init(&expiry->timer, &expiries, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&expiry->timer, expired);
 	plan->core = bpf_get_smp_processor_id();

@@ -1,9 +1,9 @@
-//! The layouts that stand in BPF maps, as `bpf/abi.h` says them in C. Both sides assert the sizes;
-//! whoever changes one changes the other.
+//! Layouts of the BPF maps, as `bpf/abi.h` defines them in C. Both sides assert the sizes; a change
+//! to one requires a change to the other.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// `struct clock_slot` behind its sequence.
+/// `struct clock_slot` after its sequence.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct ClockFields {
@@ -55,6 +55,20 @@ pub(crate) struct ListenKey {
     pub(crate) port: [u8; 2],
     pub(crate) reserved: [u8; 2],
 }
+
+/// `struct station`.
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct StationKey {
+    pub(crate) interface: u32,
+    pub(crate) protocol: [u8; 2],
+    pub(crate) identifier: [u8; 2],
+    pub(crate) mac: [u8; 6],
+    pub(crate) padding: [u8; 2],
+}
+
+/// `XSK_FRAME_MAX`.
+pub(crate) const XSK_FRAME_MAX: usize = 2048 - 256;
 
 /// `struct queue_row`: the `AF_XDP` sockets of an interface in the map of all.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
@@ -132,7 +146,7 @@ pub(crate) struct ResponderConfig {
     pub(crate) interleaved_mask: u32,
     pub(crate) limits: u8,
     pub(crate) interleaved: u8,
-    pub(crate) hand_over: u8,
+    pub(crate) redirect_long: u8,
     pub(crate) ptp_monitor: u8,
     pub(crate) reserved: [u8; 4],
 }
@@ -144,7 +158,7 @@ pub(crate) struct LimitSet {
     pub(crate) words: [u64; LIMIT_WAYS],
 }
 
-/// `struct limit_rules`: what clients are held to. A unit is 1,024 ns.
+/// `struct limit_rules`: limits of the clients. A unit is 1,024 ns.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -154,24 +168,24 @@ pub struct LimitRules {
     pub interval: u64,
     /// Units that a client may be ahead of its rate.
     pub tolerance: u64,
-    /// Units after which the place of a silent client is free.
+    /// Units after which the entry of an idle client is free.
     pub idle: u64,
-    /// Nanoseconds for each request of a client that has no place, reckoned apart for requests of
-    /// one header and for longer ones; 0 leaves them unlimited.
-    pub newcomer_interval_ns: u64,
+    /// Nanoseconds for each request of a client without an entry, counted separately for requests
+    /// of one header and for longer ones; 0 leaves them unlimited.
+    pub new_client_interval_ns: u64,
     /// Nanoseconds that all of them together may be ahead of their rate.
-    pub newcomer_tolerance_ns: u64,
+    pub new_client_tolerance_ns: u64,
     /// Nanoseconds between two DENY kisses; 0 sends none.
     pub deny_interval_ns: u64,
-    /// 1 to 15; another with every change of the lists.
+    /// 1 to 15; changed with every change of the lists.
     pub epoch: u32,
-    /// Whether RATE kisses are sent: 0 or 1.
+    /// RATE kisses are sent: 0 or 1.
     pub kiss_rate: u8,
-    /// Whether there are lists: 0 or 1.
+    /// There are lists: 0 or 1.
     pub lists: u8,
-    /// Whether who is in no list is denied: 0 or 1.
+    /// Clients in no list are denied: 0 or 1.
     pub others_denied: u8,
-    /// Whether a listed prefix is longer than what counts as one client: 0 or 1.
+    /// A listed prefix is longer than that of one client: 0 or 1.
     pub lists_are_finer: u8,
 }
 
@@ -203,33 +217,36 @@ pub(crate) struct ResponderState {
     pub(crate) known_ipv6: u32,
     pub(crate) known_address: [u8; 16],
     pub(crate) known_timeline: u64,
-    pub(crate) judged_ns: u64,
+    pub(crate) last_checked_ns: u64,
     pub(crate) passed: [u64; PASSED_REASONS],
     pub(crate) admitted: u64,
     pub(crate) refused: [u64; REFUSALS],
-    pub(crate) handed_over: u64,
+    pub(crate) to_af_xdp: u64,
     pub(crate) answered_ptp: u64,
     pub(crate) answered_ptp_monitor: u64,
-    pub(crate) reserved: [u64; 6],
+    pub(crate) answered_symmetric: u64,
+    pub(crate) station_epoch: u64,
+    pub(crate) station: [u64; 2],
+    pub(crate) reserved: [u64; 2],
 }
 
-pub(crate) const SEEN_BITS_LOG2: u32 = 24;
-pub(crate) const SEEN_WORDS: u32 = 1 << (SEEN_BITS_LOG2 - 6);
+pub(crate) const DUPLICATE_BITS_LOG2: u32 = 24;
+pub(crate) const DUPLICATE_WORDS: u32 = 1 << (DUPLICATE_BITS_LOG2 - 6);
 
 /// Source port of the first lane; the others follow.
 pub const LANE_PORT_BASE: u16 = 32768;
-/// How many processors may send at once.
+/// Most CPUs that may send at once.
 pub const LANES_MAX: usize = 64;
 
-/// `LEGS_MAX`.
-pub const LEGS_MAX: usize = 1 << 14;
+/// `RATE_SEGMENTS_MAX`.
+pub const RATE_SEGMENTS_MAX: usize = 1 << 14;
 /// Buckets of a histogram: `HdrHistogram` with two significant digits up to 2^36 - 1 ns.
 pub const HISTOGRAM_BUCKETS: usize = 3840;
 /// Entries of the table of exponential quantiles.
 pub const EXPONENTIAL_ENTRIES: usize = 65536;
 pub(crate) const REQUEST_MAX: usize = 112;
 /// `INVALID_REASONS` of `enum invalid_reason`.
-pub const INVALID_REASONS: usize = 13;
+pub const INVALID_REASONS: usize = 17;
 
 /// `struct histogram`: values in ns in buckets, with what the buckets lose.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -239,25 +256,25 @@ pub struct RawHistogram {
     pub count: u64,
     /// Their sum.
     pub sum: u64,
-    /// The smallest, `u64::MAX` when there is none.
+    /// Smallest value, `u64::MAX` if there is none.
     pub min: u64,
-    /// The largest.
+    /// Largest value.
     pub max: u64,
     /// Values in each bucket.
     pub buckets: [u64; HISTOGRAM_BUCKETS],
 }
 
-/// `struct tally`: what one processor counted.
+/// `struct lane_counts`: counts of one CPU.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub struct Tally {
+pub struct LaneCounts {
     /// Valid replies in time.
     pub received: u64,
     /// Further replies to a request that was answered.
     pub duplicate: u64,
-    /// Valid replies after the time allowed, to requests of this trial.
+    /// Valid replies after the timeout, to requests of this trial.
     pub late: u64,
-    /// Of the valid replies in time, those that say "unsynchronised".
+    /// Of the valid replies in time, those with "unsynchronised".
     pub unsynchronised: u64,
     /// Invalid replies by reason.
     pub invalid: [u64; INVALID_REASONS],
@@ -265,35 +282,35 @@ pub struct Tally {
     pub late_earlier: u64,
     /// Of the valid replies in time, those in interleaved mode.
     pub interleaved: u64,
-    /// Requests that got all replies that they are owed, in time or late.
+    /// Requests answered in full, in time or late.
     pub answered: u64,
     /// First PTP delay responses in time.
     pub delay: u64,
-    /// Requests whose PTP Sync came in time, and its follow-up where it has one.
+    /// Requests whose PTP Sync came in time, and its `Follow_Up` if it has one.
     pub sync_follow_up: u64,
-    /// Requests of a phase that was over before they were made.
+    /// Requests omitted because their phase was over.
     pub left_out: u64,
-    /// When the first request of an interval was sent, monotonic, in ns; 0 before, and where there
-    /// are no intervals.
+    /// Send time of the first request of an interval, monotonic, in ns; 0 before, and without
+    /// intervals.
     pub first_sent_ns: u64,
-    /// The same of the last one.
+    /// Send time of the last request of an interval, monotonic, in ns; 0 likewise.
     pub last_sent_ns: u64,
-    pub(crate) reserved: [u64; 7],
-    /// From the intended send instant to the receipt of the reply.
+    pub(crate) reserved: [u64; 3],
+    /// Time from the intended send time to the receipt of the reply.
     pub rtt_ns: RawHistogram,
-    /// The server's transmit less its receive timestamp.
+    /// Server's transmit less its receive timestamp.
     pub response_ns: RawHistogram,
-    /// From the intended to the real send instant.
+    /// Send lateness.
     pub lateness_ns: RawHistogram,
 }
 
 /// `OFFSET_HALF_BITS`.
 const OFFSET_HALF_BITS: u32 = 18;
 
-/// `struct offset_tally`: offsets of the server's timestamps that one processor took.
+/// `struct lane_offset_counts`: offsets of the server's timestamps measured by one CPU.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub struct OffsetTally {
+pub struct LaneOffsetCounts {
     pub(crate) squares_high: u64,
     pub(crate) products: u64,
     pub(crate) squares_low: u64,
@@ -301,12 +318,12 @@ pub struct OffsetTally {
     pub clamped: u64,
     /// Magnitudes of the offsets below zero.
     pub negative: RawHistogram,
-    /// The offsets from zero on.
+    /// Offsets from zero on.
     pub positive: RawHistogram,
 }
 
-impl OffsetTally {
-    /// The sum of the squares of all of them.
+impl LaneOffsetCounts {
+    /// Returns the sum of the squares of all of them.
     #[must_use]
     pub fn squares(&self) -> u128 {
         let [high, products, low] =
@@ -315,88 +332,88 @@ impl OffsetTally {
     }
 }
 
-/// `struct lane`: where a sending processor stands in its schedule.
+/// `struct lane`: position of a sending CPU in its schedule.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub struct Lane {
+pub struct LanePosition {
     /// Monotonic instant that the schedule counts from, in ns.
     pub start_ns: u64,
-    /// Next intended instant since the start, in 2^-16 ns.
+    /// Next intended send time since the start, in 2^-16 ns.
     pub next: u64,
     /// Mean interval, in 2^-16 ns.
     pub interval: u64,
-    /// No request is intended from here on, in 2^-16 ns since the start.
+    /// End of the schedule, in 2^-16 ns since the start.
     pub end: u64,
-    /// Monotonic instant from which on nothing is sent at all, in ns.
+    /// Monotonic instant after which nothing is sent, in ns.
     pub give_up_ns: u64,
     /// Requests sent.
     pub sent: u64,
-    /// When the first was sent, monotonic, in ns.
+    /// Send time of the first request, monotonic, in ns.
     pub first_sent_ns: u64,
-    /// When the last was sent, monotonic, in ns.
+    /// Send time of the last request, monotonic, in ns.
     pub last_sent_ns: u64,
-    /// The lane's number.
+    /// Number of the lane.
     pub number: u32,
     /// Sequence number of the next request.
     pub sequence: u32,
-    /// Where the sequence starts again at 0.
+    /// Sequence number at which numbering restarts at 0.
     pub sequence_end: u32,
     /// Client of the next request, counted within the lane.
     pub client: u32,
-    /// Clients that the lane plays.
+    /// Clients of the lane.
     pub clients: u32,
-    /// Clients that the lanes before it play.
+    /// Clients of the lanes before it.
     pub client_base: u32,
-    /// Whether this processor is to send: 0 or 1.
+    /// This CPU must send: 0 or 1.
     pub active: u32,
     /// Set to 1 by the program when the schedule has ended.
     pub done: u32,
-    /// On a course: where its leg ends, in 2^-16 ns since the start.
-    pub leg_end: u64,
-    /// On a course: from when on what is left of its phase is left out, monotonic, in ns.
+    /// In a load profile: end of the rate segment, in 2^-16 ns since the start.
+    pub segment_end: u64,
+    /// In a load profile: instant from which on the rest of the phase is omitted, monotonic, in ns.
     pub phase_over_ns: u64,
-    /// The number of its leg.
-    pub leg: u32,
-    /// How many there are; 0 without a course.
-    pub legs: u32,
-    /// Keeps lanes apart in the processors' caches.
+    /// Number of the rate segment.
+    pub segment: u32,
+    /// Number of rate segments; 0 without a load profile.
+    pub segments: u32,
+    /// Padding that keeps lanes apart in the CPUs' caches.
     pub reserved: [u32; 2],
 }
 
-/// `struct leg`: a part of a lane's course with one rate; instants in 2^-16 ns since the start.
+/// `struct rate_segment`: part of a lane's load profile; instants in 2^-16 ns since the start.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct Leg {
-    /// Where it begins.
+pub struct RateSegment {
+    /// Start of the segment.
     pub begin: u64,
-    /// Where it ends.
+    /// End of the segment.
     pub end: u64,
-    /// Its first request, where intervals are constant; its end where it has none.
+    /// First request, if intervals are constant; the end if there is none.
     pub first: u64,
     /// Mean interval.
     pub interval: u64,
-    /// From when on what is left of its phase is left out, in ns since the start.
+    /// Instant from which on the rest of the phase is omitted, in ns since the start.
     pub phase_over_ns: u64,
-    /// Requests of its phase behind this leg.
+    /// Requests of its phase after this segment.
     pub rest: u64,
-    /// The number of the next phase's first leg.
+    /// Number of the next phase's first segment.
     pub next_phase: u32,
-    /// Nothing.
+    /// Padding.
     pub reserved: u32,
 }
 
-/// `struct asked_answered`: what one client asked, and was answered in time.
+/// `struct client_counts`: requests of one client, and replies to it in time.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct AskedAnswered {
+pub struct ClientCounts {
     /// Requests.
-    pub asked: u32,
+    pub requests: u32,
     /// Requests that were answered in time.
-    pub answered: u32,
+    pub replies: u32,
 }
 
 /// `struct generator_config`.
@@ -411,7 +428,7 @@ pub(crate) struct GeneratorConfig {
     pub(crate) interface: u32,
     pub(crate) request_len: u32,
     pub(crate) ipv6: u32,
-    pub(crate) random_room: u32,
+    pub(crate) random_addresses: u32,
     pub(crate) first_client: u32,
     pub(crate) lanes: u32,
     pub(crate) clients_per_lane: u32,
@@ -423,12 +440,12 @@ pub(crate) struct GeneratorConfig {
     pub(crate) domain: u8,
     pub(crate) reserved: [u8; 2],
     pub(crate) exchange_mask: u32,
-    pub(crate) books_mask: u32,
+    pub(crate) intervals_mask: u32,
     pub(crate) processors: u32,
     pub(crate) reserved2: u32,
     pub(crate) interval_ns: u64,
-    pub(crate) first_book: u64,
-    pub(crate) last_book: u64,
+    pub(crate) first_interval: u64,
+    pub(crate) last_interval: u64,
     pub(crate) realtime_ahead_ns: i64,
     pub(crate) offset_correction_ns: i64,
     pub(crate) ip_sum: u64,
@@ -450,16 +467,17 @@ const _: () = {
     assert!(size_of::<ClockSlot>() == 128);
     assert!(size_of::<ClockPage>() == 64 + 4 * 128);
     assert!(size_of::<ListenKey>() == 20);
+    assert!(size_of::<StationKey>() == 16);
     assert!(size_of::<QueueRow>() == 8);
     assert!(size_of::<ResponderConfig>() == 56);
     assert!(size_of::<LimitSet>() == 32);
     assert!(size_of::<LimitRules>() == 56);
     assert!(size_of::<ResponderState>() == 256);
-    assert!(size_of::<Tally>() == 256 + 3 * (32 + 8 * HISTOGRAM_BUCKETS));
-    assert!(size_of::<OffsetTally>() == 32 + 2 * (32 + 8 * HISTOGRAM_BUCKETS));
-    assert!(size_of::<Lane>() == 128);
-    assert!(size_of::<Leg>() == 56);
-    assert!(size_of::<AskedAnswered>() == 8);
+    assert!(size_of::<LaneCounts>() == 256 + 3 * (32 + 8 * HISTOGRAM_BUCKETS));
+    assert!(size_of::<LaneOffsetCounts>() == 32 + 2 * (32 + 8 * HISTOGRAM_BUCKETS));
+    assert!(size_of::<LanePosition>() == 128);
+    assert!(size_of::<RateSegment>() == 56);
+    assert!(size_of::<ClientCounts>() == 8);
     assert!(size_of::<SinkCount>() == 64);
     assert!(size_of::<GeneratorConfig>() == 152 + 32 + REQUEST_MAX);
 };

@@ -1,9 +1,10 @@
-//! Attaching an XDP program to an interface by a link, which the kernel takes away when the last
-//! descriptor of it is closed.
+//! Attachment of an XDP program to an interface by a link, which the kernel removes when its last
+//! descriptor is closed.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use horolog_sys::netlink::Netlink;
 use libbpf_sys::{
     BPF_XDP, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE, bpf_attach_type, bpf_link_create,
     bpf_link_create_opts, bpf_xdp_query, bpf_xdp_query_opts,
@@ -14,25 +15,25 @@ use crate::XdpError;
 /// `NETDEV_XDP_ACT_NDO_XMIT` of linux/netdev.h.
 const TAKES_REDIRECTS: u64 = 4;
 
-/// Where in the receive path the program runs.
+/// Position of the program in the receive path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AttachMode {
     /// In the driver, before the kernel builds a socket buffer.
     Native,
-    /// Behind it, on any interface, at a fraction of the speed.
+    /// After the driver, on any interface, at a fraction of the speed.
     Generic,
 }
 
-/// An interface: by its index for the kernel, by its name for people.
+/// An interface: its index for the kernel, its name for messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interface {
-    /// Its index in the namespace that programs are attached in.
+    /// Index in the namespace that programs are attached in.
     pub index: u32,
-    /// Its name there.
+    /// Name in that namespace.
     pub name: String,
 }
 
-/// A program in place on an interface; dropping it takes the program off.
+/// A program attached to an interface; dropping it detaches the program.
 #[derive(Debug)]
 pub struct Attachment {
     _link: OwnedFd,
@@ -41,7 +42,7 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Attaches `program` to the interface, in this mode and no other.
+    /// Attaches `program` to the interface, in this mode only.
     pub(crate) fn new(
         program: BorrowedFd<'_>,
         interface: &Interface,
@@ -52,40 +53,53 @@ impl Attachment {
             AttachMode::Generic => XDP_FLAGS_SKB_MODE,
         };
         let link = link(program, interface.index, BPF_XDP, flags)
-            .map_err(|source| refused(&interface.name, mode, source))?;
+            .map_err(|source| refused(interface, mode, source))?;
         Ok(Self { _link: link, interface: interface.clone(), mode })
     }
 
-    /// The interface.
+    /// Attaches `program` in native mode to an interface that its frames are sent by. An interface
+    /// that would lose them is refused; drivers may report that only while a program is attached.
+    pub(crate) fn of_sender(
+        program: BorrowedFd<'_>,
+        interface: &Interface,
+    ) -> Result<Self, XdpError> {
+        let attachment = Self::new(program, interface, AttachMode::Native)?;
+        match reported_redirect_support(interface.index) {
+            Some(false) => Err(lost_by(interface)),
+            _ => Ok(attachment),
+        }
+    }
+
+    /// Returns the interface.
     #[must_use]
     pub const fn interface(&self) -> &Interface {
         &self.interface
     }
 
-    /// Where in the receive path the program runs.
+    /// Returns the position of the program in the receive path.
     #[must_use]
     pub const fn mode(&self) -> AttachMode {
         self.mode
     }
 }
 
-/// Whether the interface with this index sends frames that programs redirect to it. A virtual link
-/// (veth) does while its other end can take them.
+/// Returns true if the interface with this index sends frames that programs redirect to it. A
+/// virtual link (veth) does while its other end can take them.
 #[must_use]
-pub fn takes_redirects(interface: u32) -> bool {
-    says_of_redirects(interface) == Some(true)
+pub fn supports_redirect(interface: u32) -> bool {
+    reported_redirect_support(interface) == Some(true)
 }
 
-/// The same, where the kernel tells it: since Linux 6.3.
+/// Returns the kernel's report of that feature, if available: since Linux 6.3.
 #[must_use]
-pub fn says_of_redirects(interface: u32) -> Option<bool> {
+pub fn reported_redirect_support(interface: u32) -> Option<bool> {
     let mut options = bpf_xdp_query_opts {
         sz: size_of::<bpf_xdp_query_opts>() as libbpf_sys::size_t,
         ..Default::default()
     };
     // SAFETY: the options live through the call, which writes no more of them than their size says.
     let result = unsafe { bpf_xdp_query(interface as i32, 0, &raw mut options) };
-    // Whatever has native XDP has some feature, so none at all tells nothing.
+    // Any driver with native XDP has some feature, so none at all means unknown.
     let told = result == 0 && options.feature_flags != 0;
     told.then_some(options.feature_flags & TAKES_REDIRECTS != 0)
 }
@@ -109,19 +123,31 @@ pub(crate) fn link(
     if link < 0 {
         return Err(io::Error::from_raw_os_error(-link));
     }
-    // SAFETY: the call returned a fresh descriptor, which nobody else owns.
+    // SAFETY: the call returned a fresh descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }
 
-fn refused(interface: &str, mode: AttachMode, source: io::Error) -> XdpError {
-    let interface = interface.to_owned();
+/// Returns the error of an interface that would lose frames of programs.
+fn lost_by(interface: &Interface) -> XdpError {
+    let link = Netlink::open().and_then(|mut netlink| netlink.link_by_index(interface.index));
+    let kind = link.ok().and_then(|link| link.kind);
+    let interface = interface.name.clone();
+    match kind.as_deref() {
+        Some("veth") => XdpError::DeafPeer { interface },
+        _ => XdpError::NoTransmit { interface },
+    }
+}
+
+fn refused(at: &Interface, mode: AttachMode, source: io::Error) -> XdpError {
+    let interface = at.name.clone();
     match source.raw_os_error() {
         Some(libc::EPERM) => XdpError::Privilege,
         Some(libc::EBUSY | libc::EEXIST) => XdpError::Busy { interface },
-        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE | libc::ENOSPC)
+        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE | libc::ENOSPC | libc::ENOMEM)
             if mode == AttachMode::Native =>
         {
-            XdpError::NativeUnsupported { interface, source }
+            let link = Netlink::open().and_then(|mut netlink| netlink.link_by_index(at.index));
+            XdpError::NativeUnsupported { interface, mtu: link.ok().map(|link| link.mtu), source }
         }
         _ => XdpError::Attach { interface, source },
     }

@@ -1,9 +1,9 @@
-//! The in-kernel generator: loading, what stays the same through a run, the lanes' schedules, and
-//! what was counted. When to send what is planned by the caller; nothing here keeps a schedule.
+//! In-kernel generator: loading, constant settings of a run, the lanes' schedules, and the counts.
+//! The caller plans the send times; nothing here keeps a schedule.
 
-mod course;
+mod profile;
 
-pub use course::Counted;
+pub use profile::GeneratorCounts;
 
 use std::iter;
 use std::mem::offset_of;
@@ -16,94 +16,96 @@ use zerocopy::FromZeros;
 
 use crate::XdpError;
 use crate::abi::{
-    AskedAnswered, EXPONENTIAL_ENTRIES, GeneratorConfig, LANES_MAX, LEGS_MAX, Lane, Leg,
-    OffsetTally, REQUEST_MAX, RawHistogram, SEEN_WORDS, Tally,
+    ClientCounts, DUPLICATE_WORDS, EXPONENTIAL_ENTRIES, GeneratorConfig, LANES_MAX, LaneCounts,
+    LaneOffsetCounts, LanePosition, RATE_SEGMENTS_MAX, REQUEST_MAX, RateSegment, RawHistogram,
 };
-use crate::attach::{AttachMode, Attachment, Interface};
+use crate::attach::{Attachment, Interface};
 use crate::map::SharedArray;
-use crate::object::{self, Loaded, possible_processors};
-use crate::test_run::{self, Outcome};
+use crate::object::{self, LoadedObject, possible_processors};
+use crate::test_run::{self, TestRunOutcome};
 
 const NAME: &str = "generator";
-/// Bytes that the program cuts off every frame of a peer that changes their length.
+/// Bytes that the program removes from every frame if the other end changes their length.
 const FRAME_EXCESS: usize = 2;
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generator.o"));
 
-/// What the target is asked for: `enum protocol`.
+/// Protocol of the requests: `enum protocol`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Protocol {
-    /// The time, by NTP.
+    /// NTP requests.
     Ntp = 0,
-    /// The delay, by PTP.
+    /// PTP delay requests.
     PtpDelay = 1,
-    /// The same with linuxptp's `NetSync` Monitor.
+    /// PTP delay requests with linuxptp's `NetSync` Monitor.
     PtpMonitor = 2,
 }
 
-/// How offsets of the server's timestamps are taken, against the instants at which the program sees
-/// its replies.
+/// Settings for offsets of the server's timestamps, relative to the instants at which the program
+/// receives its replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OffsetSettings {
-    /// Taken off each of them, in ns.
+    /// Correction subtracted from each of them, in ns.
     pub correction_ns: i64,
-    /// Of the mean of the server's receive and transmit timestamps instead of the latter.
+    /// Use the mean of the server's receive and transmit timestamps instead of the latter.
     pub mean_of_server: bool,
 }
 
-/// What stays the same through a run.
+/// Constant settings of a run.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct GeneratorSettings {
-    /// What the target is asked for.
+    /// Protocol of the requests.
     pub protocol: Protocol,
-    /// Whether requests go to a group of hosts, where replies to all of them may come too; not
-    /// together with [`Protocol::PtpMonitor`].
+    /// True if requests go to a group of hosts, to which replies may be sent too; not together with
+    /// [`Protocol::PtpMonitor`].
     pub multicast: bool,
-    /// PTP's domain.
+    /// PTP domain.
     pub domain: u8,
-    /// The target's MAC address, where PTP is asked for in frames without IP.
+    /// MAC address of the target, for PTP in frames without IP.
     pub ethernet: Option<[u8; 6]>,
-    /// How offsets of the server's timestamps are taken, where they are; in interleaved mode each
-    /// client takes 8 bytes of memory more.
+    /// Settings for offsets of the server's timestamps, if they are measured; in interleaved mode
+    /// each client takes 8 bytes of memory more.
     pub offsets: Option<OffsetSettings>,
-    /// The interface to send by; replies are expected there too.
+    /// Interface to send by; replies are expected there too.
     pub interface: Interface,
-    /// The server's address.
+    /// Address of the server.
     pub target: IpAddr,
-    /// The server's port, of NTP.
+    /// NTP port of the server.
     pub port: u16,
-    /// Version of the requests, of NTP.
+    /// NTP version of the requests.
     pub version: u8,
-    /// The most lanes that a trial has, 1 to [`crate::LANES_MAX`]; each takes 2 MiB of memory, and
-    /// with [`Protocol::PtpMonitor`] up to 40 MiB, but all together no more than 80 MiB.
+    /// Most lanes of a trial, 1 to [`crate::LANES_MAX`]; each takes 2 MiB of memory, and with
+    /// [`Protocol::PtpMonitor`] up to 40 MiB, but all together no more than 80 MiB.
     pub lanes: u32,
-    /// Whether the target sends requests back as they are: a reflector, not a time server.
+    /// True if the target returns requests unchanged: a reflector, not a time server.
     pub echo: bool,
-    /// Whether requests are in interleaved mode; not together with [`TrialSettings::random_room`].
+    /// True if requests are in interleaved mode; not together with
+    /// [`TrialSettings::random_addresses`].
     pub interleaved: bool,
-    /// The most clients that a trial has; in interleaved mode each takes 8 bytes of memory, with
+    /// Most clients of a trial; in interleaved mode each takes 8 bytes of memory, with
     /// [`Protocol::PtpMonitor`] 4.
     pub clients: u32,
-    /// Whether each client is counted apart, which takes 8 bytes of memory more for each; not
-    /// together with [`TrialSettings::random_room`].
+    /// True if each client is counted separately, which takes 8 bytes of memory more for each; not
+    /// together with [`TrialSettings::random_addresses`].
     pub single_clients: bool,
-    /// Books of each processor: 1, or for trials with intervals or legs a power of two, at least as
-    /// many as are open at the same time. Each takes 91 KiB of memory, with offsets 60 KiB more.
-    pub books: u32,
-    /// Whether it is one of several that send from the same processors, to be put in a row by
+    /// Interval counts of each CPU: 1, or for trials with intervals or rate segments a power of
+    /// two, at least the number open at the same time. Each takes 91 KiB of memory, with offsets 60
+    /// KiB more.
+    pub open_intervals: u32,
+    /// True if it is one of several that send from the same CPUs, to be chained by
     /// [`Generator::attach_chain`].
     pub chained: bool,
-    /// Whitens the token that every request carries.
+    /// Key that whitens the token of every request.
     pub key: u64,
     /// Monotonic instant before which no request was sent, in ns.
     pub run_start_ns: u64,
-    /// A reply that takes longer is late, in ns.
+    /// Reply timeout, in ns.
     pub reply_timeout_ns: u64,
     /// Frame of one request, from Ethernet to NTP or PTP, complete: the simulated source address
-    /// and what the program fills in behind it must be 0, which is NTP's source port and
-    /// timestamps, or PTP's clock identity and number. PTP's port number is that of lane 0. Both
-    /// checksums are taken as not there.
+    /// and the fields after it that the program fills in must be 0, which are NTP's source port and
+    /// timestamps, or PTP's clock identity and sequence ID. PTP's port number is that of lane 0.
+    /// Both checksums are ignored.
     pub request: Vec<u8>,
     /// Sum of the 16-bit words, as they lie in memory, of the IPv4 header without its checksum, and
     /// of pseudo-header, UDP header and payload without the checksum.
@@ -115,45 +117,45 @@ pub struct GeneratorSettings {
     pub exponential: &'static [u32],
 }
 
-/// What stays the same through a trial.
+/// Constant settings of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialSettings {
     /// Monotonic instant of the trial's start, in ns; replies to older requests are late.
     pub start_ns: u64,
-    /// What `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC` by, in ns.
+    /// Lead of `CLOCK_REALTIME` over `CLOCK_MONOTONIC`, in ns.
     pub realtime_ahead_ns: i64,
-    /// Lanes.
+    /// Number of lanes.
     pub lanes: u32,
     /// Clients of every lane ...
     pub clients_per_lane: u32,
-    /// ... and how many lanes, from the first on, have one more.
+    /// ... and number of lanes, from the first on, that have one more.
     pub lanes_with_one_more: u32,
-    /// Where not 0, clients are taken from so many, scattered.
-    pub random_room: u32,
-    /// Whether intervals are exponentially distributed.
+    /// If not 0, clients are scattered over this number.
+    pub random_addresses: u32,
+    /// True if intervals are exponentially distributed.
     pub exponential: bool,
-    /// The length of the intervals that have books of their own, in ns; 0: one book is for all.
+    /// Length of the intervals with separate counts, in ns; 0: one set for all.
     pub interval_ns: u64,
-    /// How many intervals there are.
+    /// Number of intervals.
     pub intervals: u64,
 }
 
-/// The generator, loaded and attached.
+/// A loaded and attached generator.
 pub struct Generator {
     _attachment: Option<Attachment>,
     config: SharedArray<GeneratorConfig>,
-    lanes: SharedArray<Lane>,
-    tallies: SharedArray<Tally>,
+    lanes: SharedArray<LanePosition>,
+    lane_counts: SharedArray<LaneCounts>,
     origins: SharedArray<u64>,
-    offsets: SharedArray<OffsetTally>,
-    asked_before: SharedArray<u32>,
-    legs: SharedArray<Leg>,
-    clients: SharedArray<AskedAnswered>,
+    offsets: SharedArray<LaneOffsetCounts>,
+    sequences_before: SharedArray<u32>,
+    rate_segments: SharedArray<RateSegment>,
+    clients: SharedArray<ClientCounts>,
     counts_clients: bool,
     processors: u32,
-    books: u32,
+    open_intervals: u32,
     frame_len: usize,
-    loaded: Loaded,
+    loaded: LoadedObject,
 }
 
 impl Generator {
@@ -161,15 +163,15 @@ impl Generator {
     pub fn attach(settings: &GeneratorSettings) -> Result<Self, XdpError> {
         let generator = Self::load(settings)?;
         let program = generator.loaded.program("load")?;
-        let attachment = Attachment::new(program, &settings.interface, AttachMode::Native)?;
+        let attachment = Attachment::of_sender(program, &settings.interface)?;
         Ok(Self { _attachment: Some(attachment), ..generator })
     }
 
-    /// Loads several, attaches the first of them, of which there has to be one, and puts the others
-    /// behind it in a row: each hands on what is not its own. Frames are sent by the first one.
+    /// Loads several, at least one, attaches the first of them, and chains the others after it:
+    /// each passes frames that are not its own to the next. Frames are sent by the first one.
     pub fn attach_chain(settings: &[GeneratorSettings]) -> Result<Vec<Self>, XdpError> {
         let all = settings.iter().map(Self::load).collect::<Result<Vec<_>, _>>()?;
-        // Never the length that a program wants, so that each sets it.
+        // Never the length that a program needs, so that each sets it.
         let longest = all.iter().map(|one| one.frame_len).max().unwrap_or(0) + FRAME_EXCESS;
         for pair in all.windows(2) {
             let program = pair[1].loaded.program("load")?.as_raw_fd();
@@ -184,12 +186,12 @@ impl Generator {
             return Ok(Vec::new());
         };
         let program = first.loaded.program("load")?;
-        let attachment = Attachment::new(program, &settings.interface, AttachMode::Native)?;
+        let attachment = Attachment::of_sender(program, &settings.interface)?;
         let first = Self { _attachment: Some(attachment), frame_len: longest, ..first };
         Ok(iter::once(first).chain(chain).collect())
     }
 
-    /// Loads the program for a run and attaches it nowhere: for tests of single frames.
+    /// Loads the program for a run without attaching it: for tests of single frames.
     pub fn load(settings: &GeneratorSettings) -> Result<Self, XdpError> {
         let processors = possible_processors();
         let origins = if settings.interleaved { settings.clients.max(1) } else { 1 };
@@ -199,47 +201,49 @@ impl Generator {
             settings.multicast.into(),
             settings.offsets.is_some().into(),
             mean_of_server.into(),
-            (settings.books > 1).into(),
+            (settings.open_intervals > 1).into(),
             settings.single_clients.into(),
             settings.ethernet.is_some().into(),
             settings.chained.into(),
         ];
-        let books = settings.books.max(1).next_power_of_two();
-        let tallies = processors * books;
-        let offset_tallies = if settings.offsets.is_some() { tallies } else { 1 };
-        let legs = if books > 1 { settings.lanes * LEGS_MAX as u32 } else { 1 };
+        let open_intervals = settings.open_intervals.max(1).next_power_of_two();
+        let lane_counts = processors * open_intervals;
+        let offset_counts = if settings.offsets.is_some() { lane_counts } else { 1 };
+        let rate_segments =
+            if open_intervals > 1 { settings.lanes * RATE_SEGMENTS_MAX as u32 } else { 1 };
         let clients = if settings.single_clients { settings.clients.max(1) } else { 1 };
         let remembered = if settings.offsets.is_some() { origins } else { 1 };
-        let loaded = Loaded::load(NAME, OBJECT, |open| {
+        let loaded = LoadedObject::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, &constants)?;
             object::size_map(open, NAME, "lanes", processors)?;
-            object::size_map(open, NAME, "tallies", tallies)?;
-            object::size_map(open, NAME, "legs", legs)?;
+            object::size_map(open, NAME, "lane_counts", lane_counts)?;
+            object::size_map(open, NAME, "rate_segments", rate_segments)?;
             object::size_map(open, NAME, "clients", clients)?;
             object::size_map(open, NAME, "origins", origins)?;
-            object::size_map(open, NAME, "seen", settings.lanes * SEEN_WORDS)?;
+            object::size_map(open, NAME, "answered_bits", settings.lanes * DUPLICATE_WORDS)?;
             object::size_map(open, NAME, "exchanges", settings.exchanges() * settings.lanes)?;
             object::size_map(open, NAME, "latest", settings.latest())?;
-            object::size_map(open, NAME, "offsets", offset_tallies)?;
+            object::size_map(open, NAME, "offsets", offset_counts)?;
             object::size_map(open, NAME, "last_received", remembered)
         })?;
         let config = SharedArray::map(loaded.map("config")?.as_fd(), 1)?;
         let lanes = SharedArray::map(loaded.map("lanes")?.as_fd(), processors)?;
-        let tallies = SharedArray::map(loaded.map("tallies")?.as_fd(), tallies)?;
-        let legs = SharedArray::map(loaded.map("legs")?.as_fd(), legs)?;
+        let lane_counts = SharedArray::map(loaded.map("lane_counts")?.as_fd(), lane_counts)?;
+        let rate_segments = SharedArray::map(loaded.map("rate_segments")?.as_fd(), rate_segments)?;
         let clients = SharedArray::map(loaded.map("clients")?.as_fd(), clients)?;
         let origins = SharedArray::map(loaded.map("origins")?.as_fd(), origins)?;
-        let offsets = SharedArray::map(loaded.map("offsets")?.as_fd(), offset_tallies)?;
+        let offsets = SharedArray::map(loaded.map("offsets")?.as_fd(), offset_counts)?;
         let lanes_max = LANES_MAX as u32;
-        let asked_before = SharedArray::map(loaded.map("asked_before")?.as_fd(), lanes_max)?;
+        let sequences_before =
+            SharedArray::map(loaded.map("sequences_before")?.as_fd(), lanes_max)?;
         let entries = EXPONENTIAL_ENTRIES as u32;
         let table = SharedArray::<u32>::map(loaded.map("exponential")?.as_fd(), entries)?;
         for (index, quantile) in (0..entries).zip(settings.exponential) {
             table.write(index, quantile);
         }
         config.write(0, &GeneratorConfig { processors, ..config_of(settings) });
-        // A peer that changes a frame's length changes it for good: the kernel sets it right again
-        // only where the program has changed it as well. PTP's answers are longer.
+        // If the other end changes a frame's length, the change is permanent: the kernel restores
+        // it only if the program has changed it as well. PTP's replies are longer.
         let frame_len = match settings.protocol {
             Protocol::Ntp => settings.request.len(),
             Protocol::PtpDelay | Protocol::PtpMonitor => settings.request.len() + FRAME_EXCESS,
@@ -248,15 +252,15 @@ impl Generator {
             _attachment: None,
             config,
             lanes,
-            tallies,
+            lane_counts,
             origins,
             offsets,
-            asked_before,
-            legs,
+            sequences_before,
+            rate_segments,
             clients,
             counts_clients: settings.single_clients,
             processors,
-            books,
+            open_intervals,
             frame_len,
             loaded,
         };
@@ -264,9 +268,9 @@ impl Generator {
         Ok(generator)
     }
 
-    /// Forgets what was counted and how the lanes stood. Nothing may be sending.
+    /// Clears the counts and the state of the lanes. Nothing may be sending.
     pub fn clear(&self) {
-        (0..self.tallies.entries()).for_each(|entry| self.clear_tally(entry));
+        (0..self.lane_counts.entries()).for_each(|entry| self.clear_counts(entry));
         (0..self.offsets.entries()).for_each(|entry| self.clear_offsets(entry));
         (0..self.processors).for_each(|processor| self.lanes.clear(processor));
         if self.counts_clients {
@@ -274,27 +278,30 @@ impl Generator {
         }
     }
 
-    fn clear_tally(&self, entry: u32) {
-        self.tallies.clear(entry);
+    fn clear_counts(&self, entry: u32) {
+        self.lane_counts.clear(entry);
         for histogram in [
-            offset_of!(Tally, rtt_ns),
-            offset_of!(Tally, response_ns),
-            offset_of!(Tally, lateness_ns),
+            offset_of!(LaneCounts, rtt_ns),
+            offset_of!(LaneCounts, response_ns),
+            offset_of!(LaneCounts, lateness_ns),
         ] {
             let min = histogram + offset_of!(RawHistogram, min);
-            self.tallies.write_part(entry, min, &u64::MAX);
+            self.lane_counts.write_part(entry, min, &u64::MAX);
         }
     }
 
     fn clear_offsets(&self, entry: u32) {
         self.offsets.clear(entry);
-        for histogram in [offset_of!(OffsetTally, negative), offset_of!(OffsetTally, positive)] {
+        for histogram in
+            [offset_of!(LaneOffsetCounts, negative), offset_of!(LaneOffsetCounts, positive)]
+        {
             let min = histogram + offset_of!(RawHistogram, min);
             self.offsets.write_part(entry, min, &u64::MAX);
         }
     }
 
-    /// Readies a trial, behind whose start what comes until then lies. Nothing may be sending.
+    /// Prepares a trial; anything received before its start belongs to earlier ones. Nothing may be
+    /// sending.
     pub fn set_trial(&self, trial: &TrialSettings) {
         let mut config = self.config.read(0);
         config.trial_start_ns = trial.start_ns;
@@ -302,11 +309,11 @@ impl Generator {
         config.lanes = trial.lanes;
         config.clients_per_lane = trial.clients_per_lane;
         config.lanes_with_one_more = trial.lanes_with_one_more;
-        config.random_room = trial.random_room;
+        config.random_addresses = trial.random_addresses;
         config.exponential = trial.exponential.into();
         config.interval_ns = trial.interval_ns;
-        config.first_book = 0;
-        config.last_book = trial.intervals.saturating_sub(1);
+        config.first_interval = 0;
+        config.last_interval = trial.intervals.saturating_sub(1);
         self.config.write(0, &config);
     }
 
@@ -316,67 +323,67 @@ impl Generator {
         self.config.write(0, &GeneratorConfig { interface: index, ..self.config.read(0) });
     }
 
-    /// Says how many numbers of a lane, from 0 on, were asked before the trial: replies to others
-    /// are to nothing that was asked. Nothing may be running.
-    pub fn set_asked_before(&self, lane: u32, numbers: u32) {
-        self.asked_before.write(lane, &numbers);
+    /// Sets the number of sequence numbers of a lane, from 0 on, that were used before the trial:
+    /// replies with others answer no request. Nothing may be running.
+    pub fn set_sequences_before(&self, lane: u32, numbers: u32) {
+        self.sequences_before.write(lane, &numbers);
     }
 
-    /// Gives a processor its lane.
-    pub fn set_lane(&self, processor: u32, lane: &Lane) {
+    /// Sets the lane of a CPU.
+    pub fn set_lane(&self, processor: u32, lane: &LanePosition) {
         self.lanes.write(processor, lane);
     }
 
-    /// Ends the schedule of a processor's lane, which may be sending.
+    /// Ends the schedule of a CPU's lane, which may be sending.
     pub fn end_lane(&self, processor: u32) {
-        self.lanes.atomic(processor, offset_of!(Lane, end)).store(0, Relaxed);
+        self.lanes.atomic(processor, offset_of!(LanePosition, end)).store(0, Relaxed);
     }
 
-    /// How the lane of a processor stands.
+    /// Returns the state of a CPU's lane.
     #[must_use]
-    pub fn lane(&self, processor: u32) -> Lane {
+    pub fn lane(&self, processor: u32) -> LanePosition {
         self.lanes.read(processor)
     }
 
-    /// The receive timestamp, as NTP's 64 bits, of the last reply that a client got in interleaved
-    /// mode; 0 where it got none.
+    /// Returns the receive timestamp, as NTP's 64 bits, of the last reply to a client in
+    /// interleaved mode; 0 if there was none.
     #[must_use]
     pub fn origin(&self, client: u32) -> u64 {
         self.origins.read(client)
     }
 
-    /// Makes a client refer to a reply that was received by the server then.
+    /// Makes a client refer to a reply whose request the server received at `receive`.
     pub fn set_origin(&self, client: u32, receive: u64) {
         self.origins.write(client, &receive);
     }
 
-    /// Processors that there are entries for.
+    /// Returns the number of CPUs with entries.
     #[must_use]
     pub const fn processors(&self) -> u32 {
         self.processors
     }
 
-    /// Sends from the processor that this thread is pinned to until about `repeat` frames were
-    /// asked for or a signal reaches the thread. What is sent leaves in batches of `batch` frames
-    /// asked for, due or not.
+    /// Sends from the CPU that this thread is pinned to until about `repeat` frames were requested
+    /// or a signal reaches the thread. Frames leave in batches of `batch` requested frames, due or
+    /// not.
     pub fn send(&self, repeat: i32, batch: u32) -> Result<(), XdpError> {
         test_run::live(self.loaded.program("load")?, &vec![0; self.frame_len], repeat, batch)
     }
 
-    /// Runs the program once over a frame without sending anything. It takes the loopback interface
-    /// for the one that the frame came in by.
-    pub fn test_run(&self, frame: &[u8]) -> Result<Outcome, XdpError> {
+    /// Runs the program once over a frame without sending anything, with the loopback interface as
+    /// the ingress interface.
+    pub fn test_run(&self, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
         test_run::once(self.loaded.program("load")?, frame)
     }
 }
 
-/// How many requests of a lane are kept until all their replies are there, at most ...
+/// Requests of a lane that are kept until all their replies have arrived, at most ...
 const EXCHANGES_OF_A_LANE: u32 = 1 << 20;
 /// ... and of all lanes together.
 const EXCHANGES_OF_ALL: u32 = 1 << 21;
 
 impl GeneratorSettings {
-    /// Exchanges of each lane, a power of two.
+    /// Returns the exchanges of each lane, a power of two.
     const fn exchanges(&self) -> u32 {
         match self.protocol {
             Protocol::PtpMonitor => {
@@ -387,7 +394,7 @@ impl GeneratorSettings {
         }
     }
 
-    /// Clients whose latest request is kept.
+    /// Returns the number of clients whose latest request is kept.
     fn latest(&self) -> u32 {
         if self.protocol == Protocol::PtpMonitor { self.clients.max(1) } else { 1 }
     }
@@ -407,7 +414,7 @@ fn config_of(settings: &GeneratorSettings) -> GeneratorConfig {
     config.domain = settings.domain;
     config.offset_correction_ns = settings.offsets.map_or(0, |offsets| offsets.correction_ns);
     config.exchange_mask = settings.exchanges() - 1;
-    config.books_mask = settings.books.max(1).next_power_of_two() - 1;
+    config.intervals_mask = settings.open_intervals.max(1).next_power_of_two() - 1;
     (config.ip_sum, config.udp_sum) = settings.sums;
     match (settings.ethernet, settings.target) {
         (Some(mac), _) => config.target[..6].copy_from_slice(&mac),

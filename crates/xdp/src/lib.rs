@@ -1,9 +1,9 @@
-//! The BPF programs (`bpf/*.bpf.c`), the layouts that they share with Rust, and their loader. Links
-//! hold the programs in place, so they go when the process goes, however it dies; nothing is
-//! pinned and nothing is left behind.
+//! BPF programs (`bpf/*.bpf.c`), the layouts that they share with Rust, and their loader. Links
+//! hold the programs in place, so they are removed when the process ends, however it ends; nothing
+//! is pinned and nothing is left behind.
 //!
-//! The programs decide nothing that is not decided in Rust as well: `horolog-server` holds the
-//! responder's model and `horolog-load` the generator's.
+//! Every decision of the programs has a model in Rust: `horolog-server` has the responder's and
+//! `horolog-load` the generator's.
 
 #![allow(
     unsafe_code,
@@ -29,32 +29,32 @@ mod test_run;
 mod xsk;
 
 pub use abi::{
-    AskedAnswered, EXPONENTIAL_ENTRIES, HISTOGRAM_BUCKETS, INVALID_REASONS, LANE_PORT_BASE,
-    LANES_MAX, LEGS_MAX, LIST_PREFIXES_MAX, Lane, Leg, LimitRules, OffsetTally, RawHistogram,
-    Tally,
+    ClientCounts, EXPONENTIAL_ENTRIES, HISTOGRAM_BUCKETS, INVALID_REASONS, LANE_PORT_BASE,
+    LANES_MAX, LIST_PREFIXES_MAX, LaneCounts, LaneOffsetCounts, LanePosition, LimitRules,
+    RATE_SEGMENTS_MAX, RateSegment, RawHistogram,
 };
-pub use attach::{AttachMode, Attachment, Interface, says_of_redirects, takes_redirects};
+pub use attach::{AttachMode, Attachment, Interface, reported_redirect_support, supports_redirect};
 pub use error::XdpError;
 pub use generator::{
-    Counted, Generator, GeneratorSettings, OffsetSettings, Protocol, TrialSettings,
+    Generator, GeneratorCounts, GeneratorSettings, OffsetSettings, Protocol, TrialSettings,
 };
 pub use kernel_timer::{KernelDelays, KernelTimer};
 pub use limits::{LimitSettings, ListedPrefix, ResponderSettings};
 pub use ptp::{PtpPort, PtpTransport};
-pub use reflector::Reflector;
+pub use reflector::XdpReflector;
 pub use relay::{
-    RELAY_INTERFACES_MAX, RELAY_LENGTH_MAX, Relay, RelayChild, RelayChildCounts, RelayCounts,
-    RelayError, RelayFormer, RelayGone, RelayGroup, RelayGroupCounts, RelayLimit, RelayMeters,
-    RelayPassed, RelayRefusal, RelaySettings,
+    RELAY_INTERFACES_MAX, RELAY_LENGTH_MAX, RelayChild, RelayChildCounts, RelayCounts, RelayGroup,
+    RelayGroupCounts, RelayGroupError, RelayLimit, RelayPassed, RelayPrograms, RelayRateState,
+    RelayRefusal, RelaySettings, RemovedChildren, RemovedGroup,
 };
 pub use reply_drop::{ReplyDrop, ReplyDropSettings};
 pub use responder::{
-    ClockEdition, ClockWriter, InterleavedRequests, PassedReason, Refusal, ReplyPath, Responder,
-    ResponderCounts,
+    AdmissionRefusal, ClockUpdate, ClockWriter, InterleavedRequests, PassedReason, ReplyPath,
+    Responder, ResponderCounts, Station,
 };
 pub use sink::Sink;
 pub use stream::{
     STREAM_MARK_LEN, StreamChild, StreamFrame, StreamLane, StreamSink, StreamSource, StreamTrial,
 };
-pub use test_run::{Outcome, Verdict, live_frames_supported};
+pub use test_run::{TestRunOutcome, XdpAction, live_frames_supported};
 pub use xsk::{XskDrops, XskFrame, XskSocket};

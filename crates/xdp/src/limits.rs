@@ -1,5 +1,5 @@
-//! What the responder is told of limits and lists, and of whom it remembers for interleaved mode.
-//! It decides nothing: `horolog-server` says who is limited, and why.
+//! Limits, lists and interleaved state of the responder. Decides nothing: the rules are in
+//! `horolog-server`.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -15,49 +15,49 @@ use crate::abi::{
     ResponderConfig,
 };
 use crate::map::SharedArray;
-use crate::object::{self, Loaded};
+use crate::object::{self, LoadedObject};
 
-/// Epochs of the lists that a client's word can tell apart, from 1 on; 0 is never in force.
+/// Epochs of the lists that a client's word can distinguish, from 1 on; 0 is never in force.
 const EPOCHS: u32 = 15;
-/// Where they stand in a word: `EPOCH_SHIFT`.
+/// Position of the epoch in a word: `EPOCH_SHIFT`.
 const EPOCH_SHIFT: u32 = 44;
 const EPOCH: u64 = 15 << EPOCH_SHIFT;
 
-/// What stays the same while a responder is loaded.
+/// Constant settings of a loaded responder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResponderSettings {
     /// Key of the hash of addresses.
     pub key: [u64; 2],
-    /// Clients remembered for interleaved mode, a power of two; 0 turns it off.
+    /// Clients with state for interleaved mode, a power of two; 0 turns it off.
     pub interleaved_slots: u32,
-    /// Limits and lists, where there are any.
+    /// Limits and lists, if there are any.
     pub limits: Option<LimitSettings>,
-    /// Receive queues, of all interfaces together, whose requests with more than a header go to
-    /// `AF_XDP` sockets; 0 where all such requests go up.
-    pub handed_over_queues: u32,
-    /// Whether PTP's `NetSync` Monitor is answered.
+    /// Receive queues, of all interfaces together, whose requests longer than a header are
+    /// redirected to `AF_XDP` sockets; 0 if all such requests are passed.
+    pub af_xdp_queues: u32,
+    /// True if PTP's `NetSync` Monitor is answered.
     pub ptp_monitor: bool,
 }
 
-/// What stays the same of the limits.
+/// Constant settings of the limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LimitSettings {
     /// Sets of four clients each, a power of two.
     pub sets: u32,
-    /// Which bits of an IPv4 address, as the lower half of the word that it is the end of, tell
-    /// clients apart; in the order of the packet's bytes.
+    /// Bits of an IPv4 address, as the lower half of the word that it is the end of, that identify
+    /// a client; in the order of the packet's bytes.
     pub ipv4_mask: u64,
-    /// The same of the two halves of an IPv6 address.
+    /// Bits of the two halves of an IPv6 address that identify a client.
     pub ipv6_mask: [u64; 2],
 }
 
 impl ResponderSettings {
-    /// Neither limits nor interleaved mode.
+    /// Settings with neither limits nor interleaved mode.
     pub const PLAIN: Self = Self {
         key: [0; 2],
         interleaved_slots: 0,
         limits: None,
-        handed_over_queues: 0,
+        af_xdp_queues: 0,
         ptp_monitor: false,
     };
 
@@ -72,21 +72,21 @@ impl ResponderSettings {
             interleaved_mask: self.interleaved_slots.saturating_sub(1),
             limits: self.limits.is_some().into(),
             interleaved: (self.interleaved_slots != 0).into(),
-            hand_over: (self.handed_over_queues != 0).into(),
+            redirect_long: (self.af_xdp_queues != 0).into(),
             ptp_monitor: self.ptp_monitor.into(),
             reserved: [0; 4],
         }
     }
 
-    /// Entries of the maps, by name.
+    /// Returns the numbers of entries of the maps, by name.
     pub(crate) fn sizes(&self) -> [(&'static str, u32); 4] {
         let sets = self.limits.map_or(1, |limits| limits.sets);
-        let queues = self.handed_over_queues.max(1);
+        let queues = self.af_xdp_queues.max(1);
         [
             ("limit_sets", sets),
             ("interleaved_slots", self.interleaved_slots.max(1)),
             ("queues", queues),
-            ("queue_places", queues),
+            ("queue_rows", queues),
         ]
     }
 }
@@ -94,29 +94,29 @@ impl ResponderSettings {
 /// A prefix in a list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ListedPrefix {
-    /// Its address; the bits behind the prefix do not count.
+    /// Address; the bits after the prefix are ignored.
     pub address: IpAddr,
-    /// Its length in bits.
+    /// Length in bits.
     pub length: u8,
-    /// Whether its addresses are denied; otherwise they are allowed.
+    /// True if its addresses are denied; otherwise they are allowed.
     pub denied: bool,
 }
 
-/// The maps of limits and lists. One thread changes them at a time.
-pub(crate) struct Limits {
+/// Maps of limits and lists. One thread changes them at a time.
+pub(crate) struct LimitMaps {
     rules: SharedArray<LimitRules>,
     sets: SharedArray<LimitSet>,
-    listed: Listed,
-    /// Whether the last change broke off in the middle.
+    listed: PrefixMaps,
+    /// True if the last change failed half-way.
     broken_off: bool,
 }
 
-/// What the maps of lists hold: noted call by call, because any of them may fail.
+/// Contents of the maps of lists: recorded call by call, because any of them may fail.
 #[derive(Default)]
-struct Listed(BTreeSet<ListedPrefix>);
+struct PrefixMaps(BTreeSet<ListedPrefix>);
 
-impl Listed {
-    /// Has those put there that are wanted and missing, the longest first.
+impl PrefixMaps {
+    /// Adds the missing prefixes among those wanted, the longest first.
     fn add(
         &mut self,
         wanted: &BTreeSet<ListedPrefix>,
@@ -126,14 +126,14 @@ impl Listed {
         new.sort_unstable_by_key(|prefix| Reverse(prefix.length));
         for prefix in new {
             put(&prefix)?;
-            // It takes the place of the other verdict.
+            // It replaces the other verdict.
             self.0.remove(&ListedPrefix { denied: !prefix.denied, ..prefix });
             self.0.insert(prefix);
         }
         Ok(())
     }
 
-    /// Has those deleted that are not wanted, the shortest first.
+    /// Deletes the prefixes that are not wanted, the shortest first.
     fn keep(
         &mut self,
         wanted: &BTreeSet<ListedPrefix>,
@@ -149,32 +149,32 @@ impl Listed {
     }
 }
 
-impl Limits {
+impl LimitMaps {
     pub(crate) fn new(rules: SharedArray<LimitRules>, sets: SharedArray<LimitSet>) -> Self {
-        Self { rules, sets, listed: Listed::default(), broken_off: false }
+        Self { rules, sets, listed: PrefixMaps::default(), broken_off: false }
     }
 
-    /// Clients that are known.
+    /// Returns the number of clients with an entry.
     pub(crate) fn clients(&self) -> u64 {
         let known = |set: u32| self.sets.read(set).words.iter().filter(|word| **word != 0).count();
         (0..self.sets.entries()).map(|set| known(set) as u64).sum()
     }
 
-    /// Puts other rules in force, and other lists in the place of those before. Until it returns,
-    /// some clients may be held to the old ones and others to the new ones, but who is served by
-    /// both is served throughout: new prefixes come, the longest first, before old ones go, the
-    /// shortest first. So the longest that holds an address is at any instant the one that decides
-    /// by the old lists, or by the new ones. A change that fails leaves what it has done so far,
-    /// and the next one goes on from there.
+    /// Sets other rules, and replaces the lists. Until it returns, the old ones may apply to some
+    /// clients and the new ones to others, but clients served by both are served throughout: new
+    /// prefixes are added, the longest first, before old ones are removed, the shortest first. So
+    /// the longest that contains an address is at any instant the one that decides by the old
+    /// lists, or by the new ones. A change that fails keeps its partial effect, and the next one
+    /// continues from there.
     pub(crate) fn set(
         &mut self,
-        loaded: &Loaded,
+        loaded: &LoadedObject,
         rules: &LimitRules,
         prefixes: &[ListedPrefix],
     ) -> Result<(), XdpError> {
         let wanted = prefixes.iter().copied().collect();
         let before = self.rules.read(0);
-        // Where a change broke off, clients were judged by lists that were never whole.
+        // After a failed change, clients were checked against incomplete lists.
         let same_lists = !self.broken_off
             && wanted == self.listed.0
             && (before.lists, before.others_denied) == (rules.lists, rules.others_denied);
@@ -187,7 +187,7 @@ impl Limits {
             })
         })?;
         if before.others_denied != 0 && rules.others_denied == 0 {
-            // Those whose prefix goes are not to be denied for a moment.
+            // Clients whose prefix is removed must not be denied for a moment.
             self.rules.write(0, &LimitRules { others_denied: 0, ..before });
         }
         self.listed.keep(&wanted, |prefix| {
@@ -205,8 +205,8 @@ impl Limits {
         Ok(())
     }
 
-    /// Takes this epoch, which is not in force yet, from words that are left from the last time
-    /// that it was, so that their clients are looked up again.
+    /// Removes this epoch, which is not in force yet, from words left over from its last use, so
+    /// that their clients are looked up again.
     fn forget_verdicts_of(&self, epoch: u32) {
         let epoch = u64::from(epoch) << EPOCH_SHIFT;
         for set in 0..self.sets.entries() {
@@ -251,7 +251,11 @@ mod tests {
     }
 
     /// The calls of a change from `listed` to `wanted`, of which only so many succeed.
-    fn change(listed: &mut Listed, wanted: &[ListedPrefix], succeed: usize) -> Vec<ListedPrefix> {
+    fn change(
+        listed: &mut PrefixMaps,
+        wanted: &[ListedPrefix],
+        succeed: usize,
+    ) -> Vec<ListedPrefix> {
         let calls = RefCell::new(Vec::new());
         let call = |prefix: &ListedPrefix| {
             let mut calls = calls.borrow_mut();
@@ -271,7 +275,7 @@ mod tests {
     fn a_change_goes_on_where_the_last_one_broke_off() {
         let (old, all) = (prefix([10, 1, 0, 0], 16, true), prefix([0; 4], 0, true));
         let (wide, narrow) = (prefix([10, 0, 0, 0], 8, false), prefix([10, 0, 0, 1], 32, false));
-        let mut listed = Listed::default();
+        let mut listed = PrefixMaps::default();
         assert_eq!(change(&mut listed, &[old, all], 2), [old, all]);
         assert_eq!(change(&mut listed, &[wide, narrow], 1), [narrow]);
         assert_eq!(change(&mut listed, &[old, all], 2), [narrow], "what was put there goes");

@@ -1,6 +1,6 @@
 //! Array maps that the kernel shares with this process: entries are read and written in place,
-//! without a system call. The other side is a BPF program that runs at any time, so every access
-//! is volatile and each entry has one writer at a time, by agreement.
+//! without a system call. The other side is a BPF program that runs at any time, so every access is
+//! volatile and each entry has one writer at a time, by convention.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -63,7 +63,7 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> SharedArray<T> {
         unsafe { self.base.as_ptr().add(index as usize * self.stride).cast() }
     }
 
-    /// A copy of one entry, which its writer may have been changing.
+    /// Returns a copy of one entry, which its writer may have been changing.
     pub(crate) fn read(&self, index: u32) -> T
     where
         T: Copy,
@@ -72,7 +72,7 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> SharedArray<T> {
         unsafe { std::ptr::read_volatile(self.entry(index)) }
     }
 
-    /// A copy of one entry that is too large for the stack.
+    /// Returns a copy of one entry that is too large for the stack.
     pub(crate) fn read_boxed(&self, index: u32) -> Box<T> {
         const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8, "whole words") };
         let source = self.entry(index).cast::<u64>();
@@ -103,8 +103,8 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> SharedArray<T> {
         unsafe { std::ptr::write_bytes(entry, 0, size_of::<T>()) }
     }
 
-    /// An aligned 64-bit field of one entry, at `offset` bytes from its start, for accesses that
-    /// must be ordered.
+    /// Returns an aligned 64-bit field of one entry, at `offset` bytes from its start, for accesses
+    /// that must be ordered.
     pub(crate) fn atomic(&self, index: u32, offset: usize) -> &AtomicU64 {
         assert!(offset + 8 <= size_of::<T>() && offset.is_multiple_of(8), "field at {offset}");
         // SAFETY: the field lies within the mapping, which lives as long as `self`; it is aligned
@@ -133,7 +133,7 @@ impl<T> Drop for SharedArray<T> {
 }
 
 fn page_size() -> usize {
-    // SAFETY: asks for a constant of the system.
+    // SAFETY: queries a constant of the system.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096)
 }

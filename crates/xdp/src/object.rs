@@ -1,4 +1,4 @@
-//! Opening and loading of a compiled object, with the kernel's own words kept for the message.
+//! Opening and loading of a compiled object, with the kernel's own messages kept for the error.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,7 +10,7 @@ use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel};
 
 use crate::XdpError;
 
-/// What libbpf said last while it loaded something; the verifier's reason stands there.
+/// Last message of libbpf while it loaded something; it contains the verifier's reason.
 static LAST_WORDS: Mutex<String> = Mutex::new(String::new());
 
 fn keep_last_words(_: PrintLevel, words: String) {
@@ -19,14 +19,14 @@ fn keep_last_words(_: PrintLevel, words: String) {
     }
 }
 
-/// A program that is loaded, with its maps.
-pub(crate) struct Loaded {
+/// A loaded program with its maps.
+pub(crate) struct LoadedObject {
     name: &'static str,
     object: Object,
 }
 
-impl Loaded {
-    /// Loads `bytes`; `prepare` sizes maps and sets constants before.
+impl LoadedObject {
+    /// Loads `bytes`; `prepare` first sets map sizes and constants.
     pub(crate) fn load(
         name: &'static str,
         bytes: &[u8],
@@ -44,7 +44,7 @@ impl Loaded {
         Ok(Self { name, object })
     }
 
-    /// The descriptor of the program called `part`.
+    /// Returns the descriptor of the program called `part`.
     pub(crate) fn program(&self, part: &'static str) -> Result<BorrowedFd<'_>, XdpError> {
         self.object
             .progs()
@@ -54,7 +54,7 @@ impl Loaded {
             .ok_or(XdpError::Missing { object: self.name, part })
     }
 
-    /// The map called `part`.
+    /// Returns the map called `part`.
     pub(crate) fn map(&self, part: &'static str) -> Result<libbpf_rs::Map<'_>, XdpError> {
         self.object
             .maps()
@@ -63,7 +63,7 @@ impl Loaded {
     }
 }
 
-/// Sets how many entries the map called `part` has.
+/// Sets the number of entries of the map called `part`.
 pub(crate) fn size_map(
     object: &mut OpenObject,
     name: &'static str,
@@ -93,7 +93,8 @@ pub(crate) fn set_constants(
         .map_err(|error| XdpError::Map(to_io(&error)))
 }
 
-/// Processors that the kernel may ever run on: maps with one entry for each have so many.
+/// Returns the number of CPUs that the kernel may ever run on: maps with one entry for each CPU
+/// have as many.
 pub(crate) fn possible_processors() -> u32 {
     libbpf_rs::num_possible_cpus().map_or(1, |count| count as u32)
 }
@@ -102,6 +103,8 @@ pub(crate) fn to_io(error: &libbpf_rs::Error) -> io::Error {
     let kind = error.kind();
     let code = match kind {
         libbpf_rs::ErrorKind::PermissionDenied => Some(libc::EPERM),
+        libbpf_rs::ErrorKind::OutOfMemory => Some(libc::ENOMEM),
+        libbpf_rs::ErrorKind::TooBig => Some(libc::E2BIG),
         _ => None,
     };
     code.map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error)
@@ -117,7 +120,7 @@ fn refused(program: &'static str, error: &libbpf_rs::Error) -> XdpError {
     XdpError::Load { program, source, detail }
 }
 
-/// Whether this thread has the capabilities that loading a network program takes.
+/// Returns true if this thread has the capabilities for loading a network program.
 fn may_load() -> bool {
     Capabilities::effective()
         .is_ok_and(|held| held.has(Capability::Bpf) && held.has(Capability::NetAdmin))

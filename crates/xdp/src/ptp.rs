@@ -1,4 +1,4 @@
-//! The responder's answers to PTP's requests for the delay: which ports answer where.
+//! The responder's replies to PTP delay requests: ports, and the interfaces that they answer on.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,9 +12,9 @@ use crate::abi::{
 };
 use crate::object;
 use crate::responder::Responder;
-use crate::{XdpError, test_run::Outcome};
+use crate::{XdpError, test_run::TestRunOutcome};
 
-/// What PTP is carried by, in the order of `enum ptp_transport`.
+/// Transport of PTP, in the order of `enum ptp_transport`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PtpTransport {
     /// UDP over IPv4.
@@ -26,7 +26,7 @@ pub enum PtpTransport {
 }
 
 impl PtpTransport {
-    /// Bytes of an address over it.
+    /// Returns the bytes of an address of this transport.
     const fn address_len(self) -> usize {
         match self {
             Self::Ipv4 => 4,
@@ -39,35 +39,35 @@ impl PtpTransport {
 /// `MONITOR_PARTS`.
 const MONITOR_PARTS: u32 = 3;
 
-/// A port that is a master, as far as it takes to answer requests for the delay.
+/// A port in master state, with the fields for replies to delay requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PtpPort {
-    /// The clock's identity.
+    /// Clock identity.
     pub clock: u64,
-    /// The port's number.
+    /// Port number.
     pub port: u16,
-    /// The domain.
+    /// PTP domain.
     pub domain: u8,
-    /// Whose profile it keeps to, 12 bits.
+    /// `sdoId` of its profile, 12 bits.
     pub sdo_id: u16,
-    /// What answers to the group say of how often clients may ask, log2 of seconds.
+    /// Interval of delay requests that replies to the group permit, log2 of seconds.
     pub log_min_delay_req: i8,
     /// Requests to the group are answered.
     pub multicast: bool,
     /// Requests to the port itself are answered.
     pub hybrid: bool,
-    /// The interface's address on the link.
+    /// MAC address of the interface.
     pub mac: [u8; 6],
-    /// Where answers to the group come from; what it is over Ethernet does not matter.
+    /// Source address of replies to the group; ignored over Ethernet.
     pub address: IpAddr,
-    /// The TLV that answers `NetSync` Monitor, where that is answered. One with another address
-    /// than the transport's is not sent.
+    /// TLV in replies to `NetSync` Monitor, if these requests are answered. One with an address of
+    /// another transport is not sent.
     pub monitor: Option<Vec<u8>>,
 }
 
 impl Responder {
-    /// Answers requests for the delay as this port, which come in by the interface with this index;
-    /// `None` stops that. Answers are given from the next edition of the clock on.
+    /// Answers delay requests as this port, which come in by the interface with this index; `None`
+    /// stops that. Replies start with the next page update.
     pub fn serve_ptp(
         &self,
         interface: u32,
@@ -86,7 +86,7 @@ impl Responder {
         absent_is_fine(done)
     }
 
-    /// Whether requests to an address of this machine are answered.
+    /// Starts or stops answering requests to an address of this host.
     pub fn serve_ptp_at(&self, address: IpAddr, serve: bool) -> Result<(), XdpError> {
         let addresses = self.loaded.map("ptp_addresses")?;
         let key = mapped(address);
@@ -97,10 +97,10 @@ impl Responder {
         })
     }
 
-    /// Lets the programs that answer NTP hand what is not NTP to those that answer PTP.
-    pub fn include_ptp(&self) -> Result<(), XdpError> {
+    /// Lets the programs that answer NTP pass other frames to those that answer PTP.
+    pub fn chain_ptp(&self) -> Result<(), XdpError> {
         let masters = self.loaded.map("masters")?;
-        let programs = ["answer_delay", "answer_delay_by_redirect", "answer_monitor"];
+        let programs = ["respond_delay", "respond_delay_by_redirect", "respond_monitor"];
         for (index, name) in (0_u32..).zip(programs) {
             let program = self.loaded.program(name)?.as_fd().as_raw_fd().cast_unsigned();
             masters
@@ -110,9 +110,9 @@ impl Responder {
         Ok(())
     }
 
-    /// Lets the interface with this index answer `NetSync` Monitor, with three frames for one. What
-    /// is attached there must be in native mode, and the interface has to take redirected frames:
-    /// see [`takes_redirects`](crate::takes_redirects).
+    /// Lets the interface with this index answer `NetSync` Monitor, with three frames for one. The
+    /// program attached there must be in native mode, and the interface must accept redirected
+    /// frames: see [`supports_redirect`](crate::supports_redirect).
     pub fn answer_monitor_by(&self, interface: u32) -> Result<(), XdpError> {
         let failed = |error: libbpf_rs::Error| XdpError::Map(object::to_io(&error));
         let options = libbpf_sys::bpf_map_create_opts {
@@ -120,7 +120,8 @@ impl Responder {
             ..Default::default()
         };
         let program = self.loaded.program("finish_copy")?.as_raw_fd().cast_unsigned();
-        // struct bpf_devmap_val of linux/bpf.h: where a copy leaves by, and what changes it.
+        // struct bpf_devmap_val of linux/bpf.h: a copy's egress interface, and the program that
+        // changes it.
         let value = [interface, program].map(u32::to_ne_bytes).concat();
         let (key_size, value_size) = (size_of::<u32>() as u32, value.len() as u32);
         let name = Some("copies");
@@ -135,8 +136,8 @@ impl Responder {
         all.update(&interface.to_ne_bytes(), &inner, MapFlags::ANY).map_err(failed)
     }
 
-    /// Whether clients with addresses of a prefix are answered `NetSync` Monitor by the port at
-    /// this interface and transport. On Ethernet all are.
+    /// Adds or removes a prefix of clients whose `NetSync` Monitor requests the port at this
+    /// interface and transport answers. On Ethernet all are answered.
     pub fn admit_to_monitor(
         &self,
         interface: u32,
@@ -164,13 +165,13 @@ impl Responder {
 
     /// Runs the program that answers PTP once over a frame, as if it had arrived at the loopback
     /// interface, without sending anything.
-    pub fn test_run_ptp(&self, frame: &[u8]) -> Result<Outcome, XdpError> {
-        crate::test_run::once(self.loaded.program("answer_delay")?, frame)
+    pub fn test_run_ptp(&self, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
+        crate::test_run::once(self.loaded.program("respond_delay")?, frame)
     }
 
-    /// Runs the program that finishes copies of answers once over a frame, as if it were leaving.
-    /// Which copy it is follows from those that left before by the same processor.
-    pub fn test_run_copy(&self, frame: &[u8]) -> Result<Outcome, XdpError> {
+    /// Runs the program that finishes copies of replies once over a frame, as if it were leaving.
+    /// The copy's part follows from those that left before by the same CPU.
+    pub fn test_run_copy(&self, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
         crate::test_run::once(self.loaded.program("finish_copy_alone")?, frame)
     }
 }

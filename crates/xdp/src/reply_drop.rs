@@ -1,5 +1,5 @@
-//! The guard that keeps replies to simulated clients from the network stack while the `AF_PACKET`
-//! engine runs. It needs a tcx link (Linux 6.6); without it the stack drops those replies itself,
+//! Guard that keeps replies to simulated clients from the network stack while the `AF_PACKET`
+//! engine runs. Requires a tcx link (Linux 6.6); without it the stack drops those replies itself,
 //! because their addresses are not this host's, at a higher cost.
 
 use std::net::IpAddr;
@@ -11,19 +11,19 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::XdpError;
 use crate::attach::{self, Interface};
-use crate::object::{self, Loaded};
+use crate::object::{self, LoadedObject};
 
 const NAME: &str = "reply_drop";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/reply_drop.o"));
 
-/// Which replies are to be dropped.
+/// Selection of the replies to drop.
 #[derive(Clone, Debug)]
 pub struct ReplyDropSettings {
-    /// The interface that they arrive by.
+    /// Interface that they arrive by.
     pub interface: Interface,
     /// Address of the target, which sends them.
     pub target: IpAddr,
-    /// Its ports: the one of NTP, or both of PTP.
+    /// Ports of the target: the one of NTP, or both of PTP.
     pub ports: RangeInclusive<u16>,
     /// Lowest address of the simulated clients' network, of the same family.
     pub network: IpAddr,
@@ -31,13 +31,13 @@ pub struct ReplyDropSettings {
     pub prefix_len: u8,
 }
 
-/// The guard, in place; dropping it takes it off.
+/// An attached guard; dropping it detaches the program.
 #[derive(Debug)]
 pub struct ReplyDrop {
     _link: OwnedFd,
 }
 
-/// The settings of `reply_drop.bpf.c`.
+/// Settings of `reply_drop.bpf.c`.
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct Constants {
@@ -49,7 +49,7 @@ struct Constants {
 }
 
 impl ReplyDrop {
-    /// Loads the program and puts it in place.
+    /// Loads the program and attaches it.
     pub fn attach(settings: &ReplyDropSettings) -> Result<Self, XdpError> {
         let constants = Constants {
             target: widen(settings.target),
@@ -58,7 +58,7 @@ impl ReplyDrop {
             ports: [settings.ports.start(), settings.ports.end()].map(|port| port.to_ne_bytes()),
             ipv6: u32::from(settings.target.is_ipv6()),
         };
-        let loaded = Loaded::load(NAME, OBJECT, |open| {
+        let loaded = LoadedObject::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, constants.as_bytes())
         })?;
         let program = loaded.program("drop_replies")?;
@@ -69,7 +69,7 @@ impl ReplyDrop {
     }
 }
 
-/// An address in 16 bytes, an IPv4 address in the first four of them.
+/// Returns an address in 16 bytes, an IPv4 address in the first four of them.
 fn widen(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => {

@@ -1,12 +1,13 @@
-//! The server's XDP body: loading, the clock page that it reads, the addresses that it answers at,
-//! the limits that it keeps, and its counters.
+//! XDP engine of the server: loading, the clock page that it reads, the addresses that it answers
+//! at, its rate limits, and its counters.
 
 use std::mem::offset_of;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use horolog_sys::netlink::{Link, MacAddress, VlanId};
 use horolog_time::leap::Timeline;
 use horolog_time::{Monotonic, Timebase, Timestamp};
 use libbpf_rs::{MapCore, MapFlags};
@@ -14,28 +15,28 @@ use zerocopy::IntoBytes;
 
 use crate::abi::{
     ClockFields, ClockPage, ClockSlot, LimitRules, ListenKey, PASSED_REASONS, QueueRow, REFUSALS,
-    ResponderState, TIMELINES,
+    ResponderState, StationKey, TIMELINES,
 };
 use crate::attach::{AttachMode, Attachment, Interface};
-use crate::limits::{Limits, ListedPrefix, ResponderSettings};
+use crate::limits::{LimitMaps, ListedPrefix, ResponderSettings};
 use crate::map::SharedArray;
-use crate::object::{self, Loaded};
-use crate::test_run::{self, Outcome};
+use crate::object::{self, LoadedObject};
+use crate::test_run::{self, TestRunOutcome};
 use crate::{XdpError, XskSocket, object::possible_processors};
 
 const NAME: &str = "responder";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/responder.o"));
 
-/// What the responder says of the server's clock until the next edition.
+/// Clock values of the responder's replies until the next page update.
 #[derive(Clone, Copy, Debug)]
-pub struct ClockEdition {
-    /// From monotonic to NTP time, with the expiry.
+pub struct ClockUpdate {
+    /// Conversion from monotonic to NTP time, with the expiry.
     pub timebase: Timebase,
     /// Leap indicator, 0 to 3, before the time base's step.
     pub leap: u8,
     /// Leap indicator from the step on.
     pub leap_after: u8,
-    /// Stratum as it stands in the packet.
+    /// Stratum as encoded in the packet.
     pub stratum: u8,
     /// Precision, log2 of seconds.
     pub precision: i8,
@@ -47,54 +48,78 @@ pub struct ClockEdition {
     pub reference_id: [u8; 4],
     /// Reference timestamp, 64 bits of NTP time.
     pub reference: u64,
-    /// TAI minus UTC before the time base's step, in seconds; PTP is served UTC where it is not
-    /// known.
+    /// TAI minus UTC before the time base's step, in seconds; if it is unknown, PTP is served UTC.
     pub tai_minus_utc_s: Option<i16>,
 }
 
-/// How replies leave.
+/// MAC address at which this host accepts frames.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Station {
+    /// Index of the ingress interface.
+    pub interface: u32,
+    /// VLAN of the frames' tag.
+    pub vlan: Option<VlanId>,
+    /// Destination of the frames.
+    pub mac: MacAddress,
+}
+
+impl Station {
+    /// Returns the station of an interface; that of a VLAN is at the underlying interface. `None`
+    /// if frames cannot come in for it.
+    #[must_use]
+    pub fn of(link: &Link) -> Option<Self> {
+        let mac = link.mac.filter(|_| link.up)?;
+        match (link.vlan, link.peer_index, link.peer_nsid) {
+            (None, ..) => Some(Self { interface: link.index, vlan: None, mac }),
+            (vlan, Some(interface), None) => Some(Self { interface, vlan, mac }),
+            _ => None,
+        }
+    }
+}
+
+/// Transmission of replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplyPath {
     /// `XDP_TX`, the fastest. On a virtual link (veth) the other end must run an XDP program, or it
-    /// does not notice what was sent.
+    /// is not woken.
     Transmit,
     /// A redirect to the same interface.
     Redirect,
 }
 
-/// What becomes of requests that may be of interleaved mode on an interface.
+/// Handling of requests that may be in interleaved mode on an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InterleavedRequests {
-    /// They are answered here, with the one reading of the clock as transmit timestamp; in basic
-    /// mode where [`ResponderSettings::interleaved_slots`] is 0.
+    /// Answered by this program, with the one reading of the clock as transmit timestamp; in basic
+    /// mode if [`ResponderSettings::interleaved_slots`] is 0.
     Answer,
-    /// They go up, because the sockets have better transmit timestamps for this interface.
+    /// Passed, because the sockets have better transmit timestamps for this interface.
     PassUp,
 }
 
-/// Why the responder let a frame go on to the network stack.
+/// Reason for which the responder passed a frame to the network stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PassedReason {
     /// Not UDP over IP to an address and port served here.
     NotNtp,
     /// Lengths or the IPv4 checksum do not fit, or there are trailing bytes.
     Malformed,
-    /// A piece of a packet.
+    /// A fragment of a packet.
     Fragment,
     /// A source that must not be answered, or a group address.
     Address,
     /// Not exactly one NTP header.
     Length,
-    /// A version or mode that is not a plain client request.
+    /// A version or mode that is not answered here.
     Request,
     /// The clock page has expired.
     NoClock,
-    /// It may be of interleaved mode, which the sockets answer on this interface.
+    /// Possibly in interleaved mode, which the sockets answer on this interface.
     Interleaved,
 }
 
 impl PassedReason {
-    /// All of them, in the order of `enum passed_reason`.
+    /// All reasons, in the order of `enum passed_reason`.
     pub const ALL: [Self; PASSED_REASONS] = [
         Self::NotNtp,
         Self::Malformed,
@@ -107,65 +132,67 @@ impl PassedReason {
     ];
 }
 
-/// Why a client was not served, in the order of `enum admission`.
+/// Reason for which a client was refused, in the order of `enum admission`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// It asked too often; the request was dropped.
+pub enum AdmissionRefusal {
+    /// The client exceeded its rate; the request was dropped.
     Limited,
     /// The lists deny it; the request was dropped.
     Denied,
-    /// Too many clients that were not known before; the request was dropped.
-    Newcomers,
-    /// It asked too often and was told so.
+    /// Too many new clients; the request was dropped.
+    NewClients,
+    /// The client exceeded its rate and was sent a RATE kiss.
     KissRate,
-    /// The lists deny it and it was told so.
+    /// The lists deny it and it was sent a DENY kiss.
     KissDeny,
 }
 
-impl Refusal {
-    /// All of them, in the order of `enum admission`.
+impl AdmissionRefusal {
+    /// All reasons, in the order of `enum admission`.
     pub const ALL: [Self; REFUSALS] =
-        [Self::Limited, Self::Denied, Self::Newcomers, Self::KissRate, Self::KissDeny];
+        [Self::Limited, Self::Denied, Self::NewClients, Self::KissRate, Self::KissDeny];
 }
 
-/// What the responder counted since it was loaded, over all processors.
+/// Counts of the responder since it was loaded, over all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponderCounts {
-    /// Requests over IPv4 that were answered, kisses among them.
+    /// Requests over IPv4 that were answered, including kisses.
     pub answered_ipv4: u64,
-    /// Requests over IPv6 that were answered, kisses among them.
+    /// Requests over IPv6 that were answered, including kisses.
     pub answered_ipv6: u64,
-    /// Of these, how many in interleaved mode.
+    /// Requests answered in interleaved mode, included above.
     pub answered_interleaved: u64,
-    /// Requests that limits and lists let through; 0 where there are none.
+    /// Requests answered in symmetric passive mode, included above.
+    pub answered_symmetric: u64,
+    /// Requests that passed limits and lists; 0 without any.
     pub admitted: u64,
-    /// Requests that they did not let through, in the order of [`Refusal::ALL`].
+    /// Requests refused by them, in the order of [`AdmissionRefusal::ALL`].
     pub refused: [u64; REFUSALS],
-    /// Requests with more than a header that were given to `AF_XDP` sockets.
-    pub handed_over: u64,
-    /// PTP's requests for the delay that were answered.
+    /// Requests longer than a header that were redirected to `AF_XDP` sockets.
+    pub to_af_xdp: u64,
+    /// PTP delay requests that were answered.
     pub answered_ptp: u64,
-    /// Requests of PTP's `NetSync` Monitor that were answered.
+    /// PTP `NetSync` Monitor requests that were answered.
     pub answered_ptp_monitor: u64,
-    /// Frames that went on to the network stack, in the order of [`PassedReason::ALL`].
+    /// Frames passed to the network stack, in the order of [`PassedReason::ALL`].
     pub passed: [u64; PASSED_REASONS],
 }
 
-/// The responder, loaded; it answers where it is attached.
+/// A loaded responder; it answers where it is attached.
 pub struct Responder {
     page: Arc<SharedArray<ClockPage>>,
     states: SharedArray<ResponderState>,
-    limits: Mutex<Limits>,
-    pub(crate) loaded: Loaded,
+    limits: Mutex<LimitMaps>,
+    pub(crate) loaded: LoadedObject,
 }
 
 impl Responder {
-    /// Loads the program, and returns the writing end of its clock too. It answers nothing before a
-    /// clock edition is published, addresses are given and it is attached.
+    /// Loads the program, and returns the writer of its clock page too. It answers nothing before a
+    /// clock page is published, addresses are set and it is attached.
     pub fn load(settings: &ResponderSettings) -> Result<(Self, ClockWriter), XdpError> {
         let processors = possible_processors();
         let sizes = settings.sizes();
-        let loaded = Loaded::load(NAME, OBJECT, |open| {
+        let loaded = LoadedObject::load(NAME, OBJECT, |open| {
             object::size_map(open, NAME, "states", processors)?;
             sizes.iter().try_for_each(|&(map, size)| object::size_map(open, NAME, map, size))?;
             object::set_constants(open, NAME, settings.config().as_bytes())
@@ -174,11 +201,11 @@ impl Responder {
         let states = SharedArray::map(loaded.map("states")?.as_fd(), processors)?;
         let rules = SharedArray::map(loaded.map("limit_rules")?.as_fd(), 1)?;
         let sets = SharedArray::map(loaded.map("limit_sets")?.as_fd(), sizes[0].1)?;
-        let limits = Mutex::new(Limits::new(rules, sets));
+        let limits = Mutex::new(LimitMaps::new(rules, sets));
         Ok((Self { page: Arc::clone(&page), states, limits, loaded }, ClockWriter { page }))
     }
 
-    /// Attaches it to the interface, in this mode, to reply by this path.
+    /// Attaches it to the interface, in this mode, with this path of replies.
     pub fn attach(
         &self,
         interface: &Interface,
@@ -195,35 +222,35 @@ impl Responder {
         Attachment::new(self.loaded.program(program)?, interface, mode)
     }
 
-    /// Puts rules and lists in force, in the place of those before; `rules.epoch` does not count.
-    /// They matter only where the settings have limits. Until this returns, some clients may be
-    /// held to the old ones and others to the new ones.
+    /// Replaces rules and lists; `rules.epoch` is ignored. They matter only if the settings have
+    /// limits. Until this returns, the old ones may apply to some clients and the new ones to
+    /// others.
     pub fn limit(&self, rules: &LimitRules, lists: &[ListedPrefix]) -> Result<(), XdpError> {
-        // A thread that panicked in there has left the maps in a state that this mends.
+        // A thread that panicked with the lock held has left the maps in a state that this repairs.
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         limits.set(&self.loaded, rules, lists)
     }
 
-    /// Clients that limits know, those that have long been silent among them.
+    /// Returns the number of clients in the rate-limit table, including idle ones.
     #[must_use]
     pub fn limited_clients(&self) -> u64 {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner).clients()
     }
 
-    /// When a client was last judged by limits and lists, if any was.
+    /// Returns the time at which a client was last checked against limits and lists, if any was.
     #[must_use]
-    pub fn judged_at(&self) -> Option<Timestamp<Monotonic>> {
-        let instants = (0..self.states.entries()).map(|own| self.states.read(own).judged_ns);
+    pub fn last_judged_at(&self) -> Option<Timestamp<Monotonic>> {
+        let instants = (0..self.states.entries()).map(|own| self.states.read(own).last_checked_ns);
         let last = instants.max().filter(|&instant| instant != 0)?;
         Some(Timestamp::from_ns(last.cast_signed()))
     }
 
-    /// Gives requests with more than a header that come in by the interface to `sockets`, one for
-    /// each of its receive queues in order, instead of letting them go up; those of queues beyond
-    /// these go up. `first` is the number of
-    /// queues of other interfaces for which this was called before; with these they must be within
-    /// [`ResponderSettings::handed_over_queues`]. Limits and lists hold for them all the same.
-    pub fn hand_over(
+    /// Redirects requests longer than a header that come in by the interface to `sockets`, one for
+    /// each of its receive queues in order, instead of passing them; those of queues beyond these
+    /// are passed. `first` is the number of queues of other interfaces for which this was called
+    /// before; with these they must be within [`ResponderSettings::af_xdp_queues`]. Limits and
+    /// lists apply to them as well.
+    pub fn redirect_to(
         &self,
         interface: &Interface,
         sockets: &[XskSocket],
@@ -236,19 +263,19 @@ impl Responder {
             let value = descriptor.to_ne_bytes();
             queues.update(&number.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)?;
         }
-        let places = self.loaded.map("queue_places")?;
+        let places = self.loaded.map("queue_rows")?;
         let key = interface.index.to_ne_bytes();
         let row = QueueRow { first, count: sockets.len() as u32 };
         places.update(&key, row.as_bytes(), MapFlags::ANY).map_err(failed)
     }
 
     /// Starts to answer requests to this address and port with UTC. Unspecified addresses are not
-    /// resolved here: the caller names every address.
+    /// resolved: the caller names every address.
     pub fn listen(&self, at: SocketAddr) -> Result<(), XdpError> {
         self.listen_on(at, Timeline::Stepped)
     }
 
-    /// The same, with the time of this timeline.
+    /// Starts to answer requests to this address and port with the time of this timeline.
     pub fn listen_on(&self, at: SocketAddr, timeline: Timeline) -> Result<(), XdpError> {
         let key = listen_key(at);
         self.loaded
@@ -259,12 +286,40 @@ impl Responder {
         Ok(())
     }
 
-    /// Stops answering requests to this address and port; one that was not given is no error.
+    /// Stops answering requests to this address and port; an unknown one is no error.
     pub fn unlisten(&self, at: SocketAddr) -> Result<(), XdpError> {
-        let key = listen_key(at);
-        let deleted = self.loaded.map("listen_set")?.delete(key.as_bytes());
+        let removed = self.include("listen_set", listen_key(at).as_bytes(), false);
         self.forget_what_was_found();
-        match deleted {
+        removed
+    }
+
+    /// Starts or stops answering requests to a MAC address of this host.
+    pub fn serve_station(&self, station: Station, serve: bool) -> Result<(), XdpError> {
+        let Station { interface, vlan, mac } = station;
+        let VlanId { protocol, identifier } = vlan.unwrap_or(VlanId { protocol: 0, identifier: 0 });
+        let key = StationKey {
+            interface,
+            protocol: protocol.to_be_bytes(),
+            identifier: identifier.to_be_bytes(),
+            mac,
+            padding: [0; 2],
+        };
+        let changed = self.include("stations", key.as_bytes(), serve);
+        self.forget_what_was_found();
+        changed
+    }
+
+    /// Adds or removes a broadcast address of this host's networks. A request from one is not
+    /// answered.
+    pub fn refuse_broadcast(&self, address: Ipv4Addr, refuse: bool) -> Result<(), XdpError> {
+        self.include("broadcasts", &address.octets(), refuse)
+    }
+
+    /// Adds a key to a set, or removes it; a missing one is no error.
+    fn include(&self, set: &'static str, key: &[u8], include: bool) -> Result<(), XdpError> {
+        let set = self.loaded.map(set)?;
+        let changed = if include { set.update(key, &[1], MapFlags::ANY) } else { set.delete(key) };
+        match changed {
             Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
                 Err(XdpError::Map(object::to_io(&error)))
             }
@@ -272,12 +327,12 @@ impl Responder {
         }
     }
 
-    /// Makes every processor look the next destination up again.
+    /// Makes every CPU repeat the lookup of the next destination.
     fn forget_what_was_found(&self) {
         self.page.atomic(0, offset_of!(ClockPage, listen_epoch)).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// What was counted since loading.
+    /// Returns the counts since loading.
     #[must_use]
     pub fn counts(&self) -> ResponderCounts {
         let mut total = ResponderCounts::default();
@@ -286,8 +341,9 @@ impl Responder {
             total.answered_ipv4 += own.answered_ipv4;
             total.answered_ipv6 += own.answered_ipv6;
             total.answered_interleaved += own.answered_interleaved;
+            total.answered_symmetric += own.answered_symmetric;
             total.admitted += own.admitted;
-            total.handed_over += own.handed_over;
+            total.to_af_xdp += own.to_af_xdp;
             total.answered_ptp += own.answered_ptp;
             total.answered_ptp_monitor += own.answered_ptp_monitor;
             for (sum, refused) in total.refused.iter_mut().zip(own.refused) {
@@ -300,7 +356,7 @@ impl Responder {
         total
     }
 
-    /// Requests answered on each processor since loading, by its number.
+    /// Returns the requests answered on each CPU since loading, by its number.
     #[must_use]
     pub fn answered_by_core(&self) -> Vec<u64> {
         let own = (0..self.states.entries()).map(|processor| self.states.read(processor));
@@ -308,26 +364,25 @@ impl Responder {
     }
 
     /// Runs the program once over a frame, as if it had arrived, without sending anything.
-    pub fn test_run(&self, frame: &[u8]) -> Result<Outcome, XdpError> {
+    pub fn test_run(&self, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
         test_run::once(self.loaded.program("respond")?, frame)
     }
 
-    /// The same with the program for interfaces whose interleaved requests go up.
-    pub fn test_run_basic(&self, frame: &[u8]) -> Result<Outcome, XdpError> {
+    /// Runs the program for interfaces whose interleaved requests are passed once over a frame.
+    pub fn test_run_basic(&self, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
         test_run::once(self.loaded.program("respond_basic")?, frame)
     }
 }
 
-/// The writing end of a responder's clock page; there is only one.
+/// Writer of a responder's clock page; there is only one.
 pub struct ClockWriter {
     page: Arc<SharedArray<ClockPage>>,
 }
 
 impl ClockWriter {
-    /// Publishes an edition of the clock for each timeline: they are written into the slots that
-    /// nobody reads, which then become those that are read. There is one writer, so one edition is
-    /// written at a time.
-    pub fn publish(&mut self, stepped: &ClockEdition, smeared: &ClockEdition) {
+    /// Publishes a page update for each timeline: the values are written into the inactive slots,
+    /// which then become active. There is one writer, so one update is written at a time.
+    pub fn publish(&mut self, stepped: &ClockUpdate, smeared: &ClockUpdate) {
         let active = self.page.atomic(0, offset_of!(ClockPage, active));
         let next = 1 - (active.load(Ordering::Relaxed) & 1);
         for (timeline, edition) in (0..).zip([stepped, smeared]) {
@@ -336,7 +391,7 @@ impl ClockWriter {
         active.store(next, Ordering::Release);
     }
 
-    fn write(&self, slot: usize, edition: &ClockEdition) {
+    fn write(&self, slot: usize, edition: &ClockUpdate) {
         let slot = offset_of!(ClockPage, slots) + slot * size_of::<ClockSlot>();
         let sequence = self.page.atomic(0, slot + offset_of!(ClockSlot, sequence));
         let odd = sequence.load(Ordering::Relaxed).wrapping_add(1) | 1;
@@ -355,7 +410,7 @@ pub(crate) fn listen_key(at: SocketAddr) -> ListenKey {
     ListenKey { address, port: at.port().to_be_bytes(), reserved: [0; 2] }
 }
 
-fn fields(edition: &ClockEdition) -> ClockFields {
+fn fields(edition: &ClockUpdate) -> ClockFields {
     ClockFields {
         anchor_ns: edition.timebase.anchor.as_ns() as u64,
         ntp_at_anchor: edition.timebase.ntp_at_anchor.to_bits(),

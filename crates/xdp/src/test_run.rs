@@ -7,37 +7,37 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use libbpf_sys::{BPF_F_TEST_XDP_LIVE_FRAMES, bpf_prog_test_run_opts, bpf_test_run_opts, xdp_md};
 
 use crate::XdpError;
-use crate::object::Loaded;
+use crate::object::LoadedObject;
 
-/// A program that lets every frame pass.
+/// A program that passes every frame.
 const PASS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pass.o"));
 
-/// What an XDP program did with a frame.
+/// Action of an XDP program for a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// It failed.
+pub enum XdpAction {
+    /// Aborted by an error.
     Aborted,
-    /// It dropped the frame.
+    /// Dropped.
     Drop,
-    /// It passed the frame to the network stack.
+    /// Passed to the network stack.
     Pass,
-    /// It sent the frame back by the interface that it came in by.
+    /// Sent back by the interface that it came in by.
     Transmit,
-    /// It sent the frame elsewhere.
+    /// Sent elsewhere.
     Redirect,
 }
 
-/// A frame after a program.
+/// Result of a program's run over a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outcome {
-    /// What the program said.
-    pub verdict: Verdict,
+pub struct TestRunOutcome {
+    /// Verdict of the program.
+    pub verdict: XdpAction,
     /// The frame as the program left it.
     pub frame: Vec<u8>,
 }
 
 /// Runs `program` once over `frame`.
-pub(crate) fn once(program: BorrowedFd<'_>, frame: &[u8]) -> Result<Outcome, XdpError> {
+pub(crate) fn once(program: BorrowedFd<'_>, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
     let mut out = vec![0_u8; frame.len() + 256];
     let mut options = bpf_test_run_opts {
         sz: size_of::<bpf_test_run_opts>() as libbpf_sys::size_t,
@@ -48,28 +48,28 @@ pub(crate) fn once(program: BorrowedFd<'_>, frame: &[u8]) -> Result<Outcome, Xdp
         repeat: 1,
         ..Default::default()
     };
-    // SAFETY: both buffers live through the call and their sizes are given with them.
+    // SAFETY: both buffers live through the call and their sizes are passed with them.
     let result = unsafe { bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
     if result < 0 {
         return Err(XdpError::Run(io::Error::from_raw_os_error(-result)));
     }
     out.truncate(options.data_size_out as usize);
-    Ok(Outcome { verdict: verdict(options.retval), frame: out })
+    Ok(TestRunOutcome { verdict: verdict(options.retval), frame: out })
 }
 
-fn verdict(value: u32) -> Verdict {
+fn verdict(value: u32) -> XdpAction {
     match value {
-        libbpf_sys::XDP_DROP => Verdict::Drop,
-        libbpf_sys::XDP_PASS => Verdict::Pass,
-        libbpf_sys::XDP_TX => Verdict::Transmit,
-        libbpf_sys::XDP_REDIRECT => Verdict::Redirect,
-        _ => Verdict::Aborted,
+        libbpf_sys::XDP_DROP => XdpAction::Drop,
+        libbpf_sys::XDP_PASS => XdpAction::Pass,
+        libbpf_sys::XDP_TX => XdpAction::Transmit,
+        libbpf_sys::XDP_REDIRECT => XdpAction::Redirect,
+        _ => XdpAction::Aborted,
     }
 }
 
-/// Runs `program` over and over on live frames that begin as copies of `frame`, on the processor
-/// that this thread is pinned to, until `repeat` runs are done or a signal reaches the thread. What
-/// the program sends in a batch of `batch` runs leaves at the end of the batch.
+/// Runs `program` repeatedly on live frames that begin as copies of `frame`, on the CPU that this
+/// thread is pinned to, until `repeat` runs are done or a signal reaches the thread. Frames that
+/// the program sends in a batch of `batch` runs leave at the end of the batch.
 pub(crate) fn live(
     program: BorrowedFd<'_>,
     frame: &[u8],
@@ -88,7 +88,7 @@ pub(crate) fn live(
         batch_size: batch,
         ..Default::default()
     };
-    // SAFETY: frame and context live through the call and their sizes are given with them.
+    // SAFETY: frame and context live through the call and their sizes are passed with them.
     let result = unsafe { bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
     match -result {
         0 | libc::EINTR => Ok(()),
@@ -97,10 +97,10 @@ pub(crate) fn live(
     }
 }
 
-/// Whether this kernel can send frames from a test run: asked by trying it with a program that lets
-/// one frame pass to the loopback interface, which has no use for it.
+/// Tests whether this kernel can send frames from a test run: tries it with a program that passes
+/// one frame to the loopback interface, which discards it.
 pub fn live_frames_supported() -> Result<bool, XdpError> {
-    let loaded = Loaded::load("pass", PASS, |_| Ok(()))?;
+    let loaded = LoadedObject::load("pass", PASS, |_| Ok(()))?;
     match live(loaded.program("pass")?, &[0; 64], 1, 1) {
         Ok(()) => Ok(true),
         Err(XdpError::NoLiveFrames) => Ok(false),

@@ -31,13 +31,13 @@ pub(crate) fn strings(list: &Value) -> impl Iterator<Item = &str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-fn says(line: &Line<'_>) -> bool {
+fn has_content(line: &Line<'_>) -> bool {
     !line.text.is_empty() && !line.text.starts_with('#')
 }
 
 fn document(lines: &[Line<'_>]) -> Result<Value> {
     let (value, left) = block(lines, 0)?;
-    match left.iter().find(|line| says(line)) {
+    match left.iter().find(|line| has_content(line)) {
         Some(line) => bail!("line {}: '{}' is out of place", line.number, line.text),
         None => Ok(value),
     }
@@ -45,7 +45,8 @@ fn document(lines: &[Line<'_>]) -> Result<Value> {
 
 /// What stands at least so far in, and the lines behind it.
 fn block<'a, 'b>(lines: &'b [Line<'a>], least: usize) -> Result<(Value, &'b [Line<'a>])> {
-    let Some(first) = lines.iter().find(|line| says(line)).filter(|line| line.indent >= least)
+    let Some(first) =
+        lines.iter().find(|line| has_content(line)).filter(|line| line.indent >= least)
     else {
         return Ok((Value::Null, lines));
     };
@@ -54,7 +55,7 @@ fn block<'a, 'b>(lines: &'b [Line<'a>], least: usize) -> Result<(Value, &'b [Lin
 
 fn list<'a, 'b>(mut lines: &'b [Line<'a>], indent: usize) -> Result<(Value, &'b [Line<'a>])> {
     let mut items = Vec::new();
-    while let Some(at) = lines.iter().position(says) {
+    while let Some(at) = lines.iter().position(has_content) {
         let line = lines[at];
         let Some(text) = line.text.strip_prefix("- ").filter(|_| line.indent == indent) else {
             break;
@@ -67,7 +68,7 @@ fn list<'a, 'b>(mut lines: &'b [Line<'a>], indent: usize) -> Result<(Value, &'b 
             continue;
         }
         let rest = &lines[at + 1..];
-        let inside = rest.iter().position(|line| says(line) && line.indent <= indent);
+        let inside = rest.iter().position(|line| has_content(line) && line.indent <= indent);
         let (inside, left) = rest.split_at(inside.unwrap_or(rest.len()));
         items.push(document(&[&[first], inside].concat())?);
         lines = left;
@@ -84,7 +85,7 @@ fn key(text: &str) -> Option<(&str, &str)> {
 
 fn map<'a, 'b>(mut lines: &'b [Line<'a>], indent: usize) -> Result<(Value, &'b [Line<'a>])> {
     let mut fields = Map::new();
-    while let Some(at) = lines.iter().position(says) {
+    while let Some(at) = lines.iter().position(has_content) {
         let line = lines[at];
         if line.indent < indent || line.text.starts_with("- ") {
             break;
@@ -100,7 +101,7 @@ fn map<'a, 'b>(mut lines: &'b [Line<'a>], indent: usize) -> Result<(Value, &'b [
                 value
             }
             "|" => {
-                let end = lines.iter().position(|line| says(line) && line.indent <= indent);
+                let end = lines.iter().position(|line| has_content(line) && line.indent <= indent);
                 let (inside, left) = lines.split_at(end.unwrap_or(lines.len()));
                 lines = left;
                 inside.iter().map(|line| line.text).collect::<Vec<_>>().join("\n").into()

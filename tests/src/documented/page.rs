@@ -249,7 +249,7 @@ fn spans(prose: &[(usize, &str)]) -> Vec<Documented> {
 }
 
 /// Pages are read as their readers read them.
-pub(crate) fn blocks_are_told_apart() -> Result<()> {
+pub(crate) fn blocks_are_classified() -> Result<()> {
     let text = "Text with `horolog\nserve --local` in it.\n\n    horolog one \\\n        --two   # three\n\n    \
                 make four\n\nand\n\n    a = 1\n\n```\n$ horolog five\noutput\n```\n\nend\n";
     let page = Page::parse("page.md", text)?;

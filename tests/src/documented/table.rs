@@ -71,9 +71,9 @@ pub(crate) const BLOCKS: &[(&str, &str, &str)] = &[
     ("tree.toml", "docs/relay.md", "nodes = ["),
     ("delays.csv", "docs/relay.md", "from,to,delay_us"),
     ("tasks.toml", "docs/cycle.md", "[[task]]"),
-    ("test.toml", "docs/cycle-test.md", "schema = \"horolog.test/1\""),
-    ("my-plan.toml", "docs/campaign.md", "schema = \"horolog.plan/1\""),
-    ("plan.toml", "docs/campaign.md", "schema = \"horolog.plan/1\""),
+    ("test.toml", "docs/cycle-test.md", "schema = \"horolog.test/2\""),
+    ("my-plan.toml", "docs/campaign.md", "schema = \"horolog.plan/2\""),
+    ("plan.toml", "docs/campaign.md", "schema = \"horolog.plan/2\""),
 ];
 
 /// Results that earlier commands of a page's reader have left.
@@ -86,7 +86,7 @@ pub(crate) const RESULTS: &[(&str, &str)] = &[
 ];
 
 /// What is put in another's place, because the test's machine is not the reader's.
-pub(crate) const IN_PLACE: &[(&str, &str, &str)] = &[
+pub(crate) const REPLACEMENTS: &[(&str, &str, &str)] = &[
     ("/usr/local/bin/", "usr-local-bin/", "programs of this machine stay as they are"),
     ("--leap-file FILE", "--leap-file leap-seconds.list", "a list is made here"),
     ("/usr/share/zoneinfo/leap-seconds.list", "leap-seconds.list", "not every system has one"),
@@ -165,7 +165,7 @@ pub(crate) fn far(text: &str) -> Option<Far> {
         Some(Far::Path)
     } else if is_one_of(&["horolog load ptp", "horolog load mix"]) || is_ntpperf_ptp(text) {
         Some(Far::Master(if text.contains("--domain 24") { 24 } else { 0 }))
-    } else if is_one_of(ASKING) {
+    } else if is_one_of(NEEDS_TIME_SERVER) {
         Some(Far::Server)
     } else {
         None
@@ -173,7 +173,7 @@ pub(crate) fn far(text: &str) -> Option<Far> {
 }
 
 /// Beginnings of commands that a server of time has to answer.
-const ASKING: &[&str] = &[
+const NEEDS_TIME_SERVER: &[&str] = &[
     "horolog load",
     "horolog query",
     "horolog ntpperf",
@@ -199,7 +199,7 @@ fn own(text: &str) -> &str {
 }
 
 /// Beginnings of commands that stay until they are told to end.
-const STAYING: &[&str] = &[
+const LONG_RUNNING: &[&str] = &[
     "horolog serve",
     "horolog path serve",
     "horolog relay run",
@@ -213,7 +213,7 @@ const STAYING: &[&str] = &[
 /// Whether it stays. What only checks, or asks for help, does not.
 pub(crate) fn stays(text: &str) -> bool {
     let ends = ["--check", "--show-policy", "--help"].iter().any(|flag| text.contains(flag));
-    !ends && STAYING.iter().any(|words| own(text).starts_with(words))
+    !ends && LONG_RUNNING.iter().any(|words| own(text).starts_with(words))
 }
 
 /// Whether it needs a terminal, on which it is looked at until a key ends it.
@@ -223,7 +223,7 @@ pub(crate) fn is_viewed(text: &str) -> bool {
 }
 
 /// What one that stays answers when it is ready.
-pub(crate) fn is_asked_by(text: &str) -> Option<&'static str> {
+pub(crate) fn readiness_command(text: &str) -> Option<&'static str> {
     if own(text).starts_with("horolog relay run") {
         Some("horolog relay list")
     } else if own(text).starts_with("horolog serve") {
@@ -235,7 +235,7 @@ pub(crate) fn is_asked_by(text: &str) -> Option<&'static str> {
 
 /// Whether two that stay would be in each other's way.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
-    STAYING.iter().any(|words| own(one).starts_with(words) && own(other).starts_with(words))
+    LONG_RUNNING.iter().any(|words| own(one).starts_with(words) && own(other).starts_with(words))
 }
 
 /// Whether a command is one of the far host: what others ask.
@@ -253,7 +253,7 @@ pub(crate) struct Exception {
     /// Its exit status.
     pub(crate) status: i32,
     /// A part of what it says.
-    pub(crate) says: &'static str,
+    pub(crate) message: &'static str,
     pub(crate) because: &'static str,
 }
 
@@ -262,49 +262,49 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     Exception {
         begins: "horolog serve --gnss /dev/ttyS0",
         status: 3,
-        says: "/dev/pps0",
+        message: "/dev/pps0",
         because: "no receiver is at hand",
     },
     Exception {
         begins: "horolog serve --ptp eth1 --timestamps eth1=hardware",
         status: 3,
-        says: "no hardware timestamps",
+        message: "no hardware timestamps",
         because: "a virtual link has no card",
     },
     Exception {
         begins: "horolog clock compare /dev/ptp0",
         status: 3,
-        says: "/dev/ptp0",
+        message: "/dev/ptp0",
         because: "a virtual machine has no PTP clock",
     },
     Exception {
         begins: "horolog cycle run --period 10ms --program -- ./control",
         status: 3,
-        says: "it has to say 'ready'",
+        message: "its first mark must be 'ready'",
         because: "the reader's program, which speaks the protocol, is not here",
     },
     Exception {
         begins: "horolog at '21:00 TAI'",
         status: 3,
-        says: "--tai-offset 37",
+        message: "--tai-offset 37",
         because: "nobody has told this kernel how far TAI is ahead",
     },
     Exception {
         begins: "horolog at cancel 7",
         status: 2,
-        says: "no job 7",
+        message: "job 7 not found",
         because: "seven jobs were not started before",
     },
     Exception {
         begins: "horolog campaign run --resume CAMPAIGN",
         status: 2,
-        says: "cannot identify a campaign",
+        message: "invalid campaign name",
         because: "CAMPAIGN stands for the name of one that was interrupted",
     },
     Exception {
         begins: "horolog serve --ptp eth1 --gnss /dev/ttyS0",
         status: 3,
-        says: "/dev/pps0",
+        message: "/dev/pps0",
         because: "no receiver is at hand",
     },
 ];

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_says_why_and_how_to_see_it_again() {
+    fn a_crash_states_its_reason_and_how_to_reproduce_it() {
         let log = format!(
             "{LOADED}thread '<unnamed>' panicked at src/a.rs:3:5:\nattempt to add with overflow\n\
              ==7== ERROR: libFuzzer: deadly signal\n\

@@ -4,10 +4,10 @@
 //! they cannot grow stale; what does not name its licence or its version is an error.
 
 mod embedded;
+mod extra_parts;
 mod notices;
 mod parts;
 mod sbom;
-mod with;
 
 use std::path::PathBuf;
 
@@ -56,7 +56,7 @@ impl Options {
     fn parts(&self) -> Result<Parts> {
         let mut parts = parts(&self.metadata()?)?;
         if let Some(path) = &self.with {
-            with::add(&mut parts, path).with_context(|| path.display().to_string())?;
+            extra_parts::add(&mut parts, path).with_context(|| path.display().to_string())?;
         }
         Ok(parts)
     }

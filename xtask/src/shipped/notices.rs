@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_texts_are_given_once() {
+    fn equal_texts_are_listed_once() {
         let directory =
             super::super::metadata().unwrap().members().next().map(|package| {
                 package.manifest_path.ancestors().nth(3).map(Path::to_owned).unwrap()

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_build_needs_is_no_part() {
+    fn build_dependencies_are_no_parts() {
         let metadata = super::super::metadata().unwrap();
         let parts = Parts::linked(&metadata).unwrap();
         let has = |name: &str| parts.list.iter().any(|part| part.name == name);

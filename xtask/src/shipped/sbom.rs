@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_bill_is_told_from_one() {
+    fn an_invalid_bill_is_detected() {
         let metadata = super::super::metadata().unwrap();
         let parts = super::super::parts(&metadata).unwrap();
         let bill = super::super::bill(&parts, None).unwrap();

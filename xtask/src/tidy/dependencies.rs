@@ -5,35 +5,35 @@
 use std::path::Path;
 
 use super::Finding;
-use super::rooms::Rooms;
+use super::crates::CrateRules;
 use crate::cargo::{Metadata, Package};
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
 
-pub(super) fn check(rooms: &Rooms, workspace: &Metadata, root: &Path) -> Vec<Finding> {
+pub(super) fn check(rules: &CrateRules, workspace: &Metadata, root: &Path) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
-        workspace.members().flat_map(|package| check_package(rooms, package, root)).collect();
-    for room in &rooms.0 {
-        if !root.join(&room.directory).join("Cargo.toml").is_file() {
-            let message = format!("its table names `{}`, which is no crate", room.directory);
+        workspace.members().flat_map(|package| check_package(rules, package, root)).collect();
+    for rule in &rules.0 {
+        if !root.join(&rule.directory).join("Cargo.toml").is_file() {
+            let message = format!("its table names `{}`, which is no crate", rule.directory);
             findings.push(Finding::new(DOCUMENT, 0, message));
         }
     }
     findings
 }
 
-fn check_package(rooms: &Rooms, package: &Package, root: &Path) -> Vec<Finding> {
+fn check_package(rules: &CrateRules, package: &Package, root: &Path) -> Vec<Finding> {
     let directory = package.manifest_path.parent().map_or_else(String::new, |p| below(p, root));
     let manifest = format!("{directory}/Cargo.toml");
-    let Some(room) = rooms.find(&directory) else {
-        let message = format!("`{directory}` has no row in {DOCUMENT}'s table of rooms");
+    let Some(rule) = rules.find(&directory) else {
+        let message = format!("`{directory}` has no row in {DOCUMENT}'s table of crates");
         return vec![Finding::new(&manifest, 0, message)];
     };
     package
         .dependencies
         .iter()
         .filter_map(|dependency| Some((dependency, below(dependency.path.as_deref()?, root))))
-        .filter(|(_, used)| !room.may_use.contains(used))
+        .filter(|(_, used)| !rule.may_use.contains(used))
         .map(|(dependency, used)| {
             let message = format!(
                 "{DOCUMENT} does not let `{directory}` use `{used}` ({}); move what both need up",
@@ -50,7 +50,7 @@ fn below(path: &Path, root: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rooms::tests::DOCUMENT;
+    use super::super::crates::tests::DOCUMENT;
     use super::*;
     use crate::cargo::Dependency;
 
@@ -71,7 +71,7 @@ mod tests {
             dependencies: vec![dependency],
             targets: Vec::new(),
         };
-        check_package(&Rooms::parse(DOCUMENT).unwrap(), &package, Path::new("/src"))
+        check_package(&CrateRules::parse(DOCUMENT).unwrap(), &package, Path::new("/src"))
     }
 
     #[test]

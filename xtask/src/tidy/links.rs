@@ -18,7 +18,7 @@ pub(super) fn check(files: &[TextFile], exists: impl Fn(&str) -> bool) -> Vec<Fi
                 continue;
             }
             let (name, heading) = target.split_once('#').unwrap_or((target, ""));
-            let path = if name.is_empty() { page.path.clone() } else { beside(&page.path, name) };
+            let path = if name.is_empty() { page.path.clone() } else { resolve(&page.path, name) };
             if !exists(&path) {
                 findings.push(Finding::new(&page.path, line, format!("no '{path}' to link to")));
                 continue;
@@ -43,7 +43,7 @@ fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// What `name` means on the page at `path`.
-fn beside(path: &str, name: &str) -> String {
+fn resolve(path: &str, name: &str) -> String {
     let mut parts: Vec<&str> = path.split('/').collect();
     parts.pop();
     for part in name.split('/') {

@@ -2,16 +2,25 @@
 //! one pure function from texts to findings; this one gathers the texts and prints what was found.
 //! It repairs nothing.
 
+mod crates;
+mod debug_text;
 mod dependencies;
+mod error_texts;
+mod file_names;
 mod files;
+mod help_texts;
+mod language;
 mod licences;
 mod links;
 mod lints;
+mod phrases;
 mod privacy;
-mod rooms;
 mod source;
+mod speech;
 mod style;
+mod test_items;
 mod unsafety;
+mod words;
 
 use std::fmt;
 use std::time::Instant;
@@ -19,7 +28,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::cargo;
-use rooms::Rooms;
+use crates::CrateRules;
 
 /// One broken rule: where, and what to do about it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,9 +54,19 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Runs every check; `true` when nothing was found. With `name_long_files`, files past the size to
-/// aim for are listed as well, without failing.
-pub(crate) fn run(name_long_files: bool) -> Result<bool> {
+/// Lists printed besides the findings.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listing {
+    /// Nothing.
+    Findings,
+    /// Files past the size to aim for, which do not fail the check.
+    LongFiles,
+    /// Every use that a budget counts, and files that have another name than their one type.
+    Language,
+}
+
+/// Runs every check; `true` when nothing was found.
+pub(crate) fn run(listing: Listing) -> Result<bool> {
     let started = Instant::now();
     let root = cargo::root();
     let product = cargo::metadata(&root.join("Cargo.toml"))?;
@@ -55,14 +74,19 @@ pub(crate) fn run(name_long_files: bool) -> Result<bool> {
     // build that takes minutes.
     let fuzz = cargo::metadata(&root.join("fuzz/Cargo.toml"))?;
     let files = files::tracked(root)?;
-    let rooms = Rooms::parse(files::text_of(&files, "ARCHITECTURE.md")?)
-        .context("ARCHITECTURE.md's table of rooms")?;
+    let rules = CrateRules::parse(files::text_of(&files, "ARCHITECTURE.md")?)
+        .context("ARCHITECTURE.md's table of crates")?;
     let accepted = licences::accepted(files::text_of(&files, "deny.toml")?)?;
 
-    let mut findings = dependencies::check(&rooms, &product, root);
-    findings.extend(unsafety::check(&rooms, &files));
+    let mut findings = dependencies::check(&rules, &product, root);
+    findings.extend(unsafety::check(&rules, &files));
     findings.extend(lints::check(&product, &files, root));
     findings.extend(style::check(&files));
+    findings.extend(debug_text::check(&files));
+    let language = language::check(&files, listing == Listing::Language)?;
+    findings.extend(language.findings);
+    findings.extend(help_texts::check(&files)?);
+    findings.extend(phrases::check(&files));
     findings.extend(links::check(&files, |path| root.join(path).exists()));
     findings.extend(privacy::check(&files));
     findings.extend(licences::check(&product.packages, &accepted));
@@ -73,7 +97,13 @@ pub(crate) fn run(name_long_files: bool) -> Result<bool> {
     for finding in &findings {
         println!("{finding}");
     }
-    if name_long_files {
+    if listing == Listing::Language {
+        for note in language.file_names.notes {
+            println!("note: {note}");
+        }
+    }
+    println!("{}", language.figures);
+    if listing == Listing::LongFiles {
         for note in style::long_files(&files) {
             println!("note: {note}");
         }

@@ -1,18 +1,18 @@
-//! `unsafe` stands only in the rooms that ARCHITECTURE.md's table gives it, and nothing outside
+//! `unsafe` stands only in the crates that ARCHITECTURE.md's table gives it, and nothing outside
 //! them lifts the lint against it. Clippy demands a SAFETY comment for every block and impl; this
 //! check adds the one that clippy leaves out, private `unsafe fn`.
 
 use super::Finding;
+use super::crates::CrateRules;
 use super::files::TextFile;
-use super::rooms::Rooms;
 use super::source::{Source, after_word, has_word};
 
-pub(super) fn check(rooms: &Rooms, files: &[TextFile]) -> Vec<Finding> {
+pub(super) fn check(rules: &CrateRules, files: &[TextFile]) -> Vec<Finding> {
     files
         .iter()
         .filter(|file| file.extension() == "rs")
         .flat_map(|file| {
-            check_file(file, rooms.of_file(&file.path).is_some_and(|room| room.holds_unsafe))
+            check_file(file, rules.of_file(&file.path).is_some_and(|rule| rule.holds_unsafe))
         })
         .collect()
 }
@@ -24,11 +24,11 @@ fn check_file(file: &TextFile, may_hold_unsafe: bool) -> Vec<Finding> {
     for (index, line) in code.lines().enumerate() {
         let mut found = |message| findings.push(Finding::new(&file.path, index + 1, message));
         if lifts_lint(line) && !may_hold_unsafe {
-            found("`unsafe_code` lifted in a room that ARCHITECTURE.md gives no `unsafe` to");
+            found("`unsafe_code` lifted in a crate to which ARCHITECTURE.md gives no `unsafe`");
         }
         let Some(after) = after_word(line, "unsafe") else { continue };
         if !may_hold_unsafe {
-            found("`unsafe` in a room that ARCHITECTURE.md does not give it to");
+            found("`unsafe` in a crate to which ARCHITECTURE.md does not give it");
         } else if defines_function(after) && !is_justified(&lines[..index]) {
             found("an `unsafe fn` without a `# Safety` paragraph that says what callers owe it");
         }
@@ -60,17 +60,17 @@ fn is_justified(lines_above: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rooms::tests::DOCUMENT;
+    use super::super::crates::tests::DOCUMENT;
     use super::super::{NO_LINES, texts};
     use super::*;
 
     fn lines(path: &str, text: &str) -> Vec<usize> {
-        let rooms = Rooms::parse(DOCUMENT).unwrap();
-        check(&rooms, &texts(&[(path, text)])).iter().map(|finding| finding.line).collect()
+        let rules = CrateRules::parse(DOCUMENT).unwrap();
+        check(&rules, &texts(&[(path, text)])).iter().map(|finding| finding.line).collect()
     }
 
     #[test]
-    fn unsafe_outside_its_rooms_is_found() {
+    fn unsafe_outside_its_crates_is_found() {
         assert_eq!(lines("crates/time/src/a.rs", "fn f() {\n    unsafe { g() }\n}\n"), [2]);
         assert_eq!(lines("crates/time/src/a.rs", "#[unsafe(no_mangle)]\nfn f() {}\n"), [1]);
         assert_eq!(lines("crates/sys/src/a.rs", "fn f() {\n    unsafe { g() }\n}\n"), NO_LINES);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lint_is_lifted_in_a_room_with_unsafe_only() {
+    fn the_lint_is_lifted_in_a_crate_with_unsafe_only() {
         let text = "#![allow(unsafe_code, reason = \"system calls\")]\n";
         assert_eq!(lines("crates/sys/src/netlink.rs", text), NO_LINES);
         assert_eq!(lines("crates/time/src/lib.rs", text), [1]);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsafe_function_says_what_its_callers_owe_it() {
+    fn an_unsafe_function_documents_its_requirements() {
         let path = "crates/sys/src/a.rs";
         assert_eq!(lines(path, "/// Reads.\nunsafe fn f() {}\n"), [2]);
         assert_eq!(lines(path, "/// # Safety\n/// Live.\n#[inline]\nunsafe fn f() {}\n"), NO_LINES);

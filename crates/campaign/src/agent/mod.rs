@@ -1,12 +1,15 @@
-//! An agent: it says that it is there and what it can do, carries out what its policy allows, and
-//! tells what came of it, whether the broker is there or not.
+//! Campaign agent: publishes its presence and capabilities, executes the orders that its policy
+//! allows, and reports the results, whether or not the broker is reachable.
 
+mod broker_link;
 mod clock;
-mod hands;
-mod machine;
-mod post;
+mod executor;
+mod revision;
 mod run;
-mod sight;
+mod state_machine;
 
-pub use machine::{Act, Character, LINGER_NS, Left, Machine, Memory, Now, WAIT_MAX_NS};
-pub use run::{AgentError, AgentOptions, Owner, run};
+pub use run::{AgentCallbacks, AgentError, AgentOptions, run};
+pub use state_machine::{
+    AgentAction, AgentClockReadings, AgentIdentity, AgentStateMachine, InterruptedOrder, LINGER_NS,
+    PersistentState, WAIT_MAX_NS,
+};

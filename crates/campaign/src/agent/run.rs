@@ -1,6 +1,6 @@
-//! An agent's program: the machine that decides, the processes that do, the spool that keeps, and
-//! the broker that may be gone, brought together by events in one queue. What fails here is said
-//! and lived with; only what keeps an agent from being one ends it.
+//! Main loop of an agent: state machine, processes, spool, and a broker that may be unreachable,
+//! connected by events in one queue. Errors are logged and tolerated; the agent ends only if it
+//! cannot work as an agent.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -13,169 +13,174 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::{interval, sleep};
 
-use super::hands::{self, Hands};
-use super::machine::{Act, Character, Machine, Memory, Now};
-use super::post::{self, Shared};
+use super::broker_link::{self, AgentContext};
+use super::executor::{self, JobExecutor};
+use super::state_machine::{
+    AgentAction, AgentClockReadings, AgentIdentity, AgentStateMachine, PersistentState,
+};
+use crate::assignment::{Assignment, AssignmentError};
 use crate::id::IdError;
-use crate::instruction::{Instruction, InstructionError};
-use crate::job::{self, Means};
-use crate::message::{Content, Report};
-use crate::nats::{Broker, NatsError, Store};
-use crate::order::{Abilities, Order, PROTOCOL};
+use crate::job::{self, ExecutionEnv};
+use crate::nats::{BrokerOptions, BrokerStore, NatsError};
+use crate::order::{AgentCapabilities, Order, PROTOCOL};
 use crate::policy::Policy;
-use crate::spool::{Entry, Limits, Spool, SpoolError};
+use crate::report::{AgentReport, ReportContent};
+use crate::spool::{Spool, SpoolEntry, SpoolError, SpoolLimits};
 use crate::{AgentName, CampaignId};
 
-/// How long an agent that starts waits for a broker that does not answer.
-const BROKER_PATIENCE: Duration = Duration::from_secs(30);
+/// Longest time for which a starting agent waits for an unreachable broker.
+const BROKER_TIMEOUT: Duration = Duration::from_secs(30);
 const BROKER_RETRY: Duration = Duration::from_secs(1);
-/// How often time alone is looked at.
+/// Interval of the ticks of the state machine.
 const TICK: Duration = Duration::from_millis(100);
-/// How long what runs may take to end with its results when the agent is told to end, and how long
-/// they are then delivered.
-const END_PATIENCE: Duration = Duration::from_secs(15);
-const DELIVERY_PATIENCE: Duration = Duration::from_secs(5);
-/// News of progress that wait to be sent, at most.
-const MURMURS_MAX: usize = 256;
+/// Grace period for running jobs to end with their results when the agent is terminated, and then
+/// for the delivery of the results.
+const END_GRACE_PERIOD: Duration = Duration::from_secs(15);
+const DELIVERY_GRACE_PERIOD: Duration = Duration::from_secs(5);
+/// Largest number of queued progress events.
+const PROGRESS_EVENTS_MAX: usize = 256;
 
-/// What an agent is.
+/// Options of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
-    /// Where it is told what to do.
-    pub broker: Broker,
-    /// Its name.
+    /// Broker that holds its assignments.
+    pub broker: BrokerOptions,
+    /// Agent name.
     pub name: AgentName,
-    /// Its version of horolog.
+    /// Version of horolog.
     pub version: String,
-    /// What its owner says of it.
+    /// Labels set by the operator.
     pub labels: BTreeMap<String, String>,
-    /// Where others reach it, the best address first.
+    /// Addresses at which others reach it, preferred one first.
     pub addresses: Vec<IpAddr>,
-    /// What it can do.
-    pub abilities: Abilities,
-    /// What it may run.
+    /// Capabilities.
+    pub capabilities: AgentCapabilities,
+    /// Policy on what it may run.
     pub policy: Policy,
-    /// Where it keeps what it has to tell.
+    /// Directory of undelivered reports and state.
     pub state: PathBuf,
-    /// The time server that its clock is compared with; the kernel is asked where it is absent.
+    /// Time server for comparison with the local clock; the kernel's clock state by default.
     pub clock_server: Option<String>,
-    /// The `horolog` that it runs.
+    /// Path of the `horolog` binary to run.
     pub program: PathBuf,
 }
 
-/// Whoever runs an agent.
+/// Callbacks of the program that runs an agent.
 #[derive(Clone, Copy)]
-pub struct Owner<'a> {
-    /// Is told what may be of interest, a line each.
-    pub says: &'a dyn Fn(&str),
-    /// Is told that the agent is there.
+pub struct AgentCallbacks<'a> {
+    /// Receives log lines.
+    pub log: &'a dyn Fn(&str),
+    /// Called when the agent is ready.
     pub ready: &'a dyn Fn(),
-    /// Says whether it is to go on.
+    /// Returns whether to continue.
     pub flow: &'a dyn Fn() -> ControlFlow<()>,
 }
 
-/// Why an agent is none; one line.
+/// Reason why an agent cannot run or continue; one line.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The broker cannot be used.
     #[error(transparent)]
     Nats(#[from] NatsError),
-    /// What it has to tell cannot be kept.
+    /// Its spool cannot be used.
     #[error(transparent)]
     Spool(#[from] SpoolError),
-    /// Another one has taken its place.
-    #[error("another agent was started later with the name {0}; give each its own with --name")]
+    /// Another agent with this name has taken over.
+    #[error("another agent with the name {0} was started later; choose unique names with --name")]
     Replaced(AgentName),
-    /// A name that cannot be.
+    /// The name is invalid.
     #[error(transparent)]
     Name(#[from] IdError),
-    /// The system gives no thread or timer.
-    #[error("the system refuses what an agent needs: {0}")]
+    /// The system refuses a thread or timer.
+    #[error("a system call of the agent failed: {0}")]
     System(#[from] io::Error),
 }
 
-/// What comes to be known.
-pub(super) enum Event {
-    /// What lies at the broker for this agent has changed.
-    Seen(Result<Option<Instruction>, InstructionError>),
-    /// Something of a campaign's processes.
-    Job(CampaignId, job::Event),
-    /// To be said to the owner.
-    Say(String),
-    /// A later agent has this one's name.
+/// Event of the main loop.
+pub(super) enum AgentEvent {
+    /// The assignment of this agent at the broker has changed.
+    AssignmentRead(Result<Option<Assignment>, AssignmentError>),
+    /// Event of a campaign's processes.
+    Job(CampaignId, job::JobEvent),
+    /// Line to log.
+    Log(String),
+    /// A later agent with this name exists.
     Replaced,
 }
 
-/// Runs an agent until its owner says that it is to end.
+/// Runs an agent until its operator ends it.
 ///
 /// # Errors
 ///
-/// It cannot begin, or another one has taken its place.
-pub fn run(options: AgentOptions, owner: Owner<'_>) -> Result<(), AgentError> {
+/// It cannot start, or another agent with its name has taken over.
+pub fn run(options: AgentOptions, owner: AgentCallbacks<'_>) -> Result<(), AgentError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(Box::pin(live(options, owner)));
-    // A look at the clock may still be waiting for its server.
+    // A clock measurement may still wait for its server.
     runtime.shutdown_background();
     ended
 }
 
-async fn live(options: AgentOptions, owner: Owner<'_>) -> Result<(), AgentError> {
-    let (spool, spoilt) = Spool::open(&options.state, Limits::default())?;
+async fn live(options: AgentOptions, owner: AgentCallbacks<'_>) -> Result<(), AgentError> {
+    let (spool, spoilt) = Spool::open(&options.state, SpoolLimits::default())?;
     for path in spoilt {
-        (owner.says)(&format!("{} was spoilt on the disk; its report is lost", path.display()));
+        (owner.log)(&format!("{} was corrupted on disk; its report is lost", path.display()));
     }
-    let jobs = hands::directory(&options.state)?;
-    let memory: Memory = spool.state()?.unwrap_or_default();
+    let jobs = executor::directory(&options.state)?;
+    let memory: PersistentState = spool.state()?.unwrap_or_default();
     let Some(store) = Box::pin(reach(&options, owner)).await? else { return Ok(()) };
-    let character = Character {
+    let character = AgentIdentity {
         name: options.name.clone(),
         version: options.version.clone(),
         policy: options.policy.clone(),
     };
-    let (machine, acts) = Machine::new(character, memory, (utc_ns() / 1_000_000) as u64);
-    let clock = post::clock_now(&options).await;
+    let (machine, acts) = AgentStateMachine::new(character, memory, (utc_ns() / 1_000_000) as u64);
+    let clock = broker_link::measure_clock(&options).await;
     if clock.is_none() {
-        (owner.says)(&clock_unknown(options.clock_server.as_deref()));
+        (owner.log)(&clock_unknown(options.clock_server.as_deref()));
     }
-    let shared = Shared::new(options, store, machine.incarnation(), spool, clock)?;
+    let shared = AgentContext::new(options, store, machine.incarnation(), spool, clock)?;
     Agent::start(Arc::new(shared), machine, jobs, owner).live(acts).await
 }
 
-/// Why campaigns do without this agent.
+/// Describes why campaigns exclude this agent.
 fn clock_unknown(server: Option<&str>) -> String {
     let (why, what) = match server {
         Some(server) => (
-            format!("{server} does not say how right this clock is"),
+            format!("{server} does not report the error of this clock"),
             "name another --clock-server",
         ),
         None => (
-            "nothing is known of this machine's clock: no time service says that it keeps it"
-                .into(),
-            "start one, such as chronyd with rtcsync, or give --clock-server",
+            "the error of this host's clock is unknown: no time service reports it".into(),
+            "start one, such as chronyd with rtcsync, or use --clock-server",
         ),
     };
-    format!("warning: {why}, and campaigns give such an agent nothing to do; {what}")
+    format!("warning: {why}, and campaigns exclude such agents; {what}")
 }
 
-/// Connects. One that is wrong ends it; one that is not there is waited for a little.
-async fn reach(options: &AgentOptions, owner: Owner<'_>) -> Result<Option<Store>, NatsError> {
-    let Broker { replicas, .. } = options.broker;
+/// Connects. An invalid configuration is an error; an unreachable broker is retried for a short
+/// time.
+async fn reach(
+    options: &AgentOptions,
+    owner: AgentCallbacks<'_>,
+) -> Result<Option<BrokerStore>, NatsError> {
+    let BrokerOptions { replicas, .. } = options.broker;
     let started = Instant::now();
     let mut has_said = false;
     while (owner.flow)().is_continue() {
-        // Nobody else of those who may be agents hears the answers to this one.
+        // No other client with agent permissions receives the replies to this one.
         let inbox = format!("horolog-agent.{}", options.name);
         let client = options.broker.connect(&format!("horolog {}", options.name), &inbox).await;
         let opened = match client {
-            Ok(client) => Store::open(client, &options.broker.shown(), replicas).await,
+            Ok(client) => BrokerStore::open(client, &options.broker.shown(), replicas).await,
             Err(error) => Err(error),
         };
         match opened {
             Err(error @ (NatsError::Unreachable { .. } | NatsError::Late(_)))
-                if started.elapsed() < BROKER_PATIENCE =>
+                if started.elapsed() < BROKER_TIMEOUT =>
             {
                 if !has_said {
-                    (owner.says)(&format!("{error}; waiting for it"));
+                    (owner.log)(&format!("{error}; waiting for it"));
                 }
                 has_said = true;
                 sleep(BROKER_RETRY).await;
@@ -191,56 +196,64 @@ pub(super) fn utc_ns() -> i64 {
 }
 
 struct Agent<'a> {
-    shared: Arc<Shared>,
-    machine: Machine,
-    owner: Owner<'a>,
-    born: Instant,
-    hands: Option<Hands>,
-    /// Where jobs have their files.
+    shared: Arc<AgentContext>,
+    machine: AgentStateMachine,
+    owner: AgentCallbacks<'a>,
+    started_at: Instant,
+    executor: Option<JobExecutor>,
+    /// Directory of job files.
     jobs: PathBuf,
-    to: UnboundedSender<Event>,
-    events: UnboundedReceiver<Event>,
-    murmurs: mpsc::Sender<(CampaignId, Vec<u8>)>,
-    /// Reports made by this agent.
+    to: UnboundedSender<AgentEvent>,
+    events: UnboundedReceiver<AgentEvent>,
+    progress_events: mpsc::Sender<(CampaignId, Vec<u8>)>,
+    /// Number of reports made by this agent.
     number: u64,
-    /// What the disk had no room for.
-    unkept: VecDeque<Report>,
+    /// Reports that could not be written to disk.
+    unspooled: VecDeque<AgentReport>,
     replaced: bool,
 }
 
 impl<'a> Agent<'a> {
-    fn start(shared: Arc<Shared>, machine: Machine, jobs: PathBuf, owner: Owner<'a>) -> Self {
+    fn start(
+        shared: Arc<AgentContext>,
+        machine: AgentStateMachine,
+        jobs: PathBuf,
+        owner: AgentCallbacks<'a>,
+    ) -> Self {
         let (to, events) = mpsc::unbounded_channel();
-        let (murmurs, heard) = mpsc::channel(MURMURS_MAX);
-        tokio::spawn(post::beat(shared.clone(), to.clone()));
-        tokio::spawn(post::watch(shared.clone(), to.clone()));
-        tokio::spawn(post::deliver(shared.clone(), to.clone()));
-        tokio::spawn(post::mind_clock(shared.clone()));
-        tokio::spawn(murmur(shared.clone(), heard));
+        let (murmurs, heard) = mpsc::channel(PROGRESS_EVENTS_MAX);
+        tokio::spawn(broker_link::send_heartbeats(shared.clone(), to.clone()));
+        tokio::spawn(broker_link::watch_assignment(shared.clone(), to.clone()));
+        tokio::spawn(broker_link::deliver_reports(shared.clone(), to.clone()));
+        tokio::spawn(broker_link::monitor_clock(shared.clone()));
+        tokio::spawn(publish_progress_events(shared.clone(), heard));
         Self {
             shared,
             machine,
             owner,
-            born: Instant::now(),
-            hands: None,
+            started_at: Instant::now(),
+            executor: None,
             jobs,
             to,
             events,
-            murmurs,
+            progress_events: murmurs,
             number: 0,
-            unkept: VecDeque::new(),
+            unspooled: VecDeque::new(),
             replaced: false,
         }
     }
 
-    fn now(&self) -> Now {
-        Now { utc_ns: utc_ns(), monotonic_ns: self.born.elapsed().as_nanos() as u64 }
+    fn now(&self) -> AgentClockReadings {
+        AgentClockReadings {
+            utc_ns: utc_ns(),
+            monotonic_ns: self.started_at.elapsed().as_nanos() as u64,
+        }
     }
 
-    async fn live(mut self, acts: Vec<Act>) -> Result<(), AgentError> {
+    async fn live(mut self, acts: Vec<AgentAction>) -> Result<(), AgentError> {
         self.act(acts);
         (self.owner.ready)();
-        (self.owner.says)(&format!("agent {} is ready", self.shared.options.name));
+        (self.owner.log)(&format!("agent {} is ready", self.shared.options.name));
         let mut ticks = interval(TICK);
         while (self.owner.flow)().is_continue() && !self.replaced {
             self.turn(&mut ticks).await;
@@ -249,30 +262,30 @@ impl<'a> Agent<'a> {
         if self.replaced {
             return Err(AgentError::Replaced(self.shared.options.name.clone()));
         }
-        // It is gone in a moment anyway where this does not get through.
-        let _ = self.shared.store.retire(&self.shared.options.name).await;
+        // If this fails, the heartbeat expires soon anyway.
+        let _ = self.shared.store.delete_agent(&self.shared.options.name).await;
         Ok(())
     }
 
-    /// Ends what runs, and delivers what it brought as far as the broker takes it. The rest is
-    /// delivered after the next start.
+    /// Terminates what runs, and delivers its results as far as the broker accepts them. The rest
+    /// is delivered after the next start.
     async fn end(&mut self, ticks: &mut tokio::time::Interval) {
-        let acts = self.machine.end();
+        let acts = self.machine.shut_down();
         self.act(acts);
         let started = Instant::now();
-        while self.machine.busy().is_some() && started.elapsed() < END_PATIENCE {
+        while self.machine.busy().is_some() && started.elapsed() < END_GRACE_PERIOD {
             self.turn(ticks).await;
         }
         let started = Instant::now();
-        while !self.shared.spool().is_empty() && started.elapsed() < DELIVERY_PATIENCE {
+        while !self.shared.spool().is_empty() && started.elapsed() < DELIVERY_GRACE_PERIOD {
             ticks.tick().await;
         }
     }
 
-    /// Waits for one thing to happen, and does what follows from it.
+    /// Waits for one event and handles it.
     async fn turn(&mut self, ticks: &mut tokio::time::Interval) {
         let acts = tokio::select! {
-            Some(event) = self.events.recv() => self.hear(event),
+            Some(event) = self.events.recv() => self.handle_event(event),
             _ = ticks.tick() => {
                 self.keep_the_unkept();
                 self.machine.tick(self.now())
@@ -281,68 +294,70 @@ impl<'a> Agent<'a> {
         self.act(acts);
     }
 
-    fn hear(&mut self, event: Event) -> Vec<Act> {
+    fn handle_event(&mut self, event: AgentEvent) -> Vec<AgentAction> {
         match event {
-            Event::Seen(seen) => {
+            AgentEvent::AssignmentRead(seen) => {
                 let room = self.shared.spool().has_room().map_err(|error| error.to_string());
-                self.machine.look(seen, room, self.now())
+                self.machine.on_assignment(seen, room, self.now())
             }
-            // What still comes of one that is over is not this one's.
-            Event::Job(campaign, event) if self.machine.busy() == Some(&campaign) => match event {
-                job::Event::News(news) => self.machine.news(news, self.now()),
-                job::Event::Outcome(outcome) => self.machine.outcome_of(outcome),
-            },
-            Event::Job(..) => Vec::new(),
-            Event::Say(text) => vec![Act::Say(text)],
-            Event::Replaced => {
+            // Late events of an ended campaign are ignored.
+            AgentEvent::Job(campaign, event) if self.machine.busy() == Some(&campaign) => {
+                match event {
+                    job::JobEvent::OrderEvent(news) => self.machine.on_job_event(news, self.now()),
+                    job::JobEvent::Outcome(outcome) => self.machine.on_outcome(outcome),
+                }
+            }
+            AgentEvent::Job(..) => Vec::new(),
+            AgentEvent::Log(text) => vec![AgentAction::Log(text)],
+            AgentEvent::Replaced => {
                 self.replaced = true;
                 Vec::new()
             }
         }
     }
 
-    fn act(&mut self, acts: Vec<Act>) {
+    fn act(&mut self, acts: Vec<AgentAction>) {
         for act in acts {
             match act {
-                Act::Tell(campaign, content) => self.tell(campaign, content),
-                Act::Murmur(campaign, news) => {
+                AgentAction::QueueReport(campaign, content) => self.queue_report(campaign, content),
+                AgentAction::SendProgress(campaign, news) => {
                     let bytes = serde_json::to_vec(&news).unwrap_or_default();
-                    // Where nobody takes them they may be lost.
-                    let _ = self.murmurs.try_send((campaign, bytes));
+                    // Progress may be lost if the queue is full.
+                    let _ = self.progress_events.try_send((campaign, bytes));
                 }
-                Act::Begin(order) => self.begin(order),
-                Act::Start(at_ns) => self.hands(|hands| hands.start(at_ns)),
-                Act::Finish => self.hands(Hands::finish),
-                Act::Abandon => self.hands(Hands::abandon),
-                Act::Leave => self.hands = None,
-                Act::Keep => self.keep(),
-                Act::Say(text) => (self.owner.says)(&text),
+                AgentAction::Begin(order) => self.begin(order),
+                AgentAction::Start(at_ns) => self.with_executor(|hands| hands.start(at_ns)),
+                AgentAction::Finish => self.with_executor(JobExecutor::finish),
+                AgentAction::Abandon => self.with_executor(JobExecutor::abandon),
+                AgentAction::Leave => self.executor = None,
+                AgentAction::Persist => self.keep(),
+                AgentAction::Log(text) => (self.owner.log)(&text),
             }
         }
         self.shared.set_busy(self.machine.busy());
     }
 
-    fn hands(&self, act: impl FnOnce(&Hands)) {
-        if let Some(hands) = &self.hands {
+    fn with_executor(&self, act: impl FnOnce(&JobExecutor)) {
+        if let Some(hands) = &self.executor {
             act(hands);
         }
     }
 
-    /// Keeps what has to be known after a restart, unless something that it takes for told is not
-    /// on the disk: then a restart tells of it.
+    /// Saves the state needed after a restart, unless a report that it counts as made is not on the
+    /// disk yet: then a restart reports it.
     fn keep(&mut self) {
-        if !self.unkept.is_empty() {
+        if !self.unspooled.is_empty() {
             return;
         }
-        let kept = self.shared.spool().keep_state(&self.machine.memory());
+        let kept = self.shared.spool().save_state(&self.machine.memory());
         if let Err(error) = kept {
-            (self.owner.says)(&error.to_string());
+            (self.owner.log)(&error.to_string());
         }
     }
 
-    fn tell(&mut self, campaign: CampaignId, content: Content) {
+    fn queue_report(&mut self, campaign: CampaignId, content: ReportContent) {
         self.number += 1;
-        let report = Report {
+        let report = AgentReport {
             protocol: PROTOCOL,
             campaign,
             agent: self.shared.options.name.clone(),
@@ -351,25 +366,26 @@ impl<'a> Agent<'a> {
             content,
         };
         if let Err(error) = self.put(&report) {
-            (self.owner.says)(&format!("{error}; trying again"));
-            self.unkept.push_back(report);
+            (self.owner.log)(&format!("{error}; retrying"));
+            self.unspooled.push_back(report);
         }
     }
 
-    /// Puts a report into the spool. A result that is larger than any may be is left out, and said.
-    fn put(&self, report: &Report) -> Result<(), SpoolError> {
+    /// Puts a report into the spool. A result that is too large is omitted, which the report
+    /// states.
+    fn put(&self, report: &AgentReport) -> Result<(), SpoolError> {
         let packed = report.pack().or_else(|_| without_result(report).pack()).unwrap_or_default();
-        let Report { campaign, agent, .. } = report.clone();
-        self.shared.spool().put(&Entry { id: report.id(), campaign, agent, packed })?;
+        let AgentReport { campaign, agent, .. } = report.clone();
+        self.shared.spool().append(&SpoolEntry { id: report.id(), campaign, agent, packed })?;
         self.shared.put.notify_one();
         Ok(())
     }
 
     fn keep_the_unkept(&mut self) {
-        let had = !self.unkept.is_empty();
-        while let Some(report) = self.unkept.pop_front() {
+        let had = !self.unspooled.is_empty();
+        while let Some(report) = self.unspooled.pop_front() {
             if self.put(&report).is_err() {
-                self.unkept.push_front(report);
+                self.unspooled.push_front(report);
                 return;
             }
         }
@@ -381,25 +397,31 @@ impl<'a> Agent<'a> {
     fn begin(&mut self, order: Order) {
         let campaign = order.campaign.clone();
         let (to, of) = (self.to.clone(), campaign.clone());
-        let tell = Arc::new(move |event| drop(to.send(Event::Job(of.clone(), event))));
+        let tell = Arc::new(move |event| drop(to.send(AgentEvent::Job(of.clone(), event))));
         let directory = self.jobs.clone();
-        let means = Means { program: self.shared.options.program.clone(), directory, host: None };
-        self.hands = Some(Hands::begin(order, means, self.shared.clock(), tell));
+        let means =
+            ExecutionEnv { program: self.shared.options.program.clone(), directory, host: None };
+        self.executor = Some(JobExecutor::begin(order, means, self.shared.clock(), tell));
     }
 }
 
-fn without_result(report: &Report) -> Report {
+fn without_result(report: &AgentReport) -> AgentReport {
     let mut report = report.clone();
-    if let Content::Outcome(outcome) = &mut report.content {
+    if let ReportContent::Outcome(outcome) = &mut report.content {
         outcome.result = None;
-        outcome.stderr_tail.push_str("\nhorolog: the result is too large to be sent, and left out");
+        outcome
+            .stderr_tail
+            .push_str("\nhorolog: the result is too large to be sent, and was omitted");
     }
     report
 }
 
-/// Sends on what is said by the way.
-async fn murmur(shared: Arc<Shared>, mut heard: mpsc::Receiver<(CampaignId, Vec<u8>)>) {
+/// Publishes queued progress events.
+async fn publish_progress_events(
+    shared: Arc<AgentContext>,
+    mut heard: mpsc::Receiver<(CampaignId, Vec<u8>)>,
+) {
     while let Some((campaign, bytes)) = heard.recv().await {
-        shared.store.murmur(&campaign, &shared.options.name, bytes).await;
+        shared.store.publish_progress(&campaign, &shared.options.name, bytes).await;
     }
 }

@@ -1,53 +1,53 @@
-//! What a controller knows of its campaign, from what agents have told. Pure: reports come in, in
-//! whatever order and however often, and each counts once. A controller that was killed reads all
-//! of them again and knows the same.
+//! Event-sourced state of a campaign, from the reports of agents. Pure: reports come in any order
+//! and any number of times, and each counts once. A restarted controller reads all of them again
+//! and obtains the same state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::message::{Content, Report};
-use crate::order::{News, Order, Outcome};
+use crate::order::{JobOutcome, Order, OrderEvent};
+use crate::report::{AgentReport, ReportContent};
 use crate::{AgentName, CampaignId, JobId};
 
-/// What is known of one agent.
+/// Progress of one agent.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Standing {
-    /// Its jobs that are no services.
+pub struct AgentProgress {
+    /// Jobs that are not services.
     pub measurements: BTreeSet<JobId>,
-    /// Its services.
+    /// Services.
     pub services: BTreeSet<JobId>,
-    /// Whether it does what it was ordered, or why not.
+    /// Acceptance of the order, or the reason for the refusal.
     pub answer: Option<Result<(), String>>,
-    /// Whether its services are ready, or why not.
+    /// Readiness of its services, or the reason why they are not ready.
     pub ready: Option<Result<(), String>>,
-    /// When its jobs were started, by its clock: UTC, in ns since 1970.
+    /// Start times of its jobs, by its clock: UTC, in ns since 1970.
     pub started: BTreeMap<JobId, i64>,
 }
 
-/// What is known of a campaign.
+/// State of a campaign.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ledger {
     campaign: CampaignId,
-    agents: BTreeMap<AgentName, Standing>,
-    outcomes: BTreeMap<JobId, Outcome>,
-    /// Outcomes that came again and were not counted.
-    pub twice: u64,
-    /// Reports of strangers, or of jobs that nobody was given.
-    pub strange: u64,
+    agents: BTreeMap<AgentName, AgentProgress>,
+    outcomes: BTreeMap<JobId, JobOutcome>,
+    /// Repeated outcomes that were not counted.
+    pub duplicates: u64,
+    /// Reports of unknown agents, or of jobs that were not assigned.
+    pub unexpected: u64,
 }
 
-/// What a report was.
+/// Content of an ingested report.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Heard {
-    /// News of an agent.
-    News(AgentName, News),
-    /// The outcome of a job.
+pub enum Ingested {
+    /// Event of an agent.
+    Event(AgentName, OrderEvent),
+    /// Outcome of a job.
     Outcome(JobId),
-    /// Nothing that was not known, or that counts.
+    /// Already known, or not counted.
     Nothing,
 }
 
 impl Ledger {
-    /// Nothing told so far of these orders.
+    /// Returns a ledger of these orders without any reports.
     #[must_use]
     pub fn new(campaign: CampaignId, orders: &[Order]) -> Self {
         let standing = |order: &Order| {
@@ -56,69 +56,69 @@ impl Ledger {
             let ids = |jobs: Vec<&crate::order::Job>| {
                 jobs.into_iter().map(|job| job.id.clone()).collect()
             };
-            Standing {
+            AgentProgress {
                 measurements: ids(measurements),
                 services: ids(services),
-                ..Standing::default()
+                ..AgentProgress::default()
             }
         };
         let agents = orders.iter().map(|order| (order.agent.clone(), standing(order))).collect();
-        Self { campaign, agents, outcomes: BTreeMap::new(), twice: 0, strange: 0 }
+        Self { campaign, agents, outcomes: BTreeMap::new(), duplicates: 0, unexpected: 0 }
     }
 
-    /// Takes a report that came by the subject of `agent`.
-    pub fn take(&mut self, agent: &str, report: Report) -> Heard {
+    /// Ingests a report received on the subject of `agent`.
+    pub fn ingest(&mut self, agent: &str, report: AgentReport) -> Ingested {
         let is_own = report.campaign == self.campaign && report.agent.as_str() == agent;
         let Some(standing) = self.agents.get_mut(&report.agent).filter(|_| is_own) else {
-            self.strange += 1;
-            return Heard::Nothing;
+            self.unexpected += 1;
+            return Ingested::Nothing;
         };
         match report.content {
-            Content::News(news) => {
-                let heard = Heard::News(report.agent, news.clone());
-                if standing.take(news) { heard } else { Heard::Nothing }
+            ReportContent::Event(news) => {
+                let heard = Ingested::Event(report.agent, news.clone());
+                if standing.ingest(news) { heard } else { Ingested::Nothing }
             }
-            Content::Outcome(outcome) => {
+            ReportContent::Outcome(outcome) => {
                 let is_its = outcome.campaign == self.campaign
                     && outcome.agent == report.agent
                     && standing.has(&outcome.job);
                 if !is_its {
-                    self.strange += 1;
-                    return Heard::Nothing;
+                    self.unexpected += 1;
+                    return Ingested::Nothing;
                 }
                 if self.outcomes.contains_key(&outcome.job) {
-                    self.twice += 1;
-                    return Heard::Nothing;
+                    self.duplicates += 1;
+                    return Ingested::Nothing;
                 }
                 let job = outcome.job.clone();
                 self.outcomes.insert(job.clone(), *outcome);
-                Heard::Outcome(job)
+                Ingested::Outcome(job)
             }
         }
     }
 
-    /// What became of jobs, as far as that is known.
+    /// Returns the outcomes of jobs so far.
     #[must_use]
-    pub const fn outcomes(&self) -> &BTreeMap<JobId, Outcome> {
+    pub const fn outcomes(&self) -> &BTreeMap<JobId, JobOutcome> {
         &self.outcomes
     }
 
-    /// The same, when nothing more is to come; none is left here.
+    /// Takes the outcomes out, when no more reports are expected.
     #[must_use]
-    pub fn take_outcomes(&mut self) -> BTreeMap<JobId, Outcome> {
+    pub fn take_outcomes(&mut self) -> BTreeMap<JobId, JobOutcome> {
         std::mem::take(&mut self.outcomes)
     }
 
-    /// The agents that will not do what they were ordered, and why; so is one that has told what
-    /// became of a job before there was an instant.
+    /// Returns the agents that do not execute their orders, and the reasons; this includes an agent
+    /// that reported the outcome of a job before a start time was set.
     #[must_use]
     pub fn refusals(&self) -> Vec<(AgentName, String)> {
-        let refusal = |standing: &Standing| {
+        let refusal = |standing: &AgentProgress| {
             let refused = standing.answer.clone().and_then(Result::err);
             let unready = || standing.ready.clone().and_then(Result::err);
             let over = || {
                 let over = standing.jobs().find(|job| self.outcomes.contains_key(job))?;
-                Some(format!("{over} ended before there was an instant"))
+                Some(format!("{over} ended before the start time was set"))
             };
             refused.or_else(unready).or_else(over)
         };
@@ -126,38 +126,39 @@ impl Ledger {
         agents.filter_map(|(name, standing)| Some((name.clone(), refusal(standing)?))).collect()
     }
 
-    /// The agents that have not answered.
+    /// Returns the agents that have not replied.
     #[must_use]
-    pub fn silent(&self) -> Vec<&AgentName> {
+    pub fn unanswered(&self) -> Vec<&AgentName> {
         self.without(|standing| standing.answer.is_none())
     }
 
-    /// The agents whose services are not ready.
+    /// Returns the agents whose services are not ready.
     #[must_use]
     pub fn unready(&self) -> Vec<&AgentName> {
         self.without(|standing| standing.ready != Some(Ok(())))
     }
 
-    /// The agents that have accepted measurements of which one has no outcome.
+    /// Returns the agents that accepted measurements of which at least one has no outcome.
     #[must_use]
     pub fn measuring(&self) -> Vec<&AgentName> {
         self.without(|standing| standing.has_accepted() && self.is_open(&standing.measurements))
     }
 
-    /// The agents that have accepted services of which one has none.
+    /// Returns the agents that accepted services of which at least one has no outcome.
     #[must_use]
     pub fn serving(&self) -> Vec<&AgentName> {
         self.without(|standing| standing.has_accepted() && self.is_open(&standing.services))
     }
 
-    /// Whether all jobs of an agent have outcomes.
+    /// Returns true if all jobs of an agent have outcomes.
     #[must_use]
-    pub fn has_told_all(&self, name: &AgentName) -> bool {
-        let has = |standing: &Standing| standing.jobs().all(|job| self.outcomes.contains_key(job));
+    pub fn has_all_outcomes(&self, name: &AgentName) -> bool {
+        let has =
+            |standing: &AgentProgress| standing.jobs().all(|job| self.outcomes.contains_key(job));
         self.agents.get(name).is_some_and(has)
     }
 
-    fn without(&self, is_so: impl Fn(&Standing) -> bool) -> Vec<&AgentName> {
+    fn without(&self, is_so: impl Fn(&AgentProgress) -> bool) -> Vec<&AgentName> {
         let which = self.agents.iter().filter(|(_, standing)| is_so(standing));
         which.map(|(name, _)| name).collect()
     }
@@ -166,10 +167,10 @@ impl Ledger {
         jobs.iter().any(|job| !self.outcomes.contains_key(job))
     }
 
-    /// Whether any job is known to have been started.
+    /// Returns true if any job is known to have been started.
     #[must_use]
     pub fn has_started(&self) -> bool {
-        let has = |standing: &Standing| {
+        let has = |standing: &AgentProgress| {
             let of_it =
                 |job: &JobId| standing.started.contains_key(job) || self.outcomes.contains_key(job);
             standing.measurements.iter().any(of_it)
@@ -178,7 +179,7 @@ impl Ledger {
     }
 }
 
-impl Standing {
+impl AgentProgress {
     fn jobs(&self) -> impl Iterator<Item = &JobId> {
         self.services.iter().chain(&self.measurements)
     }
@@ -191,22 +192,24 @@ impl Standing {
         self.services.contains(job) || self.measurements.contains(job)
     }
 
-    /// Takes news; says whether they were new.
-    fn take(&mut self, news: News) -> bool {
+    /// Ingests an event. Returns true if it was new.
+    fn ingest(&mut self, news: OrderEvent) -> bool {
         match news {
-            News::Accepted { .. } => set(&mut self.answer, Ok(())),
-            News::Refused { reason } => set(&mut self.answer, Err(reason)),
-            News::Ready => set(&mut self.ready, Ok(())),
-            News::NotReady { job, reason } => set(&mut self.ready, Err(format!("{job}: {reason}"))),
-            News::Started { job, at_ns } => {
+            OrderEvent::Accepted { .. } => set(&mut self.answer, Ok(())),
+            OrderEvent::Refused { reason } => set(&mut self.answer, Err(reason)),
+            OrderEvent::Ready => set(&mut self.ready, Ok(())),
+            OrderEvent::NotReady { job, reason } => {
+                set(&mut self.ready, Err(format!("{job}: {reason}")))
+            }
+            OrderEvent::Started { job, at_ns } => {
                 self.has(&job) && self.started.insert(job, at_ns).is_none()
             }
-            News::Progress { .. } | News::Ended { .. } => false,
+            OrderEvent::Progress { .. } | OrderEvent::Ended { .. } => false,
         }
     }
 }
 
-/// The first word counts.
+/// Sets a value once: the first report counts. Returns true if it was set.
 fn set<T>(place: &mut Option<T>, value: T) -> bool {
     let is_new = place.is_none();
     place.get_or_insert(value);

@@ -1,33 +1,33 @@
-//! What is at a broker: agents and campaigns. It changes nothing but to make buckets where there
-//! are none.
+//! Listing of a broker: agents and campaigns. It changes nothing, except that missing buckets are
+//! created.
 
-use super::begin::INBOX;
-use super::look::{Look, look};
+use super::eligibility::{EligibleAgents, classify};
 use super::run::CampaignError;
-use crate::nats::{Broker, Store};
+use super::setup::INBOX;
+use crate::nats::{BrokerOptions, BrokerStore};
 
-/// What is at a broker.
+/// Agents and campaigns at a broker.
 #[derive(Clone, Debug)]
-pub struct Listed {
-    /// The agents that are there.
-    pub look: Look,
-    /// The campaigns that are not over.
+pub struct BrokerListing {
+    /// Present agents.
+    pub classify: EligibleAgents,
+    /// Campaigns that are not over.
     pub campaigns: Vec<String>,
 }
 
-/// Asks a broker. No clock is judged: plans say how far one may be off.
+/// Lists agents and campaigns. Clocks are not checked: plans set the limit.
 ///
 /// # Errors
 ///
 /// The broker cannot be used.
-pub fn list(broker: &Broker, version: &str) -> Result<Listed, CampaignError> {
+pub fn list(broker: &BrokerOptions, version: &str) -> Result<BrokerListing, CampaignError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = broker.connect("horolog campaign list", INBOX).await?;
-        let store = Store::open(client, &broker.shown(), broker.replicas).await?;
+        let store = BrokerStore::open(client, &broker.shown(), broker.replicas).await?;
         let states = store.agents().await?;
-        let look = look(states.iter().map(|kept| &*kept.bytes), version, None);
+        let look = classify(states.iter().map(|kept| &*kept.bytes), version, None);
         let campaigns = store.campaigns().await?;
-        Ok(Listed { look, campaigns })
+        Ok(BrokerListing { classify: look, campaigns })
     })
 }

@@ -1,24 +1,24 @@
-//! A controller: it places a plan on the agents that are there, has them start at one instant, and
-//! collects what they tell.
+//! Campaign controller: places a plan on the present agents, starts them at a common time, and
+//! collects their reports.
 
-mod begin;
+mod assign;
+mod campaign_state;
+mod clock_reports;
 mod clocks;
-mod conduct;
-mod course;
-mod give;
-mod hearing;
+mod driver;
+mod eligibility;
+mod event;
 mod ledger;
 mod list;
-mod look;
 mod presence;
 mod reader;
 mod run;
+mod setup;
 mod start;
-mod step;
 mod wait;
 
-pub use ledger::{Heard, Ledger, Standing};
-pub use list::{Listed, list};
-pub use look::{Look, look};
-pub use run::{CampaignError, Collected, ControllerOptions, What, run};
-pub use step::Step;
+pub use eligibility::{EligibleAgents, classify};
+pub use event::ControllerEvent;
+pub use ledger::{AgentProgress, Ingested, Ledger};
+pub use list::{BrokerListing, list};
+pub use run::{CampaignError, CampaignSource, CollectedResults, ControllerOptions, run};

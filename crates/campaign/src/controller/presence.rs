@@ -1,43 +1,43 @@
-//! Which agents are gone, and for how long: counted from when they last said that they are there.
-//! Pure; whoever looks at the broker says what was found, and how much time has passed in which the
-//! broker was there.
+//! Missing agents, and the time since their last heartbeat. Pure; the caller reads the broker and
+//! supplies the revisions and the time for which the broker was reachable.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::AgentName;
-use crate::nats::AGENT_AGE_MAX;
+use crate::nats::HEARTBEAT_TTL;
 
-/// What is known of one agent.
+/// Last heartbeat of one agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Seen {
-    /// Which of its words was the last; none where the broker knows of none.
+struct LastHeartbeat {
+    /// Revision of the last heartbeat; `None` if the broker has none.
     word: Option<u64>,
-    /// For how long it has said nothing new.
-    silent: Duration,
+    /// Time since the last new heartbeat.
+    since_last: Duration,
 }
 
-/// The agents that something is still to come of.
+/// Agents with outstanding reports.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Presence(BTreeMap<AgentName, Seen>);
+pub(super) struct Presence(BTreeMap<AgentName, LastHeartbeat>);
 
 impl Presence {
-    /// The broker has this word of an agent, by its revision, or none: it forgets an agent that
-    /// says nothing more. Since the look before, so much time has passed.
+    /// Records the revision of an agent's heartbeat at the broker, or its absence: heartbeats
+    /// expire there. `since` is the time since the previous read.
     pub(super) fn note(&mut self, name: &AgentName, word: Option<u64>, since: Duration) {
         let Some(seen) = self.0.get_mut(name) else {
-            let silent = if word.is_none() { AGENT_AGE_MAX } else { Duration::ZERO };
-            self.0.insert(name.clone(), Seen { word, silent });
+            let silent = if word.is_none() { HEARTBEAT_TTL } else { Duration::ZERO };
+            self.0.insert(name.clone(), LastHeartbeat { word, since_last: silent });
             return;
         };
         let is_new = word.is_some() && word != seen.word;
-        seen.silent = if is_new { Duration::ZERO } else { seen.silent.saturating_add(since) };
+        seen.since_last =
+            if is_new { Duration::ZERO } else { seen.since_last.saturating_add(since) };
         seen.word = word;
     }
 
-    /// For how long an agent has been gone, where it is.
-    pub(super) fn gone(&self, name: &AgentName) -> Option<Duration> {
-        self.0.get(name).filter(|seen| seen.word.is_none()).map(|seen| seen.silent)
+    /// Returns the time for which an agent has been missing, if it is.
+    pub(super) fn missing_for(&self, name: &AgentName) -> Option<Duration> {
+        self.0.get(name).filter(|seen| seen.word.is_none()).map(|seen| seen.since_last)
     }
 }
 
@@ -50,24 +50,24 @@ mod tests {
     #[test]
     fn absence_counts_from_the_last_word() {
         let (mut presence, name) = (Presence::default(), "n1".parse().unwrap());
-        assert_eq!(presence.gone(&name), None);
+        assert_eq!(presence.missing_for(&name), None);
         for word in [Some(3), Some(4), Some(4), Some(4), Some(4), Some(4)] {
             presence.note(&name, word, BEAT);
-            assert_eq!(presence.gone(&name), None);
+            assert_eq!(presence.missing_for(&name), None);
         }
         presence.note(&name, None, BEAT);
-        assert_eq!(presence.gone(&name), Some(BEAT * 5));
+        assert_eq!(presence.missing_for(&name), Some(BEAT * 5));
         presence.note(&name, None, BEAT);
-        assert_eq!(presence.gone(&name), Some(BEAT * 6));
+        assert_eq!(presence.missing_for(&name), Some(BEAT * 6));
         presence.note(&name, Some(9), BEAT);
         presence.note(&name, None, BEAT);
-        assert_eq!(presence.gone(&name), Some(BEAT));
+        assert_eq!(presence.missing_for(&name), Some(BEAT));
     }
 
     #[test]
     fn one_that_was_never_seen_has_been_gone_for_longer_than_the_broker_knows() {
         let (mut presence, name) = (Presence::default(), "n1".parse().unwrap());
         presence.note(&name, None, BEAT);
-        assert_eq!(presence.gone(&name), Some(AGENT_AGE_MAX));
+        assert_eq!(presence.missing_for(&name), Some(HEARTBEAT_TTL));
     }
 }

@@ -1,5 +1,5 @@
-//! Reads what agents tell of a campaign, from where it was: each message once, in the broker's
-//! order. What is no report is counted and passed over, so that it cannot stop a campaign.
+//! Reader of a campaign's reports, from its last position: each message once, in the order of the
+//! broker. Invalid messages are counted and skipped, so that they cannot stop a campaign.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,64 +8,73 @@ use async_nats::Subscriber;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::sleep;
 
-use crate::message::{Assembly, MessageError, Part, Report};
-use crate::nats::{NatsError, Store};
-use crate::order::News;
+use crate::nats::{BrokerStore, NatsError};
+use crate::order::OrderEvent;
+use crate::report::{AgentReport, Fragment, MessageError, Reassembly};
 use crate::{AgentName, CampaignId};
 
-/// How often it looks.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Messages that are read before anything is done about them, at most.
+/// Interval of reads.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Largest number of messages read before they are processed.
 const BATCH: usize = 512;
-/// Bytes of news that nobody keeps, at most.
-const MURMUR_BYTES_MAX: usize = 16 << 10;
+/// Largest size of a best-effort event, in bytes.
+const PROGRESS_BYTES_MAX: usize = 16 << 10;
 
-/// A place in what is told.
-pub(super) struct Reader {
-    /// The agents of the campaign. What others tell is not even put together.
+/// Position in the stream of reports.
+pub(super) struct ReportReader {
+    /// Agents of the campaign. Fragments from others are not reassembled.
     agents: BTreeSet<String>,
-    assembly: Assembly,
+    assembly: Reassembly,
     next: u64,
-    /// When the stream was made in which that place is.
+    /// Creation time of the stream to which the position belongs, in ns since 1970.
     made_ns: i128,
-    murmurs: Subscriber,
-    /// Messages of strangers.
+    progress_events: Subscriber,
+    /// Messages of unknown agents.
     pub(super) strange: u64,
     /// Messages that are no reports.
     pub(super) unreadable: u64,
 }
 
-impl Reader {
-    /// At the beginning.
+impl ReportReader {
+    /// Opens the reader at the beginning.
     pub(super) async fn open(
-        store: &Store,
+        store: &BrokerStore,
         campaign: &CampaignId,
         agents: BTreeSet<String>,
     ) -> Result<Self, NatsError> {
-        let murmurs = store.murmurs(campaign).await?;
-        let assembly = Assembly::default();
-        let made_ns = store.made_ns().await?;
-        Ok(Self { agents, assembly, next: 1, made_ns, murmurs, strange: 0, unreadable: 0 })
+        let murmurs = store.progress_events(campaign).await?;
+        let assembly = Reassembly::default();
+        let made_ns = store.created_ns().await?;
+        Ok(Self {
+            agents,
+            assembly,
+            next: 1,
+            made_ns,
+            progress_events: murmurs,
+            strange: 0,
+            unreadable: 0,
+        })
     }
 
-    /// Begins anew where the stream is another one, as at a broker that came back empty.
-    pub(super) async fn mind(&mut self, store: &Store) -> Result<(), NatsError> {
-        let made_ns = store.made_ns().await?;
+    /// Restarts from the beginning if the stream is another one, as at a broker that came back
+    /// empty.
+    pub(super) async fn resync(&mut self, store: &BrokerStore) -> Result<(), NatsError> {
+        let made_ns = store.created_ns().await?;
         if made_ns != self.made_ns {
-            (self.made_ns, self.next, self.assembly) = (made_ns, 1, Assembly::default());
+            (self.made_ns, self.next, self.assembly) = (made_ns, 1, Reassembly::default());
         }
         Ok(())
     }
 
-    /// The reports that have been completed since, with the agents by whose subjects they came.
+    /// Returns the reports completed since the last read, with the agents of their subjects.
     pub(super) async fn read(
         &mut self,
-        store: &Store,
+        store: &BrokerStore,
         campaign: &CampaignId,
-    ) -> Result<Vec<(String, Report)>, NatsError> {
+    ) -> Result<Vec<(String, AgentReport)>, NatsError> {
         let mut reports = Vec::new();
         for _ in 0..BATCH {
-            let Some(message) = store.told(campaign, self.next).await? else { break };
+            let Some(message) = store.next_report(campaign, self.next).await? else { break };
             self.next = message.sequence + 1;
             if !self.agents.contains(&message.agent) {
                 self.strange += 1;
@@ -79,29 +88,32 @@ impl Reader {
         Ok(reports)
     }
 
-    /// The report that a message completes, if it does.
-    fn completed(&mut self, agent: &str, message: &[u8]) -> Result<Option<Report>, MessageError> {
-        let packed = self.assembly.take(agent, &Part::parse(message)?)?;
-        packed.map(|packed| Report::unpack(&packed)).transpose()
+    /// Returns the report that a message completes, if any.
+    fn completed(
+        &mut self,
+        agent: &str,
+        message: &[u8],
+    ) -> Result<Option<AgentReport>, MessageError> {
+        let packed = self.assembly.take(agent, &Fragment::parse(message)?)?;
+        packed.map(|packed| AgentReport::unpack(&packed)).transpose()
     }
 
-    /// Waits a little while, less where something is said, and gives what was said meanwhile that
-    /// nobody keeps.
-    pub(super) async fn wait(&mut self) -> Vec<(AgentName, News)> {
+    /// Waits for a short time, or until a best-effort event arrives. Returns the events received.
+    pub(super) async fn wait(&mut self) -> Vec<(AgentName, OrderEvent)> {
         let mut heard = Vec::new();
         tokio::select! {
-            Some(message) = self.murmurs.next() => heard.extend(news(&message)),
-            () = sleep(LOOK_INTERVAL) => {}
+            Some(message) = self.progress_events.next() => heard.extend(parse_event(&message)),
+            () = sleep(POLL_INTERVAL) => {}
         }
-        while let Some(message) = self.murmurs.next().now_or_never().flatten() {
-            heard.extend(news(&message));
+        while let Some(message) = self.progress_events.next().now_or_never().flatten() {
+            heard.extend(parse_event(&message));
         }
         heard
     }
 }
 
-fn news(message: &async_nats::Message) -> Option<(AgentName, News)> {
+fn parse_event(message: &async_nats::Message) -> Option<(AgentName, OrderEvent)> {
     let agent = message.subject.rsplit('.').next()?.parse().ok()?;
-    let bytes = Some(&message.payload).filter(|bytes| bytes.len() <= MURMUR_BYTES_MAX)?;
+    let bytes = Some(&message.payload).filter(|bytes| bytes.len() <= PROGRESS_BYTES_MAX)?;
     Some((agent, serde_json::from_slice(bytes).ok()?))
 }

@@ -1,172 +1,177 @@
-//! A controller's program: what it is told, what it gives back, and why it may not.
+//! Interface of a controller: options, results and errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use super::conduct::Controller;
-use super::step::Step;
-use crate::nats::{Broker, NatsError};
-use crate::order::{AgentState, Outcome};
-use crate::place::{PlaceFault, Placement};
+use super::driver::Controller;
+use super::event::ControllerEvent;
+use crate::nats::{BrokerOptions, NatsError};
+use crate::order::{AgentState, JobOutcome};
+use crate::placement::{Placement, PlacementError};
 use crate::plan::Plan;
-use crate::{AgentName, CampaignId, Fault, JobId};
+use crate::{AgentName, CampaignId, FileError, JobId};
 
-/// What is to be run, and how patiently.
+/// Options of a controller.
 #[derive(Clone, Debug)]
 pub struct ControllerOptions {
-    /// Where the agents are.
-    pub broker: Broker,
-    /// This version of horolog.
+    /// Broker of the agents.
+    pub broker: BrokerOptions,
+    /// Version of horolog.
     pub version: String,
-    /// What to run.
-    pub what: What,
-    /// How long before the instant agents are told of it.
+    /// Campaign to run.
+    pub what: CampaignSource,
+    /// Lead with which agents receive the start time.
     pub lead: Duration,
-    /// How long jobs may take to end and to deliver, behind their deadline.
+    /// Grace period after their deadline in which jobs end and deliver their results.
     pub grace: Duration,
-    /// How long an agent may be gone, when all others are done, before it counts as lost.
-    pub lost_after: Duration,
-    /// How long the broker may be gone, before the result is of what has come.
-    pub broker_patience: Duration,
-    /// By how much this controller's clock is set wrong on purpose, in ns.
-    pub clock_injected_ns: i64,
+    /// Longest time for which an agent may be missing, when all others are done, before it counts
+    /// as lost.
+    pub agent_timeout: Duration,
+    /// Longest time for which the broker may be unreachable, before the result consists of what has
+    /// arrived.
+    pub broker_timeout: Duration,
+    /// Clock offset of this controller, injected on purpose, in ns.
+    pub injected_offset_ns: i64,
 }
 
-/// What a controller is to run.
+/// Source of the campaign.
 #[derive(Clone, Debug)]
-pub enum What {
-    /// A plan, with values for its parameters.
+pub enum CampaignSource {
+    /// Plan, with values of its parameters.
     Plan(String, Vec<(String, String)>),
-    /// A campaign that another controller began.
+    /// Campaign that another controller began.
     Resume(CampaignId),
 }
 
-/// What came of a campaign.
+/// Results of a campaign.
 #[derive(Clone, Debug)]
-pub struct Collected {
-    /// What it is known by.
+pub struct CollectedResults {
+    /// Campaign identifier.
     pub campaign: CampaignId,
-    /// What was planned.
+    /// Plan.
     pub plan: Plan,
-    /// Where its roles were placed.
+    /// Placement of its roles.
     pub placement: Placement,
-    /// What the agents said of themselves when it began.
+    /// States of the agents at the beginning.
     pub agents: Vec<AgentState>,
-    /// Those that were there and could not be used, and why.
+    /// Present agents that could not be used, and the reasons.
     pub unusable: Vec<(String, String)>,
-    /// The instant, UTC in ns since 1970; absent where none was named.
+    /// Start time, UTC in ns since 1970; absent if none was set.
     pub at_ns: Option<i64>,
-    /// What became of the jobs, as far as it was told.
-    pub outcomes: BTreeMap<JobId, Outcome>,
-    /// The agents that did not tell all in time.
+    /// Outcomes of the jobs, as far as reported.
+    pub outcomes: BTreeMap<JobId, JobOutcome>,
+    /// Agents whose results were not all reported in time.
     pub lost: BTreeSet<AgentName>,
-    /// Why nothing more could come, where the broker was gone for too long.
+    /// Reason why no more results could arrive, if the broker was unreachable for too long.
     pub broker_gone: Option<String>,
-    /// Whether it was given up before its end.
+    /// True if it was abandoned before its end.
     pub abandoned: bool,
-    /// Outcomes that came again, and were not counted.
+    /// Repeated outcomes that were not counted.
     pub twice: u64,
-    /// Reports of strangers, or of jobs that nobody was given.
+    /// Reports of unknown agents, or of jobs that were not assigned.
     pub strange: u64,
-    /// Messages that no report could be read from.
+    /// Messages that could not be read as reports.
     pub unreadable: u64,
 }
 
-/// Why a campaign is not run, or not to its end; one line.
+/// Reason why a campaign does not run, or not to its end; one line.
 #[derive(Debug, thiserror::Error)]
 pub enum CampaignError {
-    /// The plan is wrong.
+    /// The plan is invalid.
     #[error("{0}")]
-    Plan(Fault),
+    Plan(FileError),
     /// The plan cannot be placed.
     #[error("{fault}{}", excluded(.fault, .unusable))]
-    Place {
-        /// Why.
-        fault: PlaceFault,
-        /// Who was not counted, and why.
+    Placement {
+        /// Reason.
+        fault: PlacementError,
+        /// Agents that were not counted, and the reasons.
         unusable: Vec<(String, String)>,
     },
     /// The broker cannot be used.
     #[error(transparent)]
     Nats(#[from] NatsError),
-    /// Agents do not do what they were ordered; nothing was measured.
+    /// Agents do not execute their orders; nothing was measured.
     #[error("nothing was started: {0}")]
     NotStarted(String),
-    /// There is no such campaign.
-    #[error("there is no campaign {0} that is not over; 'horolog campaign list' shows those")]
-    Unknown(CampaignId),
-    /// It cannot be gone on with.
-    #[error("campaign {0} was begun by horolog {1}; resume it with that version")]
-    Version(CampaignId, String),
-    /// Another controller has it.
-    #[error("another controller goes on with campaign {0}; this one ends")]
-    TakenOver(CampaignId),
-    /// The broker was gone for too long.
+    /// The campaign does not exist.
     #[error(
-        "{error}; what agents have measured is kept by them: when the server is back, run \
-         'horolog campaign run --resume {campaign}'"
+        "campaign {0} is unknown or finished; 'horolog campaign list' lists the unfinished \
+             ones"
+    )]
+    Unknown(CampaignId),
+    /// The campaign cannot be resumed by this version.
+    #[error("campaign {0} was started by horolog {1}; resume it with that version")]
+    Version(CampaignId, String),
+    /// Another controller has taken over.
+    #[error("another controller took over campaign {0}; this one stops")]
+    TakenOver(CampaignId),
+    /// The broker was unreachable for too long.
+    #[error(
+        "{error}; agents retain their results: when the server is back, run 'horolog campaign run \
+         --resume {campaign}'"
     )]
     BrokerGone {
-        /// The campaign.
+        /// Campaign.
         campaign: CampaignId,
-        /// What the last request came to.
+        /// Error of the last request.
         error: NatsError,
     },
-    /// The system gives no random number, thread or timer.
-    #[error("the system refuses what a campaign needs: {0}")]
+    /// The system refuses a random number, thread or timer.
+    #[error("a system call of the campaign failed: {0}")]
     System(#[from] io::Error),
 }
 
 impl CampaignError {
-    /// The same, where the plan is called so: its name stands before the line.
+    /// Formats the error of a plan of this name, which precedes the line number.
     #[must_use]
     pub fn of_plan(&self, name: &str) -> String {
         match self {
-            Self::Plan(fault) => fault.of_file(name),
-            Self::Place { fault, unusable } => fault.of_file(name) + &excluded(fault, unusable),
+            Self::Plan(fault) => fault.in_file(name),
+            Self::Placement { fault, unusable } => fault.of_file(name) + &excluded(fault, unusable),
             other => other.to_string(),
         }
     }
 }
 
-/// Why there are no more agents than those that were counted.
-fn excluded(fault: &PlaceFault, unusable: &[(String, String)]) -> String {
+/// Describes why no more agents were counted.
+fn excluded(fault: &PlacementError, unusable: &[(String, String)]) -> String {
     let told: Vec<_> = unusable.iter().map(|(name, why)| format!("{name} ({why})")).collect();
     if !told.is_empty() {
         format!("; not counted: {}", told.join(", "))
     } else if fault.is_empty {
-        "; no agent says at the NATS server that it is there: start 'horolog campaign agent' on \
-         each machine that is to take part"
+        "; no agent is registered at the NATS server: start 'horolog campaign agent' on each \
+         participating host"
             .to_owned()
     } else {
         String::new()
     }
 }
 
-/// Runs a campaign to its end, and gives what came of it to `keep`; where that says that it is
-/// kept and nothing is lacking, the campaign is forgotten at the broker. Otherwise it can be
-/// resumed to collect what is delivered later, for as long as the broker keeps it. `tell` hears how
-/// it is coming along; `flow` says when to give it up.
+/// Runs a campaign to its end, and passes its results to `keep`. If that returns true and nothing
+/// is missing, the campaign is deleted at the broker. Otherwise it can be resumed to collect
+/// results delivered later, for as long as the broker stores it. `tell` receives progress events;
+/// `flow` returns whether to continue or to abandon the campaign.
 ///
 /// # Errors
 ///
-/// Nothing was started, or it can be resumed; see [`CampaignError`].
+/// Nothing was started, or the campaign can be resumed; see [`CampaignError`].
 pub fn run<T>(
     options: ControllerOptions,
-    tell: &dyn Fn(&Step<'_>),
+    tell: &dyn Fn(&ControllerEvent<'_>),
     flow: &dyn Fn() -> ControlFlow<()>,
-    keep: impl FnOnce(Collected) -> (T, bool),
+    keep: impl FnOnce(CollectedResults) -> (T, bool),
 ) -> Result<T, CampaignError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut controller = Box::pin(Controller::begin(options, tell, flow)).await?;
-        let collected = Box::pin(controller.conduct()).await?;
+        let collected = Box::pin(controller.drive()).await?;
         let is_whole = collected.lost.is_empty() && collected.broker_gone.is_none();
         let (kept, is_kept) = keep(collected);
         if is_kept && is_whole {
-            controller.forget().await;
+            controller.remove_from_broker().await;
         }
         Ok(kept)
     })
@@ -178,17 +183,20 @@ mod tests {
 
     #[test]
     fn who_is_lacking_is_told_with_the_name_of_the_plan() {
-        let text = "schema = \"horolog.plan/1\"\nname = \"p\"\n[[role]]\nname = \"t\"\n\
+        let text = "schema = \"horolog.plan/2\"\nname = \"p\"\n[[role]]\nname = \"t\"\n\
                     kind = \"host-timer\"\n";
         let plan = Plan::parse(text, &[]).unwrap();
         let told = |unusable: &[(&str, &str)]| {
-            let fault = crate::place::place(&plan, &[]).unwrap_err();
+            let fault = crate::placement::assign_roles(&plan, &[]).unwrap_err();
             let unusable = unusable.iter().map(|(name, why)| ((*name).into(), (*why).into()));
-            CampaignError::Place { fault, unusable: unusable.collect() }.of_plan("a.toml")
+            CampaignError::Placement { fault, unusable: unusable.collect() }.of_plan("a.toml")
         };
         let lacks = "a.toml:4: role 't' needs an agent that may run host-timer, and there is none";
         assert_eq!(told(&[("n1", "why")]), format!("{lacks}; not counted: n1 (why)"));
         let none = told(&[]);
-        assert!(none.starts_with(&format!("{lacks}; no agent says at the NATS server")), "{none}");
+        assert!(
+            none.starts_with(&format!("{lacks}; no agent is registered at the NATS server")),
+            "{none}"
+        );
     }
 }

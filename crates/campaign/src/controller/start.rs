@@ -1,87 +1,89 @@
-//! Naming the instant. There is one in a campaign: where an answer of the broker was lost, an agent
-//! may have heard of an instant although nobody knows that it has. So before another one is named,
-//! every order is written anew without one. Each change of an order names the revision that it
-//! changes, so what was on its way comes too late for that, or had come before and is found.
+//! Setting of the start time. A campaign has only one: if a response of the broker was lost, an
+//! agent may have received a start time without confirmation. Before another one is set, every
+//! order is therefore rewritten without a start time. Each change of an order names the revision
+//! that it replaces, so an earlier write still in transit fails, or has already succeeded and is
+//! found.
 
-use super::conduct::Controller;
-use super::give::Holder;
+use super::assign::OrderOwner;
+use super::driver::Controller;
+use super::event::ControllerEvent;
 use super::run::CampaignError;
-use super::step::Step;
 use crate::AgentName;
-use crate::instruction::Instruction;
-use crate::nats::{Change, Store};
-use crate::order::Word;
+use crate::assignment::Assignment;
+use crate::nats::{BrokerStore, WriteOutcome};
+use crate::order::OrderCommand;
 
 impl Controller<'_> {
-    /// Names the instant, and tells it to all; or tells those that have not heard of it which one
-    /// the others have.
-    pub(super) async fn start(&mut self) -> Result<(), CampaignError> {
+    /// Sets the start time and sends it to all agents, or sends an existing one to those that do
+    /// not have it.
+    pub(super) async fn announce_start(&mut self) -> Result<(), CampaignError> {
         loop {
             let at_ns = match self.instant_before().await? {
                 Some(at_ns) => at_ns,
                 None => self.name_instant().await?,
             };
-            self.give(Some(Word::Start { at_ns })).await?;
-            let is_told = self.given.values().any(|given| given.word.is_some());
+            self.assign_all(Some(OrderCommand::Start { at_ns })).await?;
+            let is_told = self.issued_orders.values().any(|given| given.word.is_some());
             if is_told || (self.flow)().is_break() {
-                (self.tell)(&Step::Instant(at_ns));
+                (self.event_sink)(&ControllerEvent::StartTime(at_ns));
                 return Ok(());
             }
         }
     }
 
-    /// It is kept first: a controller that goes on has to know that there was one. This also shows
-    /// that the broker answers now.
+    /// Sets the start time. It is saved first: a resuming controller must know that one exists.
+    /// This also shows that the broker is reachable now.
     async fn name_instant(&mut self) -> Result<i64, CampaignError> {
         let lead_ns = i64::try_from(self.options.lead.as_nanos()).unwrap_or(i64::MAX);
         let at_ns = self.utc_ns().saturating_add(lead_ns);
-        self.course.at_ns = Some(at_ns);
-        self.keep_course().await?;
+        self.state.at_ns = Some(at_ns);
+        self.save_state().await?;
         Ok(at_ns)
     }
 
-    /// The instant that an agent has been told of. When this gives none, no agent will hear of one
-    /// that was named before.
+    /// Returns the start time that an agent has received. If there is none, no agent will receive
+    /// one that was set before.
     async fn instant_before(&mut self) -> Result<Option<i64>, CampaignError> {
-        if self.course.at_ns.is_none() {
+        if self.state.at_ns.is_none() {
             return Ok(None);
         }
-        let untold = self.given.iter().filter(|(_, given)| given.word.is_none());
+        let untold = self.issued_orders.iter().filter(|(_, given)| given.word.is_none());
         let untold: Vec<_> = untold.map(|(name, _)| name.clone()).collect();
         for name in untold {
             self.withdraw(&name).await?;
         }
-        let at_ns = self.instant_given();
+        let at_ns = self.issued_start_time();
         if at_ns.is_some() {
-            self.course.at_ns = at_ns;
+            self.state.at_ns = at_ns;
         }
         Ok(at_ns)
     }
 
-    /// The instant that stands in an agent's order, as far as that is known.
-    pub(super) fn instant_given(&self) -> Option<i64> {
-        self.given.values().find_map(|given| match given.word {
-            Some(Word::Start { at_ns }) => Some(at_ns),
+    /// Returns the start time in an agent's order, as far as known.
+    pub(super) fn issued_start_time(&self) -> Option<i64> {
+        self.issued_orders.values().find_map(|given| match given.word {
+            Some(OrderCommand::Start { at_ns }) => Some(at_ns),
             _ => None,
         })
     }
 
-    /// Writes an agent's order anew without an instant, unless it has one.
+    /// Rewrites an agent's order without a start time, unless it has one.
     async fn withdraw(&mut self, name: &AgentName) -> Result<(), CampaignError> {
-        while let Some(given) = self.given.get(name) {
+        while let Some(given) = self.issued_orders.get(name) {
             let (revision, order) = (given.revision, given.order.clone());
-            let bytes = Instruction { order, word: None }.pack();
-            let give = async |store: &Store| store.give(name, bytes.clone(), revision).await;
-            match self.asked(give).await? {
-                Change::Made(revision) => {
+            let bytes = Assignment { order, word: None }.pack();
+            let give =
+                async |store: &BrokerStore| store.put_order(name, bytes.clone(), revision).await;
+            match self.with_retry(give).await? {
+                WriteOutcome::Written(revision) => {
                     self.note(name, revision, None);
                     return Ok(());
                 }
-                Change::Overtaken => match self.read_order(name).await? {
-                    // One without an instant is this controller's own, whose answer was lost.
-                    Holder::Own => return self.is_still_own().await,
-                    Holder::Other(..) => return Ok(()),
-                    Holder::Nobody => {}
+                WriteOutcome::Conflict => match self.read_order(name).await? {
+                    // One without a start time is this controller's own, whose response was lost.
+                    OrderOwner::Ours => return self.still_owns().await,
+                    OrderOwner::Other(..) => return Ok(()),
+                    OrderOwner::None => {}
                 },
             }
         }

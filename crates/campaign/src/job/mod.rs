@@ -1,13 +1,13 @@
-//! Carrying out one order: its services are started and waited for, its other jobs are made before
-//! the instant and wait for it, each in a process of its own that is watched, bounded and ended
-//! with its agent. Agents and local runs do it by the same means. It judges no order; that is
-//! [`crate::policy`]'s business and done before.
+//! Execution of one order: its services are started and awaited; its other jobs are created before
+//! the start time and wait for it. Each runs in a process of its own that is supervised, limited
+//! and terminated with its agent. Agents and local runs share this code. It does not judge orders;
+//! [`crate::policy`] does that beforehand.
 
-mod ending;
-mod gate;
 mod process;
 mod ready;
+mod start_gate;
 mod streams;
+mod termination;
 
 use std::io;
 use std::path::PathBuf;
@@ -19,105 +19,108 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::namespace::NetNs;
 
-pub use self::gate::pass as pass_gate;
-use self::process::Process;
-use self::ready::{Readied, Waiter};
+use self::process::JobProcess;
+use self::ready::{Readiness, ReadinessWaiter};
+pub use self::start_gate::wait_for_start as pass_gate;
 use crate::id::{AgentName, CampaignId, JobId};
-use crate::order::{ClockState, Ending, Job, News, Order, Outcome};
-use crate::role::{Files, RoleFault};
+use crate::order::{AgentClockState, Job, JobEnd, JobOutcome, Order, OrderEvent};
+use crate::role::{CommandFiles, RoleOptionError};
 
-/// How much longer than the other jobs a service may run, after which nobody wants it any more.
+/// Additional time for a service after the other jobs, at the end of which it is terminated.
 const SERVICE_REST: Duration = Duration::from_mins(1);
-/// How long services may run before an instant is named.
+/// Longest time for which services may run before a start time is set.
 const IDLE_MAX: Duration = Duration::from_mins(10);
 
-/// Where and by what jobs are run.
+/// Environment in which jobs run.
 #[derive(Clone, Debug)]
-pub struct Means {
-    /// The binary of horolog, or one that calls [`pass_gate`] as well before it begins.
+pub struct ExecutionEnv {
+    /// Binary of horolog, or one that also calls [`pass_gate`] before it begins.
     pub program: PathBuf,
-    /// A directory of the agent's own. Each job gets one in it, which goes with the job.
+    /// Private directory of the agent. Each job gets one in it, which is removed with the job.
     pub directory: PathBuf,
-    /// The private host to run in; otherwise this one.
+    /// Lab host to run in; this host by default.
     pub host: Option<NetNs>,
 }
 
-/// What is told while an order is carried out.
+/// Event during the execution of an order.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Event {
-    /// Something that is of interest now.
-    News(News),
-    /// What became of a job: once for each, whatever happens.
-    Outcome(Box<Outcome>),
+pub enum JobEvent {
+    /// Event of current interest.
+    OrderEvent(OrderEvent),
+    /// Outcome of a job: once for each, in any case.
+    Outcome(Box<JobOutcome>),
 }
 
-/// Who is told.
-pub type Tell = Arc<dyn Fn(Event) + Send + Sync>;
+/// Receiver of job events.
+pub type EventSink = Arc<dyn Fn(JobEvent) + Send + Sync>;
 
-/// Why an order cannot be begun.
+/// Reason why an order cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum BeginError {
-    /// A job's options are not those of its kind.
+    /// The options of a job do not match its kind.
     #[error("job {job}: {fault}")]
     Options {
-        /// The job.
+        /// Job.
         job: JobId,
-        /// What is wrong with them.
-        fault: RoleFault,
+        /// Error in its options.
+        fault: RoleOptionError,
     },
-    /// Files cannot be made.
-    #[error("cannot make files for a job in {}: {source}; name another directory", directory.display())]
+    /// Files cannot be created.
+    #[error(
+        "cannot create job files in {}: {source}; choose another directory",
+        directory.display()
+    )]
     Files {
-        /// Where.
+        /// Directory.
         directory: PathBuf,
-        /// Why not.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// A service that is not there in time.
+/// Service that is not ready in time.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("service {job} is not ready: {reason}")]
 pub struct NotReady {
-    /// Which.
+    /// Service.
     pub job: JobId,
-    /// Why, in one line.
+    /// Reason, in one line.
     pub reason: String,
 }
 
-/// What the processes of an order are to do.
+/// Control state of the processes of an order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Wish {
-    /// Run.
+enum JobControl {
+    /// Processes run.
     GoOn = 0,
-    /// Jobs that are no services end, which measure what they have against services.
+    /// Jobs that measure against services end; services go on.
     Stop = 1,
     /// Everything ends.
     Abandon = 2,
 }
 
-/// What all processes of an order have in common.
-struct Common {
+/// Context shared by all processes of an order.
+struct GroupContext {
     campaign: CampaignId,
     agent: AgentName,
-    tell: Tell,
+    event_sink: EventSink,
     wish: AtomicU8,
-    /// Whether services are to end because all else is done.
+    /// True if services must end because all else is done.
     is_finished: AtomicBool,
-    /// When services are ended although nobody said so.
+    /// Time at which services are terminated even without a command.
     services_until: Mutex<Instant>,
 }
 
-impl Common {
-    fn wish(&self) -> Wish {
+impl GroupContext {
+    fn wish(&self) -> JobControl {
         match self.wish.load(Ordering::SeqCst) {
-            0 => Wish::GoOn,
-            1 => Wish::Stop,
-            _ => Wish::Abandon,
+            0 => JobControl::GoOn,
+            1 => JobControl::Stop,
+            _ => JobControl::Abandon,
         }
     }
 
-    fn want(&self, wish: Wish) {
+    fn want(&self, wish: JobControl) {
         self.wish.fetch_max(wish as u8, Ordering::SeqCst);
     }
 
@@ -125,91 +128,90 @@ impl Common {
         *self.services_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, news: News) {
-        (self.tell)(Event::News(news));
+    fn publish_event(&self, news: OrderEvent) {
+        (self.event_sink)(JobEvent::OrderEvent(news));
     }
 
-    /// Tells what became of a job. This comes once for each.
-    fn told(&self, outcome: Outcome) {
-        self.tell(News::Ended { job: outcome.job.clone() });
-        (self.tell)(Event::Outcome(Box::new(outcome)));
+    /// Reports the outcome of a job, once for each.
+    fn publish_outcome(&self, outcome: JobOutcome) {
+        self.publish_event(OrderEvent::Ended { job: outcome.job.clone() });
+        (self.event_sink)(JobEvent::Outcome(Box::new(outcome)));
     }
 
-    /// The outcome of a job of which nothing is known yet but its end.
-    fn outcome(&self, job: &JobId, ending: Ending) -> Outcome {
-        Outcome::new(self.campaign.clone(), self.agent.clone(), job.clone(), ending)
+    /// Returns the outcome of a job of which only its end is known.
+    fn outcome(&self, job: &JobId, ending: JobEnd) -> JobOutcome {
+        JobOutcome::new(self.campaign.clone(), self.agent.clone(), job.clone(), ending)
     }
 }
 
-/// The processes of one order. When it is dropped, those that still run are ended, and it waits for
-/// that.
-pub struct Crew {
-    common: Arc<Common>,
+/// Processes of one order. On drop, it terminates those that still run, and waits for their end.
+pub struct JobGroup {
+    common: Arc<GroupContext>,
     deadline: Duration,
-    clock: Option<ClockState>,
-    /// Those that were not started yet.
-    services: Vec<Process>,
-    others: Vec<Process>,
+    clock: Option<AgentClockState>,
+    /// Services that are not started yet.
+    services: Vec<JobProcess>,
+    others: Vec<JobProcess>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Crew {
-    /// Makes ready what can be made ready: command lines and directories. Nothing is started.
-    /// `clock` is what is known of this machine's clock, for the outcomes.
+impl JobGroup {
+    /// Prepares command lines and directories. Nothing is started. `clock` is the state of this
+    /// host's clock, for the outcomes.
     ///
     /// # Errors
     ///
-    /// Options that cannot be, or a directory that cannot be written to.
+    /// Options are invalid, or a directory cannot be written to.
     pub fn begin(
         order: &Order,
-        means: &Means,
-        clock: Option<ClockState>,
-        tell: Tell,
+        means: &ExecutionEnv,
+        clock: Option<AgentClockState>,
+        tell: EventSink,
     ) -> Result<Self, BeginError> {
-        let common = Arc::new(Common {
+        let common = Arc::new(GroupContext {
             campaign: order.campaign.clone(),
             agent: order.agent.clone(),
-            tell,
-            wish: AtomicU8::new(Wish::GoOn as u8),
+            event_sink: tell,
+            wish: AtomicU8::new(JobControl::GoOn as u8),
             is_finished: AtomicBool::new(false),
             services_until: Mutex::new(Instant::now() + IDLE_MAX),
         });
         let all =
             order.jobs.iter().map(|job| prepare(job, means)).collect::<Result<Vec<_>, _>>()?;
-        let (services, others) = all.into_iter().partition(Process::is_service);
+        let (services, others) = all.into_iter().partition(JobProcess::is_service);
         let deadline = Duration::from_nanos(order.deadline_ns);
         Ok(Self { common, deadline, clock, services, others, threads: Vec::new() })
     }
 
-    /// Starts the services and waits until all are ready. Where one is not, everything is ended,
-    /// and the outcomes of all jobs have been told.
+    /// Starts the services and waits until all are ready. If one is not, everything is terminated,
+    /// and the outcomes of all jobs have been reported on return.
     ///
     /// # Errors
     ///
-    /// The service that is not ready, and why.
+    /// The service that is not ready, and the reason.
     pub fn start_services(&mut self, patience: Duration) -> Result<(), NotReady> {
         let (to, ready) = mpsc::channel();
         let until = Instant::now() + patience;
         let services = std::mem::take(&mut self.services);
         let all: Vec<_> = services.iter().map(|service| service.id().clone()).collect();
         for process in services {
-            self.run(process, None, Some(Waiter { to: to.clone(), until }));
+            self.run(process, None, Some(ReadinessWaiter { to: to.clone(), until }));
         }
         drop(to);
         let readied = all_ready(&ready, &all);
         match &readied {
-            Ok(()) => self.common.tell(News::Ready),
+            Ok(()) => self.common.publish_event(OrderEvent::Ready),
             Err(NotReady { job, reason }) => {
                 let (job, reason) = (job.clone(), reason.clone());
-                self.common.tell(News::NotReady { job, reason });
+                self.common.publish_event(OrderEvent::NotReady { job, reason });
                 self.call_off("a service was not ready");
             }
         }
         readied
     }
 
-    /// Makes the processes of the other jobs, which start by themselves at the instant: UTC, in ns
-    /// since 1970. It returns before that.
+    /// Creates the processes of the other jobs, which begin by themselves at the start time: UTC,
+    /// in ns since 1970. Returns before that.
     pub fn start(&mut self, at_ns: i64) {
         let ahead = at_ns.saturating_sub(process::now_ns()).max(0).unsigned_abs();
         let until = Instant::now() + Duration::from_nanos(ahead) + self.deadline + SERVICE_REST;
@@ -219,76 +221,77 @@ impl Crew {
         }
     }
 
-    /// Ends the services; the other jobs go on.
+    /// Terminates the services; the other jobs go on.
     pub fn finish(&self) {
         self.common.is_finished.store(true, Ordering::SeqCst);
     }
 
-    /// Ends the jobs that are no services; those go on until [`Crew::finish`], so that none of the
-    /// others measures their end. Jobs that were not started are told as abandoned.
+    /// Terminates the jobs that are not services; services go on until [`JobGroup::finish`], so
+    /// that no other job measures their end. Jobs that were not started are reported as abandoned.
     pub fn stop(&mut self) {
-        self.end(Wish::Stop);
+        self.end(JobControl::Stop);
     }
 
-    /// Ends everything; jobs that were not started are told as abandoned.
+    /// Terminates everything; jobs that were not started are reported as abandoned.
     pub fn abandon(&mut self) {
-        self.end(Wish::Abandon);
+        self.end(JobControl::Abandon);
     }
 
-    fn end(&mut self, wish: Wish) {
+    fn end(&mut self, wish: JobControl) {
         self.common.want(wish);
         for process in self.services.drain(..).chain(self.others.drain(..)) {
-            self.common.told(self.common.outcome(process.id(), Ending::Abandoned));
+            self.common.publish_outcome(self.common.outcome(process.id(), JobEnd::Abandoned));
         }
     }
 
-    /// Whether all processes that were started have ended and been told of.
+    /// Returns true if all started processes have ended and their outcomes are reported.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits for that.
+    /// Waits for the end of all started processes.
     pub fn wait(&mut self) {
         for thread in self.threads.drain(..) {
-            // One that panicked has said so itself.
+            // A panic has already been reported by the thread.
             let _ = thread.join();
         }
     }
 
-    /// Ends what was started and tells of what was not.
+    /// Terminates all started jobs and reports the others as refused.
     fn call_off(&mut self, reason: &str) {
-        let refused = Ending::Refused { reason: reason.to_owned() };
+        let refused = JobEnd::Refused { reason: reason.to_owned() };
         for process in self.others.drain(..) {
-            self.common.told(self.common.outcome(process.id(), refused.clone()));
+            self.common.publish_outcome(self.common.outcome(process.id(), refused.clone()));
         }
         self.abandon();
         self.wait();
     }
 
-    fn run(&mut self, process: Process, at_ns: Option<i64>, ready: Option<Waiter>) {
+    fn run(&mut self, process: JobProcess, at_ns: Option<i64>, ready: Option<ReadinessWaiter>) {
         let (common, id) = (Arc::clone(&self.common), process.id().clone());
         let (deadline, clock) = (self.deadline, self.clock.clone());
-        let run = move || common.told(process.run(&common, at_ns, deadline, clock, ready));
+        let run =
+            move || common.publish_outcome(process.run(&common, at_ns, deadline, clock, ready));
         match thread::Builder::new().name(id.to_string()).spawn(run) {
             Ok(thread) => self.threads.push(thread),
             Err(error) => {
-                let reason = format!("the system gives no thread: {error}");
-                self.common.told(self.common.outcome(&id, Ending::Refused { reason }));
+                let reason = format!("cannot start a thread: {error}");
+                self.common.publish_outcome(self.common.outcome(&id, JobEnd::Refused { reason }));
             }
         }
     }
 }
 
-impl Drop for Crew {
+impl Drop for JobGroup {
     fn drop(&mut self) {
         self.abandon();
         self.wait();
     }
 }
 
-/// Waits until each of these has said that it is ready, or one that it is not.
-fn all_ready(ready: &Receiver<Readied>, all: &[JobId]) -> Result<(), NotReady> {
+/// Waits until all of these are ready, or one fails.
+fn all_ready(ready: &Receiver<Readiness>, all: &[JobId]) -> Result<(), NotReady> {
     let mut missing: Vec<_> = all.iter().collect();
     for (job, readied) in ready {
         missing.retain(|other| **other != job);
@@ -301,18 +304,18 @@ fn all_ready(ready: &Receiver<Readied>, all: &[JobId]) -> Result<(), NotReady> {
     missing.first().map(not_started).map_or(Ok(()), Err)
 }
 
-fn prepare(job: &Job, means: &Means) -> Result<Process, BeginError> {
+fn prepare(job: &Job, means: &ExecutionEnv) -> Result<JobProcess, BeginError> {
     let files_error = |source| BeginError::Files { directory: means.directory.clone(), source };
     let own = tempfile::Builder::new().prefix("job-").tempdir_in(&means.directory);
     let own = own.map_err(files_error)?;
     let [result, table, socket] = ["result", "table", "socket"].map(|name| own.path().join(name));
-    let files = Files { result: &result, table: &table, socket: &socket };
+    let files = CommandFiles { result: &result, table: &table, socket: &socket };
     let line = job.kind.command_line(&job.options, &files);
     let line = line.map_err(|fault| BeginError::Options { job: job.id.clone(), fault })?;
     if let Some(text) = &line.table {
         std::fs::write(&table, text).map_err(files_error)?;
     }
-    Ok(Process::new(job.clone(), line.words, means.clone(), own))
+    Ok(JobProcess::new(job.clone(), line.argv, means.clone(), own))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! One job as a process: made before its instant, for which it waits itself, listened to, ended
-//! when it is time, and its result read. What its end means is decided elsewhere.
+//! Process of one job: created before its start time, for which it waits itself, then supervised,
+//! terminated when due, and its result read. The meaning of its end is decided elsewhere.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,69 +15,72 @@ use horolog_record::{STORE_NONE, STORE_VARIABLE};
 use horolog_sys::alarm_clock::AlarmClock;
 use horolog_sys::process::{ProcessHandle, end_group, signal_group};
 use horolog_sys::signal::Signal;
-use horolog_sys::start::{CallOff, Recipe, Started, Surroundings, Usual, start};
+use horolog_sys::spawn::{
+    CancelHandle, DefaultScheduling, SpawnCommand, SpawnEnvironment, SpawnedProgram, spawn,
+};
 use tempfile::TempDir;
 
-use super::ending::{Blow, Cause, Ender};
-use super::gate;
-use super::ready::{Listener, Said, VARIABLE, Waiter};
+use super::ready::{Notification, NotifySocket, ReadinessWaiter, VARIABLE};
+use super::start_gate;
 use super::streams::Streams;
-use super::{Common, Means, Wish};
+use super::termination::{EscalationStep, TerminationCause, Terminator};
+use super::{ExecutionEnv, GroupContext, JobControl};
 use crate::id::JobId;
-use crate::order::{ClockState, Ending, Job, News, Outcome};
+use crate::order::{AgentClockState, Job, JobEnd, JobOutcome, OrderEvent};
 use crate::role::RoleKind;
 
-/// How often a process is looked after that has not ended.
+/// Interval of checks on a running process.
 const TICK: Duration = Duration::from_millis(100);
-/// From one line of progress to the next, at least.
+/// Shortest interval between lines of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-/// A result of ten minutes with a point for each 100 ms is a hundredth of this.
+/// Largest size of a result, in bytes: a hundred times that of ten minutes with a point for each
+/// 100 ms.
 const RESULT_BYTES_MAX: u64 = 64 << 20;
 
-/// What the system clock shows: UTC, in ns since 1970.
+/// Returns the reading of the system clock: UTC, in ns since 1970.
 pub(super) fn now_ns() -> i64 {
     AlarmClock::Realtime.now_ns()
 }
 
-/// A job that can be started.
+/// Job that can be started.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct JobProcess {
     job: Job,
-    words: Vec<OsString>,
-    means: Means,
-    /// Goes with the job.
+    argv: Vec<OsString>,
+    means: ExecutionEnv,
+    /// Directory that is removed with the job.
     directory: TempDir,
 }
 
-/// One that was started.
-struct Begun {
-    started: Started,
+/// Started job.
+struct SpawnedJob {
+    started: SpawnedProgram,
     handle: ProcessHandle,
     streams: Streams,
-    listener: Listener,
+    listener: NotifySocket,
 }
 
-/// What is to be known while it is watched.
-struct Watch<'a> {
-    common: &'a Common,
+/// State of the supervision of a process.
+struct Supervision<'a> {
+    common: &'a GroupContext,
     job: &'a Job,
-    waiter: Option<Waiter>,
-    /// When it began what it is to do, UTC in ns since 1970.
+    waiter: Option<ReadinessWaiter>,
+    /// Time at which its work began, UTC in ns since 1970.
     started_ns: Option<i64>,
-    /// When its time is over, where it is no service.
+    /// Deadline, unless it is a service.
     until: Option<Instant>,
-    ender: Ender,
-    told: Option<Instant>,
+    ender: Terminator,
+    reported_at: Option<Instant>,
 }
 
-impl Process {
+impl JobProcess {
     pub(super) const fn new(
         job: Job,
         words: Vec<OsString>,
-        means: Means,
+        means: ExecutionEnv,
         directory: TempDir,
     ) -> Self {
-        Self { job, words, means, directory }
+        Self { job, argv: words, means, directory }
     }
 
     pub(super) const fn is_service(&self) -> bool {
@@ -88,42 +91,42 @@ impl Process {
         &self.job.id
     }
 
-    /// Runs it to its end, on a thread that is in no hurry for anything else.
+    /// Runs the job to its end, on a thread without any other urgent work.
     pub(super) fn run(
         &self,
-        common: &Arc<Common>,
+        common: &Arc<GroupContext>,
         at_ns: Option<i64>,
         deadline: Duration,
-        clock: Option<ClockState>,
-        waiter: Option<Waiter>,
-    ) -> Outcome {
+        clock: Option<AgentClockState>,
+        waiter: Option<ReadinessWaiter>,
+    ) -> JobOutcome {
         let run = || self.run_here(common, at_ns, deadline, clock, waiter);
         match &self.means.host {
             None => run(),
             Some(host) => host.run(run).unwrap_or_else(|error| {
-                common.outcome(&self.job.id, Ending::Refused { reason: error.to_string() })
+                common.outcome(&self.job.id, JobEnd::Refused { reason: error.to_string() })
             }),
         }
     }
 
     fn run_here(
         &self,
-        common: &Arc<Common>,
+        common: &Arc<GroupContext>,
         at_ns: Option<i64>,
         deadline: Duration,
-        clock: Option<ClockState>,
-        waiter: Option<Waiter>,
-    ) -> Outcome {
-        let mut outcome = common.outcome(&self.job.id, Ending::Abandoned);
+        clock: Option<AgentClockState>,
+        waiter: Option<ReadinessWaiter>,
+    ) -> JobOutcome {
+        let mut outcome = common.outcome(&self.job.id, JobEnd::Abandoned);
         (outcome.intended_ns, outcome.clock) = (at_ns, clock);
-        let mut watch = Watch {
+        let mut watch = Supervision {
             common,
             job: &self.job,
             waiter,
             started_ns: None,
             until: None,
-            ender: Ender::default(),
-            told: None,
+            ender: Terminator::default(),
+            reported_at: None,
         };
         let ended = self.begin(common, at_ns).and_then(|begun| {
             let Some(mut begun) = begun else { return Ok(None) };
@@ -142,56 +145,59 @@ impl Process {
         });
         match ended {
             Ok(Some((status, streams))) => self.close(&mut outcome, &watch, status, &streams),
-            // Called off before its instant.
+            // Cancelled before its start time.
             Ok(None) => {}
             Err(error) => {
-                let message = format!("cannot run it: {error}");
-                outcome.ending = Ending::Failed { status: status_of_error(&error), message };
+                let message = format!("cannot start it: {error}");
+                outcome.ending = JobEnd::Failed { status: status_of_error(&error), message };
             }
         }
         let failure = match &outcome.ending {
-            Ending::Failed { message, .. } => message.clone(),
-            _ => "it has ended".to_owned(),
+            JobEnd::Failed { message, .. } => message.clone(),
+            _ => "it ended".to_owned(),
         };
-        watch.say(Err(failure));
+        watch.report_readiness(Err(failure));
         outcome
     }
 
-    /// Makes its process, which begins at the instant or at once; `None` where nobody wants it any
-    /// more.
-    fn begin(&self, common: &Common, at_ns: Option<i64>) -> io::Result<Option<Begun>> {
-        if common.wish() >= Wish::Stop {
+    /// Creates the process, which begins at the start time or at once; `None` if the job is
+    /// cancelled.
+    fn begin(&self, common: &GroupContext, at_ns: Option<i64>) -> io::Result<Option<SpawnedJob>> {
+        if common.wish() >= JobControl::Stop {
             return Ok(None);
         }
-        let listener = Listener::open(self.directory.path())?;
+        let listener = NotifySocket::open(self.directory.path())?;
         let (streams, [output, errors]) = Streams::open()?;
         let told = match at_ns {
-            Some(at_ns) => (gate::VARIABLE.into(), gate::value(at_ns, listener.path())),
+            Some(at_ns) => (start_gate::VARIABLE.into(), start_gate::value(at_ns, listener.path())),
             None => (VARIABLE.into(), listener.path().into()),
         };
-        // The campaign's result is kept, and has this one's in it.
+        // Only the campaign's result, which includes this one, is stored.
         let unkept = (STORE_VARIABLE.into(), STORE_NONE.into());
         let own = [told, unkept];
-        // Another's socket is nothing to it.
+        // Sockets of other processes do not apply to it.
         let is_others = |name: &OsStr| {
-            [VARIABLE, gate::VARIABLE, STORE_VARIABLE].iter().any(|own| name == *own)
+            [VARIABLE, start_gate::VARIABLE, STORE_VARIABLE].iter().any(|own| name == *own)
         };
         let others = std::env::vars_os().filter(|(name, _)| !is_others(name));
-        let around = Surroundings::new(output, errors, others.chain(own))?;
-        let recipe = Recipe::new(self.means.program.as_os_str(), &self.words, true)?.within(around);
-        let attempt = start(&recipe, None, Usual::current()?, &CallOff::default())?;
-        // With the recipe go the writing ends here, so that the reading ones see an end.
+        let around = SpawnEnvironment::new(output, errors, others.chain(own))?;
+        let recipe =
+            SpawnCommand::new(self.means.program.as_os_str(), &self.argv, true)?.within(around);
+        let attempt =
+            spawn(&recipe, None, DefaultScheduling::current()?, &CancelHandle::default())?;
+        // Drops the write ends together with the command, so that readers see the end of the
+        // streams.
         drop(recipe);
         let Some(started) = attempt.started? else { return Ok(None) };
         let handle = ProcessHandle::open(started.pid())?;
-        Ok(Some(Begun { started, handle, streams, listener }))
+        Ok(Some(SpawnedJob { started, handle, streams, listener }))
     }
 
-    /// What became of it.
+    /// Records the outcome.
     fn close(
         &self,
-        outcome: &mut Outcome,
-        watch: &Watch<'_>,
+        outcome: &mut JobOutcome,
+        watch: &Supervision<'_>,
         status: ExitStatus,
         streams: &Streams,
     ) {
@@ -207,14 +213,14 @@ impl Process {
         outcome.stderr_tail = streams.errors.text();
     }
 
-    /// The record that it wrote, where its kind writes one.
+    /// Reads the record of the job, if its kind writes one.
     fn result(&self, streams: &Streams) -> Result<Option<serde_json::Value>, String> {
         let kind = self.job.kind;
-        // A server says at its end what it counted.
+        // A server prints its counts at its end.
         if kind == RoleKind::Serve {
             let last = streams.output.last_line();
             let said = last.and_then(|line| serde_json::from_str(&line).ok());
-            let lack = || "it did not say at its end what it had counted".to_owned();
+            let lack = || "it did not report its counts at its end".to_owned();
             return said.map(Some).ok_or_else(lack);
         }
         let Some(schema) = kind.schema() else { return Ok(None) };
@@ -223,7 +229,7 @@ impl Process {
         if name.starts_with(schema) {
             Ok(Some(result))
         } else {
-            Err(format!("its result is no '{schema}'"))
+            Err(format!("its result is not of '{schema}'"))
         }
     }
 }
@@ -231,20 +237,20 @@ impl Process {
 fn read_result(path: &Path) -> Result<serde_json::Value, String> {
     let cannot = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => "it wrote no result".to_owned(),
-        _ => format!("its result cannot be read: {error}"),
+        _ => format!("cannot read its result: {error}"),
     };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(cannot)?;
     file.take(RESULT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() as u64 > RESULT_BYTES_MAX {
-        return Err(format!("its result has more than {RESULT_BYTES_MAX} bytes"));
+        return Err(format!("its result exceeds {RESULT_BYTES_MAX} bytes"));
     }
-    serde_json::from_slice(&bytes).map_err(|error| format!("its result is no JSON: {error}"))
+    serde_json::from_slice(&bytes).map_err(|error| format!("its result is not JSON: {error}"))
 }
 
-impl Watch<'_> {
-    /// Looks after a process until it has ended.
-    fn follow(&mut self, begun: &mut Begun) -> io::Result<()> {
+impl Supervision<'_> {
+    /// Supervises a process until it has ended.
+    fn follow(&mut self, begun: &mut SpawnedJob) -> io::Result<()> {
         loop {
             let has_ended = match begun.handle.wait(TICK) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -260,70 +266,70 @@ impl Watch<'_> {
                 self.ender.end(cause, now);
             }
             if let Some(blow) = self.ender.due(now) {
-                // It may have ended just now.
-                let _ = strike(blow, begun.started.pid());
+                // The process may have just ended.
+                let _ = send_signal(blow, begun.started.pid());
             }
         }
     }
 
-    /// It began what it is to do; this counts once.
+    /// Records that the job has begun its work; only the first call counts.
     fn has_started(&mut self, at_ns: i64) {
         if self.started_ns.is_none() {
             self.started_ns = Some(at_ns);
-            self.common.tell(News::Started { job: self.job.id.clone(), at_ns });
+            self.common.publish_event(OrderEvent::Started { job: self.job.id.clone(), at_ns });
         }
     }
 
-    /// Hears whether it is ready or has begun, and how it gets on.
-    fn listen(&mut self, now: Instant, begun: &mut Begun) {
-        while let Some(said) = begun.listener.hear() {
+    /// Receives notifications that it is ready or has begun, and reads its progress.
+    fn listen(&mut self, now: Instant, begun: &mut SpawnedJob) {
+        while let Some(said) = begun.listener.receive() {
             match said {
-                Said::Ready => self.say(Ok(())),
-                Said::Passed(at_ns) => self.has_started(at_ns),
+                Notification::Ready => self.report_readiness(Ok(())),
+                Notification::Started(at_ns) => self.has_started(at_ns),
             }
         }
         if self.waiter.as_ref().is_some_and(|waiter| now >= waiter.until) {
-            self.say(Err("it did not say so in time".to_owned()));
+            self.report_readiness(Err("no notification in time".to_owned()));
         }
-        let is_time = self.told.is_none_or(|told| now >= told + PROGRESS_EVERY);
+        let is_time = self.reported_at.is_none_or(|told| now >= told + PROGRESS_EVERY);
         if !self.job.service
             && is_time
-            && let Some(text) = begun.streams.output.news()
+            && let Some(text) = begun.streams.output.latest_line()
         {
-            self.told = Some(now);
-            self.common.tell(News::Progress { job: self.job.id.clone(), text });
+            self.reported_at = Some(now);
+            self.common.publish_event(OrderEvent::Progress { job: self.job.id.clone(), text });
         }
     }
 
-    /// Tells who waits for it, once.
-    fn say(&mut self, readied: Result<(), String>) {
+    /// Reports readiness to the waiter, once.
+    fn report_readiness(&mut self, readied: Result<(), String>) {
         if let Some(waiter) = self.waiter.take() {
-            // Who waited may have been told of another that is not ready.
+            // The waiter may be gone after another service has failed.
             let _ = waiter.to.send((self.job.id.clone(), readied));
         }
     }
 
-    /// Why it is to end, if it is.
-    fn cause(&self, now: Instant) -> Option<Cause> {
+    /// Returns the reason to terminate the process, if any.
+    fn cause(&self, now: Instant) -> Option<TerminationCause> {
         match self.common.wish() {
-            Wish::Abandon => Some(Cause::Abandoned),
-            Wish::Stop if !self.job.service => Some(Cause::Abandoned),
+            JobControl::Abandon => Some(TerminationCause::Abandoned),
+            JobControl::Stop if !self.job.service => Some(TerminationCause::Abandoned),
             _ if self.job.service && self.common.is_finished.load(Ordering::SeqCst) => {
-                Some(Cause::Finished)
+                Some(TerminationCause::Finished)
             }
             _ => {
                 let until = self.until.unwrap_or_else(|| self.common.services_until());
-                (now >= until).then_some(Cause::TimedOut)
+                (now >= until).then_some(TerminationCause::TimedOut)
             }
         }
     }
 }
 
-/// Strikes the process and all that it started.
-fn strike(blow: Blow, pid: u32) -> io::Result<()> {
+/// Signals the process and all that it started.
+fn send_signal(blow: EscalationStep, pid: u32) -> io::Result<()> {
     match blow {
-        Blow::Interrupt => signal_group(pid, Signal::Interrupt),
-        Blow::Terminate => signal_group(pid, Signal::Terminate),
-        Blow::Kill => end_group(pid),
+        EscalationStep::Interrupt => signal_group(pid, Signal::Interrupt),
+        EscalationStep::Terminate => signal_group(pid, Signal::Terminate),
+        EscalationStep::Kill => end_group(pid),
     }
 }

@@ -1,6 +1,6 @@
-//! What a process says to whoever made it: a service that it is ready, as services of systemd do,
-//! by a datagram to the socket that `NOTIFY_SOCKET` names (`sd_notify(3)`); a measurement when it
-//! passed its instant. Nothing else that is said there matters here.
+//! Notifications from a process to its creator: readiness of a service, as for systemd services, by
+//! a datagram to the socket named by `NOTIFY_SOCKET` (`sd_notify(3)`); the actual start time of a
+//! measurement. Other messages on the socket are ignored.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,54 +10,54 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use super::gate::{PASSED, short};
+use super::start_gate::{STARTED, short};
 use crate::id::JobId;
 
-/// The variable that names the socket.
+/// Environment variable with the path of the socket.
 pub(super) const VARIABLE: &str = "NOTIFY_SOCKET";
-/// More than a service has to say at a time.
+/// Largest size of a message, in bytes; more than a service sends at a time.
 const BYTES_MAX: usize = 4_096;
-/// What the socket is called in its directory.
+/// Name of the socket in its directory.
 const NAME: &str = "notify";
 
-/// Whether a service is ready, or why it is not.
-pub(super) type Readied = (JobId, Result<(), String>);
+/// Readiness of a service, or the reason why it is not ready.
+pub(super) type Readiness = (JobId, Result<(), String>);
 
-/// Who waits for a service, and how long.
+/// Waiter for a service, with a deadline.
 #[derive(Clone, Debug)]
-pub(super) struct Waiter {
-    pub(super) to: Sender<Readied>,
+pub(super) struct ReadinessWaiter {
+    pub(super) to: Sender<Readiness>,
     pub(super) until: Instant,
 }
 
-/// The socket at which a process is heard.
+/// Socket that receives the notifications of a process.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) struct NotifySocket {
     socket: UnixDatagram,
     path: PathBuf,
 }
 
-/// What a process has said.
+/// Notification of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Said {
-    /// It is ready.
+pub(super) enum Notification {
+    /// The service is ready.
     Ready,
-    /// It went on at its instant, then: UTC, in ns since 1970.
-    Passed(i64),
+    /// The measurement began at this time: UTC, in ns since 1970.
+    Started(i64),
 }
 
-impl Said {
+impl Notification {
     fn parse(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok()?;
-        match line.strip_prefix(PASSED) {
-            Some(number) => number.parse().ok().map(Self::Passed),
+        match line.strip_prefix(STARTED) {
+            Some(number) => number.parse().ok().map(Self::Started),
             None => (line == "READY=1").then_some(Self::Ready),
         }
     }
 }
 
-impl Listener {
-    /// Opens it in a directory.
+impl NotifySocket {
+    /// Opens the socket in a directory.
     pub(super) fn open(directory: &Path) -> io::Result<Self> {
         let path = directory.join(NAME);
         let socket = UnixDatagram::bind(short(&File::open(directory)?, OsStr::new(NAME)))?;
@@ -69,12 +69,12 @@ impl Listener {
         &self.path
     }
 
-    /// The next thing that it has said by now.
-    pub(super) fn hear(&self) -> Option<Said> {
+    /// Returns the next notification received so far.
+    pub(super) fn receive(&self) -> Option<Notification> {
         let mut bytes = [0; BYTES_MAX];
         while let Ok(length) = self.socket.recv(&mut bytes) {
             let mut lines = bytes[..length].split(|byte| *byte == b'\n');
-            let said = lines.find_map(Said::parse);
+            let said = lines.find_map(Notification::parse);
             if said.is_some() {
                 return said;
             }
@@ -90,16 +90,16 @@ mod tests {
     #[test]
     fn what_matters_is_heard() {
         let directory = tempfile::tempdir().unwrap();
-        let listener = Listener::open(directory.path()).unwrap();
-        assert_eq!(listener.hear(), None);
+        let listener = NotifySocket::open(directory.path()).unwrap();
+        assert_eq!(listener.receive(), None);
         let service = UnixDatagram::unbound().unwrap();
         let say = |text: &str| service.send_to(text.as_bytes(), listener.path()).unwrap();
         say("STATUS=READY=1 soon");
         say("PASSED=now");
-        assert_eq!(listener.hear(), None);
+        assert_eq!(listener.receive(), None);
         say("STATUS=up\nREADY=1\n");
         say("PASSED=-7");
-        assert_eq!(listener.hear(), Some(Said::Ready));
-        assert_eq!(listener.hear(), Some(Said::Passed(-7)));
+        assert_eq!(listener.receive(), Some(Notification::Ready));
+        assert_eq!(listener.receive(), Some(Notification::Started(-7)));
     }
 }

@@ -1,63 +1,64 @@
-//! What a process says on standard output and on standard error. Of each the end is kept, whatever
-//! a process writes; nothing waits for it.
+//! Standard output and standard error of a process. The end of each is kept, regardless of the
+//! amount written; reads do not block.
 
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-/// Bytes that are kept of standard output: a server's state is one long line.
+/// Bytes kept of standard output: a server's state is one long line.
 const OUTPUT_BYTES: usize = 1 << 20;
-/// Bytes that are kept of standard error.
+/// Bytes kept of standard error.
 const ERRORS_BYTES: usize = 4 << 10;
-/// Bytes that are taken at a time, of one stream at most: who writes without end is not listened to
-/// without end.
+/// Largest number of bytes read at a time from one stream, so that a process that writes without
+/// end does not block the reader.
 const TAKEN_MAX: usize = 4 << 20;
-/// Characters of a line that is shown.
+/// Largest number of characters shown of a line.
 const LINE_MAX: usize = 200;
 
 /// Both streams of one process.
 #[derive(Debug)]
 pub(super) struct Streams {
-    pub(super) output: Stream,
-    pub(super) errors: Stream,
+    pub(super) output: OutputStream,
+    pub(super) errors: OutputStream,
 }
 
-/// The end of what one stream said.
+/// End of the output of one stream.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct OutputStream {
     from: UnixStream,
-    kept: Vec<u8>,
+    buffer: Vec<u8>,
     max: usize,
-    /// Whether a line was ended since somebody asked for it.
-    is_news: bool,
+    /// True if a line was completed since the last query.
+    has_new_line: bool,
 }
 
 impl Streams {
-    /// Both with the ends that a process writes to: standard output's and standard error's.
+    /// Opens both streams. Also returns the ends to which a process writes: standard output and
+    /// standard error.
     pub(super) fn open() -> io::Result<(Self, [OwnedFd; 2])> {
-        let (output, to_output) = Stream::open(OUTPUT_BYTES)?;
-        let (errors, to_errors) = Stream::open(ERRORS_BYTES)?;
+        let (output, to_output) = OutputStream::open(OUTPUT_BYTES)?;
+        let (errors, to_errors) = OutputStream::open(ERRORS_BYTES)?;
         Ok((Self { output, errors }, [to_output, to_errors]))
     }
 
-    /// Takes in what was said.
+    /// Reads the available output.
     pub(super) fn take(&mut self) {
         self.output.take();
         self.errors.take();
     }
 }
 
-impl Stream {
+impl OutputStream {
     fn open(max: usize) -> io::Result<(Self, OwnedFd)> {
         let (from, to) = UnixStream::pair()?;
         from.set_nonblocking(true)?;
-        Ok((Self { from, kept: Vec::new(), max, is_news: false }, to.into()))
+        Ok((Self { from, buffer: Vec::new(), max, has_new_line: false }, to.into()))
     }
 
     fn take(&mut self) {
         let mut bytes = [0; 16 << 10];
         let mut taken = 0;
-        // Nothing more for now, the end, or an error, after which nothing comes either.
+        // Until no more data is available, the end, or an error, after which nothing follows.
         while let Ok(length @ 1..) = self.from.read(&mut bytes) {
             self.keep(&bytes[..length]);
             taken += length;
@@ -68,22 +69,22 @@ impl Stream {
     }
 
     fn keep(&mut self, bytes: &[u8]) {
-        self.is_news |= bytes.contains(&b'\n');
-        self.kept.extend_from_slice(bytes);
-        // Cut seldom, so that each byte is moved seldom.
-        if self.kept.len() > 2 * self.max {
-            self.kept.drain(..self.kept.len() - self.max);
+        self.has_new_line |= bytes.contains(&b'\n');
+        self.buffer.extend_from_slice(bytes);
+        // Truncated rarely, so that each byte is moved rarely.
+        if self.buffer.len() > 2 * self.max {
+            self.buffer.drain(..self.buffer.len() - self.max);
         }
     }
 
-    /// What is kept, as text that can be shown on several lines.
+    /// Returns the kept output as text for display on several lines.
     pub(super) fn text(&self) -> String {
-        let kept = &self.kept[self.kept.len().saturating_sub(self.max)..];
+        let kept = &self.buffer[self.buffer.len().saturating_sub(self.max)..];
         let text = String::from_utf8_lossy(kept);
         text.chars().filter(|c| *c == '\n' || !c.is_control()).collect::<String>().trim().to_owned()
     }
 
-    /// The last line that is not empty, or what it goes on from where that stands above it.
+    /// Returns the last line that is not empty, or the line that it continues.
     pub(super) fn last_line(&self) -> Option<String> {
         let text = self.text();
         let mut last = text.lines().rev().filter(|line| !line.trim().is_empty()).peekable();
@@ -91,14 +92,14 @@ impl Stream {
         last.find(|line| !is_continued(line)).or(any).map(ToOwned::to_owned)
     }
 
-    /// The same, cut to what can be shown, where a line was ended since this was asked.
-    pub(super) fn news(&mut self) -> Option<String> {
-        let line = std::mem::take(&mut self.is_news).then(|| self.last_line()).flatten()?;
+    /// Returns the last line, truncated for display, if a line was completed since the last call.
+    pub(super) fn latest_line(&mut self) -> Option<String> {
+        let line = std::mem::take(&mut self.has_new_line).then(|| self.last_line()).flatten()?;
         Some(line.chars().take(LINE_MAX).collect())
     }
 }
 
-/// Whether a line goes on from the one above it, which says more by itself.
+/// Returns true if a line continues the one above it, which is more informative.
 fn is_continued(line: &str) -> bool {
     line.starts_with([' ', '\u{2192}'])
 }
@@ -124,15 +125,15 @@ mod tests {
     fn the_end_is_kept() {
         let mut streams = said(b"one\n\x1b[1mtwo \xff\n\n");
         assert_eq!(streams.errors.text(), "one\n[1mtwo \u{fffd}");
-        assert_eq!(streams.errors.news().as_deref(), Some("[1mtwo \u{fffd}"));
-        assert_eq!(streams.errors.news(), None);
+        assert_eq!(streams.errors.latest_line().as_deref(), Some("[1mtwo \u{fffd}"));
+        assert_eq!(streams.errors.latest_line(), None);
         assert_eq!(streams.output.last_line(), None);
     }
 
     #[test]
     fn what_goes_on_from_the_line_above_is_not_shown_alone() {
         let mut streams = said("one\nwarning: two\n  and more\n  \u{2192} Look.\n".as_bytes());
-        assert_eq!(streams.errors.news().as_deref(), Some("warning: two"));
+        assert_eq!(streams.errors.latest_line().as_deref(), Some("warning: two"));
         assert_eq!(
             said("\u{2192} Look.\n".as_bytes()).errors.last_line().as_deref(),
             Some("\u{2192} Look.")
@@ -143,7 +144,7 @@ mod tests {
     fn memory_is_bounded() {
         let long = b"0123456789abcde\n".repeat(1 << 12);
         let streams = said(&long);
-        assert!(streams.errors.kept.len() <= 2 * ERRORS_BYTES);
+        assert!(streams.errors.buffer.len() <= 2 * ERRORS_BYTES);
         assert_eq!(streams.errors.text().len(), ERRORS_BYTES - 1);
         assert_eq!(streams.errors.last_line().as_deref(), Some("0123456789abcde"));
     }

@@ -30,8 +30,8 @@ impl StandIn {
         Self { directory }
     }
 
-    fn means(&self) -> Means {
-        Means {
+    fn means(&self) -> ExecutionEnv {
+        ExecutionEnv {
             program: self.directory.path().join("program"),
             directory: self.directory.path().to_owned(),
             host: None,
@@ -60,19 +60,19 @@ fn order(jobs: Vec<Job>) -> Order {
     }
 }
 
-fn begin(order: &Order, stand_in: &StandIn) -> (Crew, Receiver<Event>) {
+fn begin(order: &Order, stand_in: &StandIn) -> (JobGroup, Receiver<JobEvent>) {
     let (to, events) = mpsc::channel();
     let to = Mutex::new(to);
-    let tell: Tell = Arc::new(move |event| drop(to.lock().unwrap().send(event)));
-    (Crew::begin(order, &stand_in.means(), None, tell).unwrap(), events)
+    let tell: EventSink = Arc::new(move |event| drop(to.lock().unwrap().send(event)));
+    (JobGroup::begin(order, &stand_in.means(), None, tell).unwrap(), events)
 }
 
-fn outcomes(mut crew: Crew, events: &Receiver<Event>) -> BTreeMap<String, Outcome> {
+fn outcomes(mut crew: JobGroup, events: &Receiver<JobEvent>) -> BTreeMap<String, JobOutcome> {
     crew.wait();
     drop(crew);
     let outcome = |event| match event {
-        Event::Outcome(outcome) => Some((outcome.job.to_string(), *outcome)),
-        Event::News(_) => None,
+        JobEvent::Outcome(outcome) => Some((outcome.job.to_string(), *outcome)),
+        JobEvent::OrderEvent(_) => None,
     };
     let all: Vec<_> = events.iter().filter_map(outcome).collect();
     let by_job: BTreeMap<_, _> = all.iter().cloned().collect();
@@ -88,7 +88,7 @@ const PASS: &str = r#"[ -z "$HOROLOG_GATE" ] || perl -MSocket -MTime::HiRes=time
     socket(S, AF_UNIX, SOCK_DGRAM, 0);
     send(S, sprintf("PASSED=%d", time * 1e9), 0, pack_sockaddr_un($to))'"#;
 
-const TIMER: &str = r#"echo '{"schema":"horolog.host-timer/1"}' > "$result""#;
+const TIMER: &str = r#"echo '{"schema":"horolog.host-timer/2"}' > "$result""#;
 
 #[test]
 fn a_job_starts_at_its_instant_and_its_result_is_read() {
@@ -101,10 +101,10 @@ fn a_job_starts_at_its_instant_and_its_result_is_read() {
     let outcomes = outcomes(crew, &events);
     assert_eq!(outcomes.len(), 2);
     for outcome in outcomes.values() {
-        assert_eq!(outcome.ending, Ending::Done { status: 1 });
+        assert_eq!(outcome.ending, JobEnd::Done { status: 1 });
         assert_eq!(outcome.intended_ns, Some(at_ns));
         assert!(outcome.started_ns.unwrap() >= at_ns && outcome.ended_ns > outcome.started_ns);
-        assert_eq!(outcome.result.as_ref().unwrap()["schema"], "horolog.host-timer/1");
+        assert_eq!(outcome.result.as_ref().unwrap()["schema"], "horolog.host-timer/2");
         assert_eq!(outcome.stderr_tail, "done");
     }
     // The directories of jobs went with them.
@@ -118,28 +118,29 @@ fn progress_is_told() {
     crew.start(0);
     crew.wait();
     drop(crew);
-    let news: Vec<_> = events.iter().filter(|event| matches!(event, Event::News(_))).collect();
+    let news: Vec<_> =
+        events.iter().filter(|event| matches!(event, JobEvent::OrderEvent(_))).collect();
     let text = "row 1".to_owned();
-    let progress = News::Progress { job: "a.1".parse().unwrap(), text };
-    assert!(matches!(news[0], Event::News(News::Started { .. })), "{news:?}");
-    assert_eq!(news[1], Event::News(progress));
+    let progress = OrderEvent::Progress { job: "a.1".parse().unwrap(), text };
+    assert!(matches!(news[0], JobEvent::OrderEvent(OrderEvent::Started { .. })), "{news:?}");
+    assert_eq!(news[1], JobEvent::OrderEvent(progress));
 }
 
 #[test]
 fn results_that_are_none_are_said() {
     for (script, reason) in [
         ("true", "it wrote no result"),
-        ("echo nothing > \"$result\"", "its result is no JSON"),
+        ("echo nothing > \"$result\"", "its result is not JSON"),
         (
-            "echo '{\"schema\":\"horolog.load/1\"}' > \"$result\"",
-            "its result is no 'horolog.host-timer/'",
+            "echo '{\"schema\":\"horolog.load/2\"}' > \"$result\"",
+            "its result is not of 'horolog.host-timer/'",
         ),
     ] {
         let stand_in = StandIn::new(script);
         let (mut crew, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &stand_in);
         crew.start(0);
         let outcomes = outcomes(crew, &events);
-        let Ending::Failed { status: 0, message } = &outcomes["a.1"].ending else {
+        let JobEnd::Failed { status: 0, message } = &outcomes["a.1"].ending else {
             panic!("{outcomes:?}");
         };
         assert!(message.starts_with(reason), "{message}");
@@ -152,13 +153,13 @@ fn a_job_that_fails_says_why() {
     let (mut crew, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &stand_in);
     crew.start(0);
     let message = "no route".to_owned();
-    assert_eq!(outcomes(crew, &events)["a.1"].ending, Ending::Failed { status: 3, message });
+    assert_eq!(outcomes(crew, &events)["a.1"].ending, JobEnd::Failed { status: 3, message });
     let gone = StandIn::new("");
     fs::remove_file(gone.means().program).unwrap();
     let (mut crew, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &gone);
     crew.start(0);
     let ending = outcomes(crew, &events)["a.1"].ending.clone();
-    assert!(matches!(ending, Ending::Failed { status: 127, .. }), "{ending:?}");
+    assert!(matches!(ending, JobEnd::Failed { status: 127, .. }), "{ending:?}");
 }
 
 #[test]
@@ -171,7 +172,7 @@ fn a_job_that_never_ends_is_interrupted_and_its_result_kept() {
     let (mut crew, events) = begin(&order, &stand_in);
     crew.start(0);
     let outcomes = outcomes(crew, &events);
-    assert_eq!(outcomes["a.1"].ending, Ending::TimedOut);
+    assert_eq!(outcomes["a.1"].ending, JobEnd::TimedOut);
     assert!(outcomes["a.1"].result.is_some());
 }
 
@@ -190,11 +191,11 @@ fn services_are_waited_for_and_ended() {
     let (mut crew, events) = begin(&order(jobs), &stand_in);
     crew.start_services(Duration::from_secs(10)).unwrap();
     crew.start(0);
-    while !events.iter().any(|event| matches!(event, Event::Outcome(_))) {}
+    while !events.iter().any(|event| matches!(event, JobEvent::Outcome(_))) {}
     assert!(!crew.is_over(), "the service runs on");
     crew.finish();
     let outcomes = outcomes(crew, &events);
-    assert_eq!(outcomes["s.1"].ending, Ending::Done { status: 0 });
+    assert_eq!(outcomes["s.1"].ending, JobEnd::Done { status: 0 });
     assert_eq!(outcomes["s.1"].intended_ns, None);
 }
 
@@ -202,7 +203,7 @@ fn services_are_waited_for_and_ended() {
 fn a_service_that_is_not_ready_calls_everything_off() {
     for (script, reason) in [
         ("echo 'horolog: port taken' >&2; exit 3", "port taken"),
-        ("trap 'exit 0' INT; while :; do sleep 0.05; done", "it did not say so in time"),
+        ("trap 'exit 0' INT; while :; do sleep 0.05; done", "no notification in time"),
     ] {
         let stand_in = StandIn::new(script);
         let jobs = vec![job("s.1", RoleKind::PathServe), job("a.1", RoleKind::HostTimer)];
@@ -210,7 +211,7 @@ fn a_service_that_is_not_ready_calls_everything_off() {
         let not_ready = crew.start_services(Duration::from_millis(500)).unwrap_err();
         assert_eq!((not_ready.job.to_string(), &*not_ready.reason), ("s.1".into(), reason));
         let outcomes = outcomes(crew, &events);
-        assert!(matches!(outcomes["a.1"].ending, Ending::Refused { .. }), "{outcomes:?}");
+        assert!(matches!(outcomes["a.1"].ending, JobEnd::Refused { .. }), "{outcomes:?}");
         assert!(outcomes.contains_key("s.1"));
     }
 }
@@ -224,10 +225,10 @@ fn what_is_abandoned_ends_before_and_after_its_instant() {
         thread::sleep(Duration::from_millis(300));
         crew.abandon();
         let outcomes = outcomes(crew, &events);
-        assert_eq!(outcomes["a.1"].ending, Ending::Abandoned);
+        assert_eq!(outcomes["a.1"].ending, JobEnd::Abandoned);
         assert_eq!(outcomes["a.1"].started_ns.is_some(), at_ns == 0);
     }
     let (crew, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &stand_in);
     // One that was never started is told of as well.
-    assert_eq!(outcomes(crew, &events)["a.1"].ending, Ending::Abandoned);
+    assert_eq!(outcomes(crew, &events)["a.1"].ending, JobEnd::Abandoned);
 }

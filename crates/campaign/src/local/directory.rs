@@ -1,5 +1,5 @@
-//! The directory of a run in private hosts: nobody else's, and gone with the run. What a killed run
-//! has left is removed by the next one: whoever lives holds a lock on its own.
+//! Private directory of a run in lab hosts, removed with the run. The next run removes what a
+//! killed run has left: a live one holds a lock on its directory.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -13,17 +13,21 @@ use crate::CampaignId;
 
 const PREFIX: &str = "horolog-";
 const LOCK: &str = "lock";
-/// A younger directory may be of a run that has not locked it yet.
+/// Smallest age for removal: a younger directory may belong to a run that has not locked it yet.
 const AGE_MIN: Duration = Duration::from_mins(1);
 
-/// What goes with the run.
-pub(super) struct Own {
+/// Directory that is removed with the run.
+pub(super) struct RunDirectory {
     _undo: Undo,
     _lock: File,
 }
 
-/// Makes the directory of a campaign in this one; it goes also where a second Ctrl-C ends the run.
-pub(super) fn make(within: &Path, campaign: &CampaignId) -> io::Result<(std::path::PathBuf, Own)> {
+/// Creates the directory of a campaign within `within`; it is removed even if a second Ctrl-C ends
+/// the run.
+pub(super) fn make(
+    within: &Path,
+    campaign: &CampaignId,
+) -> io::Result<(std::path::PathBuf, RunDirectory)> {
     sweep(within, AGE_MIN);
     let path = within.join(format!("{PREFIX}{campaign}"));
     let (gone, made) = (path.clone(), path.clone());
@@ -31,15 +35,15 @@ pub(super) fn make(within: &Path, campaign: &CampaignId) -> io::Result<(std::pat
     let ((), undo) = Undo::after(make, move || drop(fs::remove_dir_all(&gone)))?;
     let lock = File::create_new(path.join(LOCK))?;
     lock.try_lock()?;
-    Ok((path, Own { _undo: undo, _lock: lock }))
+    Ok((path, RunDirectory { _undo: undo, _lock: lock }))
 }
 
-/// Removes what runs of this user have left that live no more.
+/// Removes the directories of this user's dead runs.
 fn sweep(within: &Path, age_min: Duration) {
     let Ok(entries) = fs::read_dir(within) else { return };
     for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        // What cannot be looked at is somebody else's.
+        // An inaccessible directory belongs to another user.
         if name.starts_with(PREFIX) && is_left(&path, age_min).unwrap_or(false) {
             let _ = fs::remove_dir_all(&path);
         }

@@ -1,6 +1,6 @@
-//! A campaign in private hosts of one machine: the same plan, the same orders and the same
-//! processes, without agents and a broker between. A host stands for each agent; they are joined by
-//! a router in their middle, and go with the run.
+//! Campaign in lab hosts on one machine: the same plan, orders and processes, without agents and a
+//! broker. One host replaces each agent; they are joined by a router in the middle, and removed
+//! with the run.
 
 mod directory;
 
@@ -13,119 +13,123 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use horolog_lab::{HOSTS_MAX, Host, Lab, LabConfig, LabError};
+use horolog_lab::{HOSTS_MAX, Lab, LabConfig, LabError, LabHost};
 use horolog_record::{CampaignResult, Host as HostFacts, rfc3339_now};
 use horolog_sys::alarm_clock::AlarmClock;
 use horolog_sys::netlink::{Prefix, PrefixError};
 
 use crate::id::{AgentName, CampaignId, JobId};
-use crate::job::{BeginError, Crew, Event, Means, NotReady, Tell};
-use crate::merge::{Gathered, merge};
-use crate::order::{ClockState, News, Order, Outcome};
-use crate::place::{Candidate, PlaceFault, Placement, agents_needed, place};
+use crate::job::{BeginError, EventSink, ExecutionEnv, JobEvent, JobGroup, NotReady};
+use crate::merge::{MergeInput, merge};
+use crate::order::{AgentClockState, JobOutcome, Order, OrderEvent};
+use crate::placement::{AgentCandidate, Placement, PlacementError, agents_needed, assign_roles};
 use crate::plan::{Instances, Plan};
 use crate::role::RoleKind;
 
-/// Private hosts that can stand for agents: all of a lab but the router.
+/// Largest number of lab hosts that can replace agents: all of a lab except the router.
 pub const AGENTS_MAX: usize = HOSTS_MAX - 1;
-/// The network that all links of a lab are part of (RFC 5737).
+/// Network of all links in a lab (RFC 5737).
 const LINKS: (Ipv4Addr, u8) = (Ipv4Addr::new(192, 0, 2, 0), 24);
-/// The same of IPv6 (RFC 3849).
+/// IPv6 network of all links in a lab (RFC 3849).
 const LINKS_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32);
-/// How long a service may take to be ready.
+/// Longest time until a service is ready.
 const READY: Duration = Duration::from_secs(20);
-/// From here to the instant, so that all processes are made by then: so long, and so much for each.
+/// Lead of the start time, so that all processes are created by then: a constant and a part for
+/// each job.
 const MARGIN_NS: i64 = 250_000_000;
 const MARGIN_EACH_NS: i64 = 10_000_000;
-/// How often it is looked whether the run is to end.
+/// Interval of checks for the end of the run.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Why a campaign cannot be run here.
+/// Reason why a campaign cannot run locally.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
-    /// More agents are needed than there can be private hosts.
-    #[error(
-        "the plan needs {0} agents, and one machine has up to {AGENTS_MAX} private hosts for it"
-    )]
+    /// More agents are needed than lab hosts are possible.
+    #[error("the plan needs {0} agents, and one machine supports up to {AGENTS_MAX} lab hosts")]
     Agents(usize),
     /// The plan cannot be placed.
     #[error(transparent)]
-    Place(#[from] PlaceFault),
-    /// Private hosts cannot be made.
+    Placement(#[from] PlacementError),
+    /// Lab hosts cannot be created.
     #[error(transparent)]
     Lab(#[from] LabError),
     /// Their addresses do not fit.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
-    /// The router cannot be made one.
-    #[error("cannot have a private host forward packets: {0}")]
+    /// The router cannot be configured.
+    #[error("cannot enable packet forwarding on a lab host: {0}")]
     Forwarding(io::Error),
-    /// There is no place for files, or no random number.
-    #[error("cannot begin a campaign: {0}")]
+    /// Files cannot be created, or no random number is available.
+    #[error("cannot start a campaign: {0}")]
     System(io::Error),
-    /// An order cannot be begun.
+    /// An order cannot be started.
     #[error(transparent)]
     Begin(#[from] BeginError),
-    /// A service is not there, and nothing was measured.
+    /// A service is not ready, and nothing was measured.
     #[error(transparent)]
     NotReady(#[from] NotReady),
 }
 
 impl LocalError {
-    /// Whether another plan would help, and not another machine.
+    /// Returns true if another plan would help, rather than another machine.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
-        matches!(self, Self::Agents(_) | Self::Place(_) | Self::Begin(BeginError::Options { .. }))
+        matches!(
+            self,
+            Self::Agents(_) | Self::Placement(_) | Self::Begin(BeginError::Options { .. })
+        )
     }
 }
 
-/// What is run, and how it is recorded.
+/// Options of a local run.
 #[derive(Clone, Debug)]
 pub struct LocalOptions {
-    /// The binary of horolog.
+    /// Binary of horolog.
     pub program: PathBuf,
-    /// The command that was given.
+    /// Command line, for the record.
     pub command: Vec<String>,
-    /// By which addresses the hosts reach one another.
-    pub addresses: Addresses,
+    /// Address family by which the hosts reach one another.
+    pub addresses: LabAddresses,
 }
 
-/// The addresses of private hosts.
+/// Addresses of lab hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Addresses {
-    /// Of IPv4.
+pub enum LabAddresses {
+    /// IPv4 addresses.
     V4,
-    /// Of IPv6.
+    /// IPv6 addresses.
     V6,
 }
 
-/// What is seen of a run.
-pub trait Observer {
-    /// Something happened at an agent.
-    fn news(&mut self, agent: &AgentName, news: &News);
+/// Observer of a run.
+pub trait CampaignObserver {
+    /// Receives an event of an agent.
+    fn event(&mut self, agent: &AgentName, news: &OrderEvent);
 
-    /// Whether the run is to end now, with what there is.
+    /// Returns true if the run must end now, with the results so far.
     fn is_ending(&self) -> bool;
 }
 
-/// A plan placed on private hosts.
+/// Plan placed on lab hosts.
 #[derive(Clone, Debug)]
-pub struct Here {
-    /// The plan, without labels.
+pub struct LocalPlacement {
+    /// Plan without labels.
     pub plan: Plan,
-    /// Where its roles go.
+    /// Placement of its roles.
     pub placement: Placement,
-    /// The names of the hosts, in the order of their numbers from 1 on.
+    /// Names of the hosts, in the order of their numbers from 1 on.
     pub hosts: Vec<AgentName>,
 }
 
-/// Places a plan on private hosts. Labels are of machines, and private hosts have none: they say
-/// nothing here.
+/// Places a plan on lab hosts. Labels apply to machines, and lab hosts have none: they are ignored.
 ///
 /// # Errors
 ///
-/// It needs too many, or an option cannot be as it was filled in.
-pub fn place_here(plan: &Plan, addresses: Addresses) -> Result<Here, LocalError> {
+/// Too many hosts are needed, or an option is invalid once filled in.
+pub fn assign_to_lab_hosts(
+    plan: &Plan,
+    addresses: LabAddresses,
+) -> Result<LocalPlacement, LocalError> {
     let mut plan = plan.clone();
     for role in &mut plan.roles {
         if let Instances::Count { labels, .. } = &mut role.instances {
@@ -138,23 +142,27 @@ pub fn place_here(plan: &Plan, addresses: Addresses) -> Result<Here, LocalError>
     }
     let candidates: Vec<_> =
         (1..=needed).filter_map(|number| candidate(number, addresses)).collect();
-    let placement = place(&plan, &candidates)?;
-    Ok(Here { plan, placement, hosts: candidates.into_iter().map(|one| one.name).collect() })
+    let placement = assign_roles(&plan, &candidates)?;
+    Ok(LocalPlacement {
+        plan,
+        placement,
+        hosts: candidates.into_iter().map(|one| one.name).collect(),
+    })
 }
 
-/// The private host of this number as an agent; its address is the one that a lab gives it.
-fn candidate(number: usize, addresses: Addresses) -> Option<Candidate> {
+/// Returns the lab host of this number as a candidate; its address is assigned by the lab.
+fn candidate(number: usize, addresses: LabAddresses) -> Option<AgentCandidate> {
     let address: IpAddr = match addresses {
-        Addresses::V4 => {
+        LabAddresses::V4 => {
             let (network, _) = LINKS;
             Ipv4Addr::from_bits(network.to_bits() + 4 * (number as u32 - 1) + 2).into()
         }
-        Addresses::V6 => {
+        LabAddresses::V6 => {
             let (network, _) = LINKS_V6;
             Ipv6Addr::from_bits(network.to_bits() + ((number as u128) << 64) + 2).into()
         }
     };
-    Some(Candidate {
+    Some(AgentCandidate {
         name: format!("host{number:02}").parse().ok()?,
         labels: BTreeMap::new(),
         addresses: vec![address],
@@ -162,17 +170,17 @@ fn candidate(number: usize, addresses: Addresses) -> Option<Candidate> {
     })
 }
 
-/// Runs a plan. Nothing of it is left behind, however it ends.
+/// Runs a plan. Nothing of it remains, however it ends.
 ///
 /// # Errors
 ///
-/// It could not be begun: there is no result at all.
+/// The run could not be started: there is no result at all.
 pub fn run(
     plan: &Plan,
     options: &LocalOptions,
-    observer: &mut dyn Observer,
+    observer: &mut dyn CampaignObserver,
 ) -> Result<CampaignResult, LocalError> {
-    let Here { plan, placement, hosts } = place_here(plan, options.addresses)?;
+    let LocalPlacement { plan, placement, hosts } = assign_to_lab_hosts(plan, options.addresses)?;
     let started = rfc3339_now();
     let now_ms = (AlarmClock::Realtime.now_ns() / 1_000_000).max(0).unsigned_abs();
     let campaign = CampaignId::fresh(&plan.name, now_ms);
@@ -185,22 +193,22 @@ pub fn run(
     let to = Arc::new(Mutex::new(to));
     let mut crews = Vec::new();
     for order in &orders {
-        // One of them, for it was placed on them.
+        // Always found, since the plan was placed on these hosts.
         let number = hosts.iter().position(|name| *name == order.agent).unwrap_or(0) + 1;
         let host = lab.host(number);
-        let means = Means {
+        let means = ExecutionEnv {
             program: options.program.clone(),
             directory: directory.clone(),
             host: Some(host.netns.clone()),
         };
-        crews.push(Crew::begin(order, &means, Some(same_clock()), tell(order, &to))?);
+        crews.push(JobGroup::begin(order, &means, Some(same_clock()), event_sink(order, &to))?);
     }
     drop(to);
-    let mut running = Running { crews, events, outcomes: BTreeMap::new(), observer };
+    let mut running = RunningJobs { crews, events, outcomes: BTreeMap::new(), observer };
     let interrupted_before = running.start_services()?;
     let at_ns = (!interrupted_before).then(|| running.start(placement.jobs.len()));
     let interrupted = running.follow(&placement) || interrupted_before;
-    Ok(merge(Gathered {
+    Ok(merge(MergeInput {
         plan: &plan,
         placement: &placement,
         campaign: &campaign,
@@ -216,25 +224,26 @@ pub fn run(
     }))
 }
 
-/// All private hosts have the clock of this machine, by which the instant is named.
-fn same_clock() -> ClockState {
-    ClockState { offset_ns: 0, error_ns: 0, source: "the same clock".to_owned() }
+/// Returns the clock state of all lab hosts: they share this machine's clock, by which the start
+/// time is set.
+fn same_clock() -> AgentClockState {
+    AgentClockState { offset_ns: 0, error_ns: 0, source: "the same clock".to_owned() }
 }
 
-/// A star whose middle forwards between the others.
-fn lab(agents: usize, addresses: Addresses) -> Result<Lab, LocalError> {
+/// Creates a star whose central host forwards between the others.
+fn lab(agents: usize, addresses: LabAddresses) -> Result<Lab, LocalError> {
     let ((v4, length_v4), (v6, length_v6)) = (LINKS, LINKS_V6);
     let links = [Prefix::new(v4.into(), length_v4)?, Prefix::new(v6.into(), length_v6)?];
     let config = LabConfig {
         hosts: agents + 1,
-        ipv6: addresses == Addresses::V6,
+        ipv6: addresses == LabAddresses::V6,
         client_networks: links.to_vec(),
         ..LabConfig::default()
     };
     let lab = Lab::new(&config)?;
     let switch = match addresses {
-        Addresses::V4 => "/proc/sys/net/ipv4/ip_forward",
-        Addresses::V6 => "/proc/sys/net/ipv6/conf/all/forwarding",
+        LabAddresses::V4 => "/proc/sys/net/ipv4/ip_forward",
+        LabAddresses::V6 => "/proc/sys/net/ipv6/conf/all/forwarding",
     };
     lab.client().run(|| fs::write(switch, "1"))?.map_err(LocalError::Forwarding)?;
     let mut hosts = (1..).zip(&lab.hosts()[1..]);
@@ -242,34 +251,34 @@ fn lab(agents: usize, addresses: Addresses) -> Result<Lab, LocalError> {
     Ok(lab)
 }
 
-fn is_at(number: usize, host: &Host, addresses: Addresses) -> bool {
+fn is_at(number: usize, host: &LabHost, addresses: LabAddresses) -> bool {
     let own = match addresses {
-        Addresses::V4 => Some(host.port().ipv4.into()),
-        Addresses::V6 => host.port().ipv6.map(IpAddr::V6),
+        LabAddresses::V4 => Some(host.port().ipv4.into()),
+        LabAddresses::V6 => host.port().ipv6.map(IpAddr::V6),
     };
     candidate(number, addresses).is_some_and(|agent| agent.addresses.first() == own.as_ref())
 }
 
-type Told = (AgentName, Event);
+type AgentJobEvent = (AgentName, JobEvent);
 
-fn tell(order: &Order, to: &Arc<Mutex<mpsc::Sender<Told>>>) -> Tell {
+fn event_sink(order: &Order, to: &Arc<Mutex<mpsc::Sender<AgentJobEvent>>>) -> EventSink {
     let (agent, to) = (order.agent.clone(), Arc::clone(to));
     Arc::new(move |event| {
         let to = to.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody listens any more where the run could not be begun.
+        // The receiver is gone if the run could not be started.
         let _ = to.send((agent.clone(), event));
     })
 }
 
-struct Running<'a> {
-    crews: Vec<Crew>,
-    events: Receiver<Told>,
-    outcomes: BTreeMap<JobId, Outcome>,
-    observer: &'a mut dyn Observer,
+struct RunningJobs<'a> {
+    crews: Vec<JobGroup>,
+    events: Receiver<AgentJobEvent>,
+    outcomes: BTreeMap<JobId, JobOutcome>,
+    observer: &'a mut dyn CampaignObserver,
 }
 
-impl Running<'_> {
-    /// Starts all services; says whether the run is to end already.
+impl RunningJobs<'_> {
+    /// Starts all services. Returns true if the run must end already.
     fn start_services(&mut self) -> Result<bool, NotReady> {
         for at in 0..self.crews.len() {
             if self.observer.is_ending() {
@@ -281,7 +290,7 @@ impl Running<'_> {
         Ok(false)
     }
 
-    /// Names the instant and has everything start at it.
+    /// Sets the start time and starts everything at it.
     fn start(&mut self, jobs: usize) -> i64 {
         let each = MARGIN_EACH_NS.saturating_mul(jobs as i64);
         let at_ns = AlarmClock::Realtime.now_ns() + MARGIN_NS + each;
@@ -290,11 +299,11 @@ impl Running<'_> {
     }
 
     fn stop(&mut self) {
-        self.crews.iter_mut().for_each(Crew::stop);
+        self.crews.iter_mut().for_each(JobGroup::stop);
     }
 
-    /// Waits until all jobs have ended, then for the services, which are told to; says whether the
-    /// run was ended before.
+    /// Waits until all jobs have ended, then terminates the services and waits for them. Returns
+    /// true if the run was interrupted.
     fn follow(&mut self, placement: &Placement) -> bool {
         let mut interrupted = false;
         let mut finishing = false;
@@ -306,19 +315,19 @@ impl Running<'_> {
             }
             if !finishing && jobs.all(|job| job.service || has(&job.id)) {
                 finishing = true;
-                self.crews.iter().for_each(Crew::finish);
+                self.crews.iter().for_each(JobGroup::finish);
             }
             if !interrupted && self.observer.is_ending() {
                 interrupted = true;
                 self.stop();
             }
             match self.events.recv_timeout(TICK) {
-                Ok((agent, Event::News(news))) => self.observer.news(&agent, &news),
-                Ok((_, Event::Outcome(outcome))) => {
+                Ok((agent, JobEvent::OrderEvent(news))) => self.observer.event(&agent, &news),
+                Ok((_, JobEvent::Outcome(outcome))) => {
                     self.outcomes.entry(outcome.job.clone()).or_insert(*outcome);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                // All have told all that they had to tell.
+                // All have reported everything.
                 Err(RecvTimeoutError::Disconnected) => return interrupted,
             }
         }
@@ -328,32 +337,32 @@ impl Running<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shipped;
+    use crate::builtin_plans;
 
     #[test]
     fn hosts_stand_for_agents_whatever_their_labels() {
-        let text = "schema = \"horolog.plan/1\"\nname = \"p\"\n[[role]]\nname = \"t\"\n\
+        let text = "schema = \"horolog.plan/2\"\nname = \"p\"\n[[role]]\nname = \"t\"\n\
                     kind = \"host-timer\"\ncount = 3\nlabels = { site = \"a\" }\n";
         let plan = Plan::parse(text, &[]).unwrap();
-        let here = place_here(&plan, Addresses::V4).unwrap();
+        let here = assign_to_lab_hosts(&plan, LabAddresses::V4).unwrap();
         let at: Vec<_> = here.placement.jobs.iter().map(|job| job.address.to_string()).collect();
         assert_eq!(at, ["192.0.2.2", "192.0.2.6", "192.0.2.10"]);
-        let here = place_here(&plan, Addresses::V6).unwrap();
+        let here = assign_to_lab_hosts(&plan, LabAddresses::V6).unwrap();
         let at: Vec<_> = here.placement.jobs.iter().map(|job| job.address.to_string()).collect();
         assert_eq!(at, ["2001:db8:0:1::2", "2001:db8:0:2::2", "2001:db8:0:3::2"]);
         let many = text.replace("count = 3", "count = 65");
         let many = Plan::parse(&many, &[]).unwrap();
-        let error = place_here(&many, Addresses::V4).unwrap_err();
+        let error = assign_to_lab_hosts(&many, LabAddresses::V4).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains("needs 65 agents"), "{error}");
     }
 
     #[test]
     fn every_shipped_plan_can_be_placed_here() {
-        for plan in shipped::PLANS {
+        for plan in builtin_plans::PLANS {
             let read = Plan::parse(plan.text, &[]).unwrap();
             assert_eq!(read.name, plan.name);
-            assert!(!read.about.is_empty(), "{}", plan.name);
-            place_here(&read, Addresses::V4).unwrap();
+            assert!(!read.description.is_empty(), "{}", plan.name);
+            assign_to_lab_hosts(&read, LabAddresses::V4).unwrap();
         }
     }
 }

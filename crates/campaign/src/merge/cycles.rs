@@ -1,7 +1,6 @@
-//! Periodic tasks together. Their first node has heard all others while they ran and has what
-//! became of every period in its own record; those that joined write none. So nothing is added up
-//! twice here: the first node's record is read, and its nodes are told by the jobs and agents that
-//! they were.
+//! Merge of periodic tasks. The first node has received the reports of all others during the run,
+//! and its record holds every period; nodes that joined write none. So nothing is summed twice: the
+//! first node's record is read, and its nodes are identified by their jobs and agents.
 
 use horolog_record::{
     CampaignFigures, CampaignNode, CampaignTask, CycleNode, CycleResult, CycleRun, CycleTask,
@@ -9,13 +8,13 @@ use horolog_record::{
 };
 use serde::Deserialize;
 
-use super::{Part, Unmerged};
+use super::{MergeFailures, MergedPart};
 use crate::role::RoleKind;
 
 pub(super) fn merge(
-    own: &[&Part<'_>],
-    parts: &[Part<'_>],
-    unmerged: &mut Unmerged<'_>,
+    own: &[&MergedPart<'_>],
+    parts: &[MergedPart<'_>],
+    unmerged: &mut MergeFailures<'_>,
 ) -> CampaignFigures {
     let (mut tasks, mut nodes) = (Vec::new(), Vec::new());
     for part in own {
@@ -29,17 +28,22 @@ pub(super) fn merge(
     CampaignFigures::Cycles { tasks, nodes }
 }
 
-/// Where the node is that a message of its leader names, as a sentence; empty where it names none.
-pub(super) fn whereabouts(lead: &Part<'_>, parts: &[Part<'_>], message: &str) -> String {
+/// Returns the location of the node named in a message of its leader, as a sentence; empty if it
+/// names none.
+pub(super) fn location_text(
+    lead: &MergedPart<'_>,
+    parts: &[MergedPart<'_>],
+    message: &str,
+) -> String {
     let result = lead.result().map(CycleResult::deserialize);
     let Some(Ok(result)) = result else { return String::new() };
     Cluster { lead, parts }.located(message, &result).unwrap_or_default()
 }
 
-/// The nodes of one leader.
+/// Nodes of one leader.
 struct Cluster<'a> {
-    lead: &'a Part<'a>,
-    parts: &'a [Part<'a>],
+    lead: &'a MergedPart<'a>,
+    parts: &'a [MergedPart<'a>],
 }
 
 impl Cluster<'_> {
@@ -47,13 +51,13 @@ impl Cluster<'_> {
         self.lead.placed.job.id.to_string()
     }
 
-    /// The part that a node was: the first is the leader, the others have the names that they were
-    /// given and join where it listens.
-    fn part(&self, index: usize, node: &str) -> Option<&Part<'_>> {
+    /// Returns the part of a node: the first is the leader; the others have the configured names
+    /// and join where the leader listens.
+    fn part(&self, index: usize, node: &str) -> Option<&MergedPart<'_>> {
         if index == 0 {
             return Some(self.lead);
         }
-        let first = |part: &Part<'_>, option: &str| {
+        let first = |part: &MergedPart<'_>, option: &str| {
             part.placed.job.options.get(option).and_then(|values| values.first().cloned())
         };
         let listen = first(self.lead, "listen");
@@ -77,9 +81,9 @@ impl Cluster<'_> {
                 task: task.name.clone(),
                 periods: task.periods,
                 missed: task.missed,
-                awaited: awaited(of_run, &task.name, index),
+                straggler_periods: awaited(of_run, &task.name, index),
                 ahead_ns: node.clocks.first().map(|clock| clock.ahead_ns),
-                lateness_ns: task.lateness_ns.clone(),
+                start_latency_ns: task.start_latency_ns.clone(),
                 response_ns: task.response_ns.clone(),
             })
         })
@@ -90,7 +94,7 @@ impl Cluster<'_> {
         &self,
         run: usize,
         of_run: &CycleRun,
-        unmerged: &mut Unmerged<'_>,
+        unmerged: &mut MergeFailures<'_>,
     ) -> Vec<CampaignTask> {
         let (skew_ns, skew_error_ns) = skew(&of_run.nodes);
         let names = of_run.nodes.first().into_iter().flat_map(|node| &node.tasks);
@@ -114,17 +118,17 @@ impl Cluster<'_> {
                 span_ns: shared.map(|shared| shared.span_ns),
                 skew_ns,
                 skew_error_ns,
-                lateness_ns: distribution(|task| task.lateness_ns.as_ref()),
+                start_latency_ns: distribution(|task| task.start_latency_ns.as_ref()),
                 response_ns: distribution(|task| task.response_ns.as_ref()),
             }
         };
         names.enumerate().map(together).collect()
     }
 
-    /// Where the node was that is named.
+    /// Returns the location of the named node.
     fn located(&self, message: &str, result: &CycleResult) -> Option<String> {
         let nodes = result.runs.iter().flat_map(|run| run.nodes.iter().enumerate());
-        // A name may be the beginning of another one.
+        // A name may be the prefix of another one.
         let is_named = |name: &str| {
             let mut words = message.split(|c: char| !(c.is_alphanumeric() || "-_.".contains(c)));
             words.any(|word| word.trim_end_matches('.') == name)
@@ -137,16 +141,16 @@ impl Cluster<'_> {
 }
 
 fn awaited(run: &CycleRun, task: &str, node: usize) -> Option<u64> {
-    run.shared.iter().find(|shared| shared.task == task)?.awaited.get(node).copied()
+    run.shared.iter().find(|shared| shared.task == task)?.straggler_periods.get(node).copied()
 }
 
-/// How far the clocks of nodes are apart, and by how much that may be wrong. That of the first node
-/// is what the others are measured against.
+/// Returns the largest difference between the clocks of nodes, and its error bound. The first
+/// node's clock is the reference of the others.
 fn skew(nodes: &[CycleNode]) -> (u64, u64) {
     let clocks = || nodes.iter().filter_map(|node| node.clocks.first());
     let ahead = || clocks().map(|clock| clock.ahead_ns).chain([0]);
     let (most, least) = (ahead().max().unwrap_or(0), ahead().min().unwrap_or(0));
-    // Both ends may be wrong.
+    // Both ends have an error.
     let error_ns = clocks().map(|clock| clock.error_ns).max().unwrap_or(0);
     (most.abs_diff(least), error_ns.saturating_mul(2))
 }

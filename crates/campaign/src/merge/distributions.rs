@@ -1,6 +1,5 @@
-//! Records of any kind together: wherever several have a distribution at the same place, that of
-//! all their values. Counts are left in their parts, since nobody knows here which of them may be
-//! added.
+//! Merge of records of any kind: if several have a distribution at the same path, that of all their
+//! values. Counts stay in their parts, since it is not known here which of them may be summed.
 
 use std::collections::BTreeMap;
 
@@ -8,35 +7,41 @@ use horolog_record::{CampaignDistribution, CampaignFigures, Distribution};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Part, Unmerged};
+use super::{MergeFailures, MergedPart};
 
-/// Places that are told, at most.
-const PLACES_MAX: usize = 256;
-/// How deep a record is looked into.
+/// Largest number of reported paths.
+const PATHS_MAX: usize = 256;
+/// Largest depth of the search in a record.
 const DEPTH_MAX: usize = 12;
 
-pub(super) fn merge(own: &[&Part<'_>], unmerged: &mut Unmerged<'_>) -> CampaignFigures {
+pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -> CampaignFigures {
     let mut by_place: BTreeMap<String, Vec<Distribution>> = BTreeMap::new();
     for result in own.iter().filter_map(|part| part.result()) {
-        look(result, String::new(), DEPTH_MAX, &mut |place, distribution| {
+        find_distributions(result, String::new(), DEPTH_MAX, &mut |place, distribution| {
             by_place.entry(place).or_default().push(distribution);
         });
     }
-    let left = by_place.len().saturating_sub(PLACES_MAX);
+    let left = by_place.len().saturating_sub(PATHS_MAX);
     if left > 0 {
-        unmerged
-            .say(&format!("{left} more distributions than {PLACES_MAX} are left in their parts"));
+        unmerged.add_finding(&format!(
+            "{left} distributions beyond the limit of {PATHS_MAX} remain in their parts only"
+        ));
     }
     let together = |(place, all): (String, Vec<Distribution>)| {
         let distribution = unmerged.distribution(&all.iter().collect::<Vec<_>>())?;
-        Some(CampaignDistribution { place, results: all.len() as u64, distribution })
+        Some(CampaignDistribution { path: place, results: all.len() as u64, distribution })
     };
-    let distributions = by_place.into_iter().take(PLACES_MAX).filter_map(together).collect();
+    let distributions = by_place.into_iter().take(PATHS_MAX).filter_map(together).collect();
     CampaignFigures::Distributions { distributions }
 }
 
-/// Finds the distributions of a record that can be merged, with their places.
-fn look(value: &Value, place: String, depth: usize, found: &mut impl FnMut(String, Distribution)) {
+/// Finds the distributions of a record that can be merged, with their paths.
+fn find_distributions(
+    value: &Value,
+    place: String,
+    depth: usize,
+    found: &mut impl FnMut(String, Distribution),
+) {
     let Some(depth) = depth.checked_sub(1) else { return };
     match value {
         Value::Object(fields) => {
@@ -52,12 +57,12 @@ fn look(value: &Value, place: String, depth: usize, found: &mut impl FnMut(Strin
             }
             for (name, field) in fields {
                 let dot = if place.is_empty() { "" } else { "." };
-                look(field, format!("{place}{dot}{name}"), depth, found);
+                find_distributions(field, format!("{place}{dot}{name}"), depth, found);
             }
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                look(item, format!("{place}[{index}]"), depth, found);
+                find_distributions(item, format!("{place}[{index}]"), depth, found);
             }
         }
         _ => {}

@@ -1,5 +1,5 @@
-//! Loads together: the trials of all generators that have the same place and planned rate become
-//! one, as if one generator had sent all their requests.
+//! Merge of loads: trials of all generators with the same position and intended rate become one, as
+//! if one generator had sent all their requests.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use horolog_record::{
     Distribution, LoadResult, Responses, Trial,
 };
 
-use super::{Part, Unmerged};
+use super::{MergeFailures, MergedPart};
 
-/// The share of requests that may be lost at a rate that counts as answered.
+/// Largest loss ratio at a rate that counts as answered.
 const LOSS_MAX: f64 = 0.001;
-/// The share of a planned rate that generators have to send.
+/// Smallest ratio of the intended rate that generators must send.
 const SENT_MIN: f64 = 0.99;
 
-/// Trials that run at once: their place, and the rate that was planned, which counts as another
-/// where it differs by more than a thousandth.
-type Place = (usize, u64);
+/// Concurrent trials: position and intended rate. Rates that differ by more than a thousandth count
+/// as different.
+type TrialKey = (usize, u64);
 
-pub(super) fn merge(own: &[&Part<'_>], unmerged: &mut Unmerged<'_>) -> CampaignFigures {
+pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -> CampaignFigures {
     let results: Vec<LoadResult> = own.iter().filter_map(|part| part.read(unmerged)).collect();
-    let mut by_place: BTreeMap<Place, Vec<&Trial>> = BTreeMap::new();
+    let mut by_place: BTreeMap<TrialKey, Vec<&Trial>> = BTreeMap::new();
     for result in &results {
         for (index, trial) in result.trials.iter().enumerate() {
             by_place.entry((index, rate_class(trial.offered_rate))).or_default().push(trial);
@@ -36,13 +36,17 @@ pub(super) fn merge(own: &[&Part<'_>], unmerged: &mut Unmerged<'_>) -> CampaignF
     let trials: Vec<_> = trials.collect();
     let longest = results.iter().map(|result| result.trials.len()).max().unwrap_or(0);
     if places > longest {
-        unmerged.say("generators held different rates at one time; each rate stands apart");
+        unmerged.add_finding(
+            "generators ran different rates at the same time; each rate is listed \
+                              separately",
+        );
     }
     let capacity = capacity(&trials, results.len() as u64);
     CampaignFigures::Load { trials, capacity }
 }
 
-/// Up to where all was well, as far as every generator took part; `None` where rates did not rise.
+/// Returns the highest rate without loss or shortfall, as far as every generator took part; `None`
+/// if rates did not rise.
 fn capacity(trials: &[CampaignTrial], generators: u64) -> Option<CampaignCapacity> {
     let shared: Vec<_> = trials.iter().take_while(|one| one.generators == generators).collect();
     let rates = shared.iter().map(|one| one.trial.offered_rate);
@@ -58,7 +62,7 @@ fn capacity(trials: &[CampaignTrial], generators: u64) -> Option<CampaignCapacit
     })
 }
 
-/// What gave way in a trial, if anything did.
+/// Returns the limit that a trial exceeded, if any.
 fn limit(trial: &Trial) -> Option<CampaignLimit> {
     let loss = if trial.sent > 0 { trial.lost as f64 / trial.sent as f64 } else { 0.0 };
     let of = if loss > LOSS_MAX {
@@ -69,16 +73,17 @@ fn limit(trial: &Trial) -> Option<CampaignLimit> {
         return None;
     };
     let [planned_rate, sent_rate] = [trial.offered_rate, trial.achieved_rate];
-    Some(CampaignLimit { of, planned_rate, sent_rate, loss })
+    Some(CampaignLimit { limited_by: of, intended_rate: planned_rate, sent_rate, loss })
 }
 
-/// The same for rates that are within a thousandth of one another, but at the border of classes.
+/// Returns the class of a rate, shared by rates within a thousandth of one another, except at the
+/// border of classes.
 fn rate_class(rate: f64) -> u64 {
     if rate > 0.0 { (rate.ln() * 1_000.0).round().max(0.0) as u64 } else { 0 }
 }
 
-/// Trials that ran at once as one.
-fn together(trials: &[&Trial], unmerged: &mut Unmerged<'_>) -> Trial {
+/// Merges concurrent trials into one.
+fn together(trials: &[&Trial], unmerged: &mut MergeFailures<'_>) -> Trial {
     let sum = |count: fn(&Trial) -> u64| {
         trials.iter().fold(0_u64, |sum, trial| sum.saturating_add(count(trial)))
     };
@@ -98,25 +103,26 @@ fn together(trials: &[&Trial], unmerged: &mut Unmerged<'_>) -> Trial {
         lost: sum(|trial| trial.lost),
         duplicate: sum(|trial| trial.duplicate),
         late: sum(|trial| trial.late),
+        unsynchronised: sum(|trial| trial.unsynchronised),
         invalid: counts(trials.iter().map(|trial| &trial.invalid)),
         responses: responses(trials),
         authenticated: authenticated(trials),
         cookies_reused: optional(trials.iter().map(|trial| trial.cookies_reused)),
-        // How evenly clients were answered is known of each generator's own.
+        // Fairness is known only for the clients of each generator.
         fairness: None,
-        well_behaved: None,
+        compliant_clients: None,
         rtt_ns: distribution(|trial| trial.rtt_ns.as_ref()),
         response_time_ns: distribution(|trial| trial.response_time_ns.as_ref()),
-        // Each is by its own machine's clock.
+        // Each is measured by its own host's clock.
         tx_offset_ns: None,
-        stamped: optional(trials.iter().map(|trial| trial.stamped)),
+        timestamped: optional(trials.iter().map(|trial| trial.timestamped)),
         lateness_ns: distribution(|trial| trial.lateness_ns.as_ref()),
         lost_at: counts(trials.iter().map(|trial| &trial.lost_at)),
         parts: Vec::new(),
     }
 }
 
-/// Counts by what they are of.
+/// Sums counts by key.
 pub(super) fn counts<'a, K: Clone + Ord + 'a>(
     all: impl Iterator<Item = &'a BTreeMap<K, u64>>,
 ) -> BTreeMap<K, u64> {
@@ -128,7 +134,7 @@ pub(super) fn counts<'a, K: Clone + Ord + 'a>(
     sums
 }
 
-/// The sum of those that are there; `None` where none is.
+/// Returns the sum of the values present; `None` if there are none.
 fn optional(all: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     all.flatten().reduce(u64::saturating_add)
 }

@@ -1,13 +1,13 @@
-//! Putting together what agents measured: one record with what each role found in all its places,
-//! beside the parts as they came. Pure. Counts are added and histograms merged, bucket by bucket;
-//! nothing is averaged, and what cannot be put together is said and left in its parts.
+//! Merge of the results of agents: one record of each role's results on all agents, together with
+//! the unchanged parts. Pure. Counts are summed and histograms merged bucket by bucket; nothing is
+//! averaged, and results that cannot be merged are reported and stay in their parts.
 
-mod again;
 mod cycles;
 mod distributions;
-mod doubts;
+mod findings;
 mod load;
 mod paths;
+mod propagated;
 mod relays;
 mod start;
 
@@ -20,62 +20,63 @@ use horolog_record::{
 use serde::de::DeserializeOwned;
 
 use crate::id::{CampaignId, JobId};
-use crate::order::{Ending, Outcome};
-use crate::place::{Beside, Placed, Placement};
+use crate::order::{JobEnd, JobOutcome};
+use crate::placement::{Colocation, PlacedJob, Placement};
 use crate::plan::{Plan, Role};
 use crate::role::RoleKind;
 
-/// All that is known when a campaign is over.
+/// Input of a merge: everything known after a campaign.
 #[derive(Clone, Debug)]
-pub struct Gathered<'a> {
-    /// What was planned.
+pub struct MergeInput<'a> {
+    /// Plan.
     pub plan: &'a Plan,
-    /// Where it was placed.
+    /// Placement of its roles.
     pub placement: &'a Placement,
-    /// What the run is known by.
+    /// Campaign identifier.
     pub campaign: &'a CampaignId,
-    /// When it began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started: String,
-    /// The command that was given.
+    /// Command line.
     pub command: Vec<String>,
-    /// The controller's machine.
+    /// Controller's host.
     pub host: Host,
-    /// Whether all agents were private hosts of one machine.
+    /// True if all agents were lab hosts of one machine.
     pub local: bool,
-    /// Whether it was ended before it was through.
+    /// True if the run was interrupted before its end.
     pub interrupted: bool,
-    /// The instant, UTC in ns since 1970, where one was named.
+    /// Start time, UTC in ns since 1970, if one was set.
     pub at_ns: Option<i64>,
-    /// What else came; absent where there was no network between.
+    /// Delivery counts; absent if there was no network in between.
     pub delivery: Option<CampaignDelivery>,
-    /// What came. Of several for one job the first counts; those for jobs that nobody placed do
-    /// not.
-    pub outcomes: Vec<Outcome>,
-    /// Doubts of the controller's own.
+    /// Reported outcomes. Of several for one job the first counts; those for jobs that were not
+    /// placed do not count.
+    pub outcomes: Vec<JobOutcome>,
+    /// Findings of the controller.
     pub findings: Vec<Finding>,
 }
 
-/// An instance with what became of it.
-struct Part<'a> {
-    placed: &'a Placed,
-    outcome: Option<Outcome>,
+/// Instance with its outcome.
+struct MergedPart<'a> {
+    placed: &'a PlacedJob,
+    outcome: Option<JobOutcome>,
 }
 
-/// Puts everything together.
+/// Merges everything.
 #[must_use]
-pub fn merge(gathered: Gathered<'_>) -> CampaignResult {
-    let mut outcomes: BTreeMap<JobId, Outcome> = BTreeMap::new();
+pub fn merge(gathered: MergeInput<'_>) -> CampaignResult {
+    let mut outcomes: BTreeMap<JobId, JobOutcome> = BTreeMap::new();
     for outcome in gathered.outcomes {
         outcomes.entry(outcome.job.clone()).or_insert(outcome);
     }
     let placed = gathered.placement.jobs.iter();
-    let parts: Vec<_> =
-        placed.map(|placed| Part { placed, outcome: outcomes.remove(&placed.job.id) }).collect();
+    let parts: Vec<_> = placed
+        .map(|placed| MergedPart { placed, outcome: outcomes.remove(&placed.job.id) })
+        .collect();
     let mut findings = gathered.findings;
     let start = gathered.at_ns.and_then(|at_ns| start::of(at_ns, &parts));
     let roles = gathered.plan.roles.iter().map(|role| merged(role, &parts, &mut findings));
     let roles = roles.collect();
-    let about = doubts::About {
+    let about = findings::CampaignRunContext {
         plan: gathered.plan,
         local: gathered.local,
         interrupted: gathered.interrupted,
@@ -83,7 +84,7 @@ pub fn merge(gathered: Gathered<'_>) -> CampaignResult {
         at_ns: gathered.at_ns,
         start: start.as_ref(),
     };
-    doubts::add(&about, &parts, &mut findings);
+    findings::add(&about, &parts, &mut findings);
     CampaignResult {
         schema: CAMPAIGN_SCHEMA.to_owned(),
         started: gathered.started,
@@ -92,7 +93,7 @@ pub fn merge(gathered: Gathered<'_>) -> CampaignResult {
         campaign: gathered.campaign.to_string(),
         plan: CampaignPlan {
             name: gathered.plan.name.clone(),
-            about: gathered.plan.about.clone(),
+            description: gathered.plan.description.clone(),
             hash: gathered.plan.hash.clone(),
             parameters: gathered.plan.parameters.clone(),
             text: gathered.plan.text.clone(),
@@ -107,11 +108,11 @@ pub fn merge(gathered: Gathered<'_>) -> CampaignResult {
     }
 }
 
-/// What one role measured.
-fn merged(role: &Role, parts: &[Part<'_>], findings: &mut Vec<Finding>) -> CampaignRole {
-    let own: Vec<&Part<'_>> =
+/// Merges the results of one role.
+fn merged(role: &Role, parts: &[MergedPart<'_>], findings: &mut Vec<Finding>) -> CampaignRole {
+    let own: Vec<&MergedPart<'_>> =
         parts.iter().filter(|part| part.placed.job.id.role == role.name).collect();
-    let mut unmerged = Unmerged { role: role.name.as_str(), findings };
+    let mut unmerged = MergeFailures { role: role.name.as_str(), findings };
     let figures = match role.kind {
         RoleKind::LoadNtp | RoleKind::LoadPtpDelay => load::merge(&own, &mut unmerged),
         RoleKind::PathUdp => paths::merge(&own, parts, &mut unmerged),
@@ -133,44 +134,44 @@ fn merged(role: &Role, parts: &[Part<'_>], findings: &mut Vec<Finding>) -> Campa
     }
 }
 
-impl Part<'_> {
+impl MergedPart<'_> {
     fn result(&self) -> Option<&serde_json::Value> {
         self.outcome.as_ref()?.result.as_ref()
     }
 
-    /// Its record as what it should be. One that is something else is said, and left out.
-    fn read<T: DeserializeOwned>(&self, unmerged: &mut Unmerged<'_>) -> Option<T> {
+    /// Parses the record of a part. A record of another type is reported and omitted.
+    fn read<T: DeserializeOwned>(&self, unmerged: &mut MergeFailures<'_>) -> Option<T> {
         let read = T::deserialize(self.result()?);
-        read.map_err(|error| unmerged.say(&format!("{}: {error}", self.placed.job.id))).ok()
+        read.map_err(|error| unmerged.add_finding(&format!("{}: {error}", self.placed.job.id))).ok()
     }
 }
 
-/// Where it is said what could not be put together.
-struct Unmerged<'a> {
+/// Collector of the results that could not be merged.
+struct MergeFailures<'a> {
     role: &'a str,
     findings: &'a mut Vec<Finding>,
 }
 
-impl Unmerged<'_> {
-    fn say(&mut self, what: &str) {
-        self.findings.push(doubts::unmerged(self.role, what));
+impl MergeFailures<'_> {
+    fn add_finding(&mut self, what: &str) {
+        self.findings.push(findings::unmerged(self.role, what));
     }
 
-    /// The distributions together.
+    /// Merges distributions.
     fn distribution(&mut self, all: &[&Distribution]) -> Option<Distribution> {
         let merged = Distribution::merge(all.iter().copied());
-        merged.map_err(|error| self.say(&error.to_string())).ok().flatten()
+        merged.map_err(|error| self.add_finding(&error.to_string())).ok().flatten()
     }
 }
 
-fn record(part: Part<'_>, placement: &Placement) -> CampaignPart {
-    let Placed { agent, address, job, beside } = part.placed;
+fn record(part: MergedPart<'_>, placement: &Placement) -> CampaignPart {
+    let PlacedJob { agent, address, job, colocation: beside } = part.placed;
     let to = match beside {
-        Beside::Pair(_, other) => {
+        Colocation::Pair(_, other) => {
             let other = placement.jobs.iter().find(|placed| placed.job.id == *other);
             other.map(|placed| placed.agent.to_string())
         }
-        Beside::Nobody | Beside::One(_) => None,
+        Colocation::None | Colocation::With(_) => None,
     };
     let (end, status, message) = ended(part.outcome.as_ref());
     let mut record = CampaignPart {
@@ -205,21 +206,21 @@ fn record(part: Part<'_>, placement: &Placement) -> CampaignPart {
     record
 }
 
-/// How a part ended, with its status and why.
-fn ended(outcome: Option<&Outcome>) -> (CampaignEnd, Option<i32>, Option<String>) {
+/// Returns the end of a part, with its status and the reason.
+fn ended(outcome: Option<&JobOutcome>) -> (CampaignEnd, Option<i32>, Option<String>) {
     let Some(outcome) = outcome else { return (CampaignEnd::Lost, None, None) };
     match &outcome.ending {
-        Ending::Done { status } => (CampaignEnd::Done, Some(*status), None),
-        Ending::Failed { status, message } => {
+        JobEnd::Done { status } => (CampaignEnd::Done, Some(*status), None),
+        JobEnd::Failed { status, message } => {
             (CampaignEnd::Failed, Some(*status), Some(message.clone()))
         }
-        Ending::Signalled { signal } => {
+        JobEnd::Signalled { signal } => {
             (CampaignEnd::Signalled, None, Some(format!("signal {signal}")))
         }
-        Ending::TimedOut => (CampaignEnd::TimedOut, None, None),
-        Ending::Abandoned => (CampaignEnd::Abandoned, None, None),
-        Ending::Refused { reason } => (CampaignEnd::Refused, None, Some(reason.clone())),
-        Ending::Interrupted { reason } => (CampaignEnd::Interrupted, None, Some(reason.clone())),
+        JobEnd::TimedOut => (CampaignEnd::TimedOut, None, None),
+        JobEnd::Abandoned => (CampaignEnd::Abandoned, None, None),
+        JobEnd::Refused { reason } => (CampaignEnd::Refused, None, Some(reason.clone())),
+        JobEnd::Interrupted { reason } => (CampaignEnd::Interrupted, None, Some(reason.clone())),
     }
 }
 

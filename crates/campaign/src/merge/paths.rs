@@ -1,4 +1,4 @@
-//! Paths together: a row of each, and all paths' rows of one length and load as one.
+//! Merge of paths: the rows of each, and the rows of all paths with one length and load as one.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,20 @@ use horolog_record::{
     PathUdpResult,
 };
 
-use super::{Part, Unmerged};
-use crate::place::Beside;
+use super::{MergeFailures, MergedPart};
+use crate::placement::Colocation;
 
-/// Rows of one length and load. The load is 0 or more and no NaN, so its bits are ordered as it is.
-type Place = (u64, u64);
+/// Key of rows with one length and load. The load is at least 0 and no NaN, so the order of its
+/// bits is its own.
+type PathRowKey = (u64, u64);
 
 pub(super) fn merge(
-    own: &[&Part<'_>],
-    parts: &[Part<'_>],
-    unmerged: &mut Unmerged<'_>,
+    own: &[&MergedPart<'_>],
+    parts: &[MergedPart<'_>],
+    unmerged: &mut MergeFailures<'_>,
 ) -> CampaignFigures {
     let mut pairs = Vec::new();
-    let mut by_place: BTreeMap<Place, Vec<PathRow>> = BTreeMap::new();
+    let mut by_place: BTreeMap<PathRowKey, Vec<PathRow>> = BTreeMap::new();
     for part in own {
         let Some(result) = part.read::<PathUdpResult>(unmerged) else { continue };
         let to = far_end(part, parts, &result);
@@ -49,11 +50,11 @@ pub(super) fn merge(
     CampaignFigures::Paths { rows: rows.collect(), pairs }
 }
 
-/// The agent of the far end: of a pair the other; else whoever has its address.
-fn far_end(part: &Part<'_>, parts: &[Part<'_>], result: &PathUdpResult) -> String {
-    let is_far = |other: &&Part<'_>| match &part.placed.beside {
-        Beside::Pair(_, to) => other.placed.job.id == *to,
-        Beside::Nobody | Beside::One(_) => other.placed.address == result.target.address,
+/// Returns the agent of the far end: of a pair the other; otherwise the one that has its address.
+fn far_end(part: &MergedPart<'_>, parts: &[MergedPart<'_>], result: &PathUdpResult) -> String {
+    let is_far = |other: &&MergedPart<'_>| match &part.placed.colocation {
+        Colocation::Pair(_, to) => other.placed.job.id == *to,
+        Colocation::None | Colocation::With(_) => other.placed.address == result.target.address,
     };
     let far = parts.iter().find(is_far);
     far.map_or_else(|| result.target.address.to_string(), |far| far.placed.agent.to_string())

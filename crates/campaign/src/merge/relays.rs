@@ -1,6 +1,6 @@
-//! Relays together: what each received and sent to each child, and beside it what that child
-//! received, where it is a relay of the campaign. Of a relay's record only what is needed is read;
-//! the rest stays in the part.
+//! Merge of relays: packets that each received and sent to each child, compared with those that the
+//! child received if it is a relay of the campaign. Only the necessary part of a relay's record is
+//! read; the rest stays in the part.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,52 +9,53 @@ use horolog_record::{CampaignChild, CampaignFigures, CampaignRelay};
 use serde::Deserialize;
 
 use super::load::counts;
-use super::{Part, Unmerged};
-use crate::place::Placed;
+use super::{MergeFailures, MergedPart};
+use crate::placement::PlacedJob;
 use crate::role::RoleKind;
 
-/// What is read of a relay's record.
+/// Part of a relay's record that is read.
 #[derive(Deserialize)]
-struct Listing {
-    groups: Vec<Group>,
+struct RelayListingExtract {
+    groups: Vec<GroupExtract>,
 }
 
 #[derive(Deserialize)]
-struct Group {
+struct GroupExtract {
     packets: u64,
     #[serde(default)]
     refused: BTreeMap<String, u64>,
     #[serde(default)]
     socket_dropped: Option<u64>,
     #[serde(default)]
-    children: Vec<Child>,
+    children: Vec<RelayChildRecord>,
 }
 
 #[derive(Deserialize)]
-struct Child {
+struct RelayChildRecord {
     address: SocketAddr,
     packets: u64,
     #[serde(default)]
     dropped: BTreeMap<String, u64>,
 }
 
-/// All relays of the campaign, of whatever role.
-struct All<'a>(Vec<(Listing, &'a Placed)>);
+/// All relays of the campaign, of any role.
+struct RelayListings<'a>(Vec<(RelayListingExtract, &'a PlacedJob)>);
 
 pub(super) fn merge(
-    own: &[&Part<'_>],
-    parts: &[Part<'_>],
-    unmerged: &mut Unmerged<'_>,
+    own: &[&MergedPart<'_>],
+    parts: &[MergedPart<'_>],
+    unmerged: &mut MergeFailures<'_>,
 ) -> CampaignFigures {
-    // Those of other roles, whose damage is said where they are merged.
-    let readable = |part: &'_ &Part<'_>| part.placed.job.kind == RoleKind::RelayRun;
+    // Includes relays of other roles; their invalid records are reported when those roles are
+    // merged.
+    let readable = |part: &'_ &MergedPart<'_>| part.placed.job.kind == RoleKind::RelayRun;
     let read = parts.iter().filter(readable).filter_map(|part| {
-        let listing = Listing::deserialize(part.result()?).ok()?;
+        let listing = RelayListingExtract::deserialize(part.result()?).ok()?;
         Some((listing, part.placed))
     });
-    let all = All(read.collect());
+    let all = RelayListings(read.collect());
     let relays = own.iter().filter_map(|part| {
-        let listing: Listing = part.read(unmerged)?;
+        let listing: RelayListingExtract = part.read(unmerged)?;
         Some(all.relay(&listing, part.placed))
     });
     let relays: Vec<_> = relays.collect();
@@ -67,8 +68,8 @@ pub(super) fn merge(
     }
 }
 
-impl All<'_> {
-    fn relay(&self, listing: &Listing, placed: &Placed) -> CampaignRelay {
+impl RelayListings<'_> {
+    fn relay(&self, listing: &RelayListingExtract, placed: &PlacedJob) -> CampaignRelay {
         let dropped = listing.groups.iter().filter_map(|group| group.socket_dropped);
         CampaignRelay {
             agent: placed.agent.to_string(),
@@ -80,7 +81,7 @@ impl All<'_> {
         }
     }
 
-    fn child(&self, child: &Child) -> CampaignChild {
+    fn child(&self, child: &RelayChildRecord) -> CampaignChild {
         let known = self.0.iter().find(|(_, placed)| listens(placed, child.address));
         let children = self.0.iter().flat_map(|(listing, _)| listing.children());
         let parents = children.filter(|other| other.address == child.address).count();
@@ -95,8 +96,8 @@ impl All<'_> {
     }
 }
 
-impl Listing {
-    fn children(&self) -> impl Iterator<Item = &Child> {
+impl RelayListingExtract {
+    fn children(&self) -> impl Iterator<Item = &RelayChildRecord> {
         self.groups.iter().flat_map(|group| &group.children)
     }
 
@@ -105,8 +106,8 @@ impl Listing {
     }
 }
 
-/// Whether a relay takes in what goes to an address.
-fn listens(placed: &Placed, address: SocketAddr) -> bool {
+/// Returns true if a relay receives packets sent to an address.
+fn listens(placed: &PlacedJob, address: SocketAddr) -> bool {
     let listen = placed.job.options.get("listen").into_iter().flatten();
     listen.filter_map(|text| text.parse::<SocketAddr>().ok()).any(|own| {
         let is_all = own.ip().is_unspecified() && placed.address == address.ip();

@@ -1,12 +1,12 @@
-//! How the starts of processes agreed with the instant and with one another.
+//! Agreement of the actual process starts with the start time and with one another.
 
 use horolog_record::{CampaignStart, SignedDistribution};
 use horolog_stats::SignedRecorder;
 
-use super::Part;
+use super::MergedPart;
 
-/// `None` where nothing was started at the instant.
-pub(super) fn of(instant_ns: i64, parts: &[Part<'_>]) -> Option<CampaignStart> {
+/// Returns the start statistics; `None` if nothing was started at the start time.
+pub(super) fn of(instant_ns: i64, parts: &[MergedPart<'_>]) -> Option<CampaignStart> {
     let mut late = SignedRecorder::new();
     let (mut first, mut last) = (i64::MAX, i64::MIN);
     let mut clock_error_ns = Some(0);

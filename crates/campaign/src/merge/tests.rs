@@ -1,8 +1,8 @@
 //! Results put together are what one program would have recorded that did everything.
 
 use horolog_record::{
-    CampaignCapacity, CampaignFigures, CampaignLimitOf, Code, Engine, Mode, PATH_UDP_SCHEMA,
-    PathCounts, Responses, Severity, Spacing, Target, Trial,
+    CampaignCapacity, CampaignFigures, CampaignLimitOf, FindingCode, LoadEngineKind,
+    PATH_UDP_SCHEMA, PathCounts, RequestMode, Responses, Severity, Spacing, Target, Trial,
 };
 use horolog_stats::Recorder;
 use proptest::collection::vec;
@@ -10,11 +10,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::order::ClockState;
-use crate::place::{Candidate, place};
+use crate::order::AgentClockState;
+use crate::placement::{AgentCandidate, assign_roles};
 
 pub(super) const PLAN: &str = r#"
-schema = "horolog.plan/1"
+schema = "horolog.plan/2"
 name = "p"
 [[role]]
 name = "server"
@@ -30,8 +30,8 @@ target = "{server}"
 rate = "1k"
 "#;
 
-fn agents(count: u8) -> Vec<Candidate> {
-    let agent = |number: u8| Candidate {
+fn agents(count: u8) -> Vec<AgentCandidate> {
+    let agent = |number: u8| AgentCandidate {
         name: format!("n{number}").parse().unwrap(),
         labels: BTreeMap::new(),
         addresses: vec![[192, 0, 2, number].into()],
@@ -44,12 +44,12 @@ fn host() -> Host {
     serde_json::from_value(json!({ "cores": 2 })).unwrap()
 }
 
-pub(super) fn outcome(job: &str, result: Option<Value>) -> Outcome {
-    Outcome {
+pub(super) fn outcome(job: &str, result: Option<Value>) -> JobOutcome {
+    JobOutcome {
         campaign: "c".parse().unwrap(),
         agent: "n1".parse().unwrap(),
         job: job.parse().unwrap(),
-        ending: Ending::Done { status: 0 },
+        ending: JobEnd::Done { status: 0 },
         intended_ns: Some(1_000),
         started_ns: Some(1_500),
         ended_ns: Some(2_000_001_500),
@@ -59,10 +59,10 @@ pub(super) fn outcome(job: &str, result: Option<Value>) -> Outcome {
     }
 }
 
-pub(super) fn merged(text: &str, outcomes: Vec<Outcome>) -> CampaignResult {
+pub(super) fn merged(text: &str, outcomes: Vec<JobOutcome>) -> CampaignResult {
     let plan = Plan::parse(text, &[]).unwrap();
-    let placement = place(&plan, &agents(5)).unwrap();
-    merge(Gathered {
+    let placement = assign_roles(&plan, &agents(5)).unwrap();
+    merge(MergeInput {
         plan: &plan,
         placement: &placement,
         campaign: &"c".parse().unwrap(),
@@ -99,18 +99,23 @@ pub(super) fn trial(rate: f64, rtts: &[u64]) -> Trial {
         lost: 2,
         duplicate: 1,
         late: 1,
+        unsynchronised: 0,
         invalid: BTreeMap::new(),
         responses: Responses { basic: received, ..Responses::default() },
         authenticated: None,
         cookies_reused: None,
         fairness: None,
-        well_behaved: None,
+        compliant_clients: None,
         rtt_ns: distribution(rtts),
         response_time_ns: None,
         tx_offset_ns: None,
-        stamped: None,
+        timestamped: None,
         lateness_ns: distribution(&[1]),
-        lost_at: [(horolog_record::Place::Unknown, 1), (horolog_record::Place::Late, 1)].into(),
+        lost_at: [
+            (horolog_record::LossLocation::Unknown, 1),
+            (horolog_record::LossLocation::Late, 1),
+        ]
+        .into(),
         parts: Vec::new(),
     }
 }
@@ -125,13 +130,13 @@ pub(super) fn load(trials: Vec<Trial>) -> Value {
         source_network: None,
     };
     serde_json::to_value(horolog_record::LoadResult {
-        schema: "horolog.load/1".into(),
+        schema: "horolog.load/2".into(),
         started: String::new(),
         command: Vec::new(),
         host: host(),
         target,
-        mode: Mode::NtpBasic,
-        engine: Engine::Udp,
+        mode: RequestMode::NtpBasic,
+        engine: LoadEngineKind::Udp,
         threads: 1,
         spacing: Spacing::Constant,
         reply_timeout_ns: 1,
@@ -139,7 +144,7 @@ pub(super) fn load(trials: Vec<Trial>) -> Value {
         trials,
         search: None,
         series: None,
-        silences: Vec::new(),
+        outages: Vec::new(),
         overload: None,
         limits: Vec::new(),
         findings: Vec::new(),
@@ -159,7 +164,7 @@ fn capacity(result: &CampaignResult) -> Option<CampaignCapacity> {
     *capacity
 }
 
-pub(super) fn codes(result: &CampaignResult) -> Vec<Code> {
+pub(super) fn codes(result: &CampaignResult) -> Vec<FindingCode> {
     result.findings.iter().map(|finding| finding.code).collect()
 }
 
@@ -183,7 +188,7 @@ fn loads_become_one() {
     let Trial { sent, received, lost, clients, .. } = first.trial;
     assert_eq!((sent, received, lost, clients), (10, 4, 6, 48));
     assert!((first.trial.offered_rate - 3e3).abs() < 1e-9);
-    assert_eq!(first.trial.lost_at[&horolog_record::Place::Late], 3);
+    assert_eq!(first.trial.lost_at[&horolog_record::LossLocation::Late], 3);
     assert_eq!(first.trial.rtt_ns, distribution(&[5, 7, 100, 100]));
     assert_eq!(second.trial.rtt_ns, distribution(&[9]));
     assert_eq!((result.roles[1].instances, result.roles[1].results), (3, 3));
@@ -211,12 +216,12 @@ fn rising_rates_tell_what_gave_way() {
     let found = found.unwrap();
     assert_eq!(found.answered_rate, Some(2e3 * 0.99 * 3.0));
     let limit = found.limit.unwrap();
-    assert_eq!((limit.of, limit.planned_rate), (CampaignLimitOf::Servers, 12e3));
+    assert_eq!((limit.limited_by, limit.intended_rate), (CampaignLimitOf::Servers, 12e3));
     assert!((limit.loss - 0.0011).abs() < 1e-12, "{limit:?}");
 
     let found = of(vec![sent(1e3, 9_800, 0), sent(2e3, 10_000, 0)]).unwrap();
     assert_eq!(found.answered_rate, None);
-    assert_eq!(found.limit.unwrap().of, CampaignLimitOf::Generators);
+    assert_eq!(found.limit.unwrap().limited_by, CampaignLimitOf::Generators);
 
     let found = of(vec![sent(1e3, 10_000, 0), sent(2e3, 10_000, 0)]).unwrap();
     assert_eq!((found.answered_rate, found.limit), (Some(6e3), None));
@@ -228,18 +233,22 @@ fn rising_rates_tell_what_gave_way() {
 
 #[test]
 fn what_is_lacking_is_named() {
-    let damaged = json!({ "schema": "horolog.load/1" });
+    let damaged = json!({ "schema": "horolog.load/2" });
     let mut timed_out = outcome("load.2", Some(damaged));
-    timed_out.ending = Ending::TimedOut;
+    timed_out.ending = JobEnd::TimedOut;
     let result = merged(PLAN, vec![outcome("server.1", None), timed_out]);
     let of = |code| result.findings.iter().find(|finding| finding.code == code).unwrap();
     // Loads are on the agents behind the server's.
-    let lost: Vec<_> = result.findings.iter().filter(|one| one.code == Code::AgentLost).collect();
+    let lost: Vec<_> =
+        result.findings.iter().filter(|one| one.code == FindingCode::AgentLost).collect();
     assert_eq!(lost.len(), 2);
-    assert_eq!(lost[0].message, "Nothing was heard of agent n2: load.1 is lacking.");
-    assert!(of(Code::Unmerged).message.contains("load.2: missing field"), "{result:?}");
-    let late = of(Code::PartUnmeasured);
-    assert!(late.message.contains("load.2 on n3 did not end within"), "{late:?}");
+    assert_eq!(lost[0].message, "Agent n2 did not report: results of load.1 are missing.");
+    assert!(
+        of(FindingCode::MergeIncomplete).message.contains("load.2: missing field"),
+        "{result:?}"
+    );
+    let late = of(FindingCode::PartUnmeasured);
+    assert!(late.message.contains("load.2 on n3 exceeded the plan's duration-max"), "{late:?}");
     assert_eq!(late.severity, Severity::Error);
     assert_eq!(result.parts[1].end, CampaignEnd::Lost);
     assert_eq!(result.roles[1].results, 1);
@@ -247,7 +256,7 @@ fn what_is_lacking_is_named() {
 
 #[test]
 fn starts_are_by_the_true_time() {
-    let clock = |offset_ns| Some(ClockState { offset_ns, error_ns: 7, source: "s".into() });
+    let clock = |offset_ns| Some(AgentClockState { offset_ns, error_ns: 7, source: "s".into() });
     let mut one = outcome("load.1", None);
     one.clock = clock(400);
     let mut two = outcome("load.2", None);
@@ -262,7 +271,7 @@ fn starts_are_by_the_true_time() {
     far.started_ns = Some(9_000_000);
     let result = merged(PLAN, vec![service.clone(), one, far]);
     assert_eq!(result.start.as_ref().unwrap().clock_error_ns, None);
-    assert!(codes(&result).contains(&Code::StartsApart));
+    assert!(codes(&result).contains(&FindingCode::StartSpreadLarge));
     assert_eq!(merged(PLAN, vec![service]).start, None);
 }
 
@@ -270,19 +279,20 @@ fn starts_are_by_the_true_time() {
 fn parts_that_were_told_another_instant_are_named() {
     let named = |outcomes| {
         let findings = merged(PLAN, outcomes).findings;
-        let mut named = findings.into_iter().filter(|one| one.code == Code::InstantsDiffer);
+        let mut named =
+            findings.into_iter().filter(|one| one.code == FindingCode::StartTimesDiffer);
         named.next().map(|one| one.message)
     };
     let all = || vec![outcome("server.1", None), outcome("load.1", None), outcome("load.2", None)];
     assert_eq!(named(all()), None);
     let mut late = all();
     late[2].intended_ns = late[2].intended_ns.map(|at_ns| at_ns + 1);
-    let message = "Told another instant to start at than the others: load.2.";
+    let message = "Start times other than that of the others: load.2.";
     assert_eq!(named(late).as_deref(), Some(message));
 }
 
 const RELAYS: &str = r#"
-schema = "horolog.plan/1"
+schema = "horolog.plan/2"
 name = "p"
 [[role]]
 name = "root"
@@ -312,13 +322,13 @@ fn relays_are_held_against_their_children() {
         let child = |(address, packets): &(&str, u64)| {
             json!({
                 "address": address, "packets": packets, "bytes": 1, "dropped": { "no-route": 1 },
-                "silent": false
+                "unreachable": false
             })
         };
         let children: Vec<_> = children.iter().map(child).collect();
         let group = json!({ "name": "campaign", "packets": packets, "bytes": 1,
             "refused": { "rate": 2 }, "socket_dropped": 1, "children": children });
-        Some(json!({ "schema": "horolog.relay/1", "groups": [group] }))
+        Some(json!({ "schema": "horolog.relay/2", "groups": [group] }))
     };
     let result = merged(
         RELAYS,
@@ -344,10 +354,10 @@ fn relays_are_held_against_their_children() {
 
 #[test]
 fn distributions_of_any_record_are_found_by_their_places() {
-    let plan = "schema = \"horolog.plan/1\"\nname = \"p\"\n[[role]]\nname = \"t\"\n\
+    let plan = "schema = \"horolog.plan/2\"\nname = \"p\"\n[[role]]\nname = \"t\"\n\
                 kind = \"host-timer\"\ncount = 2\n";
     let record = |values: &[u64]| {
-        Some(json!({ "schema": "horolog.host-timer/1", "cores": [
+        Some(json!({ "schema": "horolog.host-timer/2", "cores": [
             { "core": 0, "latency_ns": distribution(values) }, { "core": 1, "latency_ns": null }
         ]}))
     };
@@ -356,14 +366,14 @@ fn distributions_of_any_record_are_found_by_their_places() {
         panic!("{result:?}");
     };
     let [one] = &distributions[..] else { panic!("{distributions:?}") };
-    assert_eq!((&*one.place, one.results), ("cores[0].latency_ns", 2));
+    assert_eq!((&*one.path, one.results), ("cores[0].latency_ns", 2));
     assert_eq!(Some(&one.distribution), distribution(&[1, 2, 3]).as_ref());
 }
 
 /// The first node's record has all nodes; those that joined have none, and none is lacking.
 #[test]
 fn nodes_of_a_cluster_are_told_by_their_agents() {
-    let plan = "schema = \"horolog.plan/1\"\nname = \"p\"\n[[role]]\nname = \"lead\"\n\
+    let plan = "schema = \"horolog.plan/2\"\nname = \"p\"\n[[role]]\nname = \"lead\"\n\
                 kind = \"cycle-lead\"\n[role.options]\nlisten = \"{self}:4460\"\nnodes = 2\n\
                 period = \"10ms\"\ncompute = \"1ms\"\n[[role]]\nname = \"member\"\n\
                 kind = \"cycle-join\"\napart-from = [\"lead\"]\n[role.options]\n\
@@ -375,11 +385,11 @@ fn nodes_of_a_cluster_are_told_by_their_agents() {
     record["runs"][0]["nodes"][0]["name"] = json!("first");
     for (node, values) in [(0, [1, 2]), (1, [3, 9])] {
         let task = &mut record["runs"][0]["nodes"][node]["tasks"][0];
-        task["lateness_ns"] = Value::Null;
+        task["start_latency_ns"] = Value::Null;
         task["response_ns"] = json!(distribution(&values));
     }
     record["findings"] = json!([{
-        "code": "node-awaited", "severity": "warning",
+        "code": "straggler-node", "severity": "warning",
         "message": "The others wait for node1: it was the last.", "advice": "Less."
     }, {
         "code": "deadlines-missed", "severity": "warning",
@@ -395,7 +405,9 @@ fn nodes_of_a_cluster_are_told_by_their_agents() {
     assert_eq!((task.skew_ns, task.skew_error_ns), (1_742, 7_132));
     let told: Vec<_> = nodes
         .iter()
-        .map(|node| (&*node.node, node.job.as_deref(), node.agent.as_deref(), node.awaited))
+        .map(|node| {
+            (&*node.node, node.job.as_deref(), node.agent.as_deref(), node.straggler_periods)
+        })
         .collect();
     assert_eq!(
         told,
@@ -409,7 +421,7 @@ fn nodes_of_a_cluster_are_told_by_their_agents() {
         awaited.message,
         "lead.1 on n1: The others wait for node1: it was the last. node1 is member.1 on n2."
     );
-    assert_eq!((missed.code, missed.severity), (Code::DeadlinesMissed, Severity::Warning));
+    assert_eq!((missed.code, missed.severity), (FindingCode::DeadlinesMissed, Severity::Warning));
     let message = "lead.1 on n1: 600 of 600 periods were not done by their deadline.";
     assert_eq!(missed.message, message);
     assert_eq!((result.roles[1].instances, result.roles[1].results), (1, 0));
@@ -417,7 +429,7 @@ fn nodes_of_a_cluster_are_told_by_their_agents() {
 
 #[test]
 fn paths_make_a_matrix() {
-    let plan = "schema = \"horolog.plan/1\"\nname = \"p\"\n[[role]]\nname = \"ends\"\n\
+    let plan = "schema = \"horolog.plan/2\"\nname = \"p\"\n[[role]]\nname = \"ends\"\n\
                 kind = \"path-serve\"\ncount = 2\n[role.options]\nlisten = \"{self}:1\"\n\
                 [[role]]\nname = \"probe\"\nkind = \"path-udp\"\nfor-each-pair = \"ends\"\n\
                 [role.options]\ntarget = \"{to}:1\"\n";

@@ -1,6 +1,6 @@
-//! A connection to NATS: where its servers are, who one is to them, and why they could not be used,
-//! in words for the user. Secrets are read from files that other users cannot read and are never
-//! shown, and what is held here of them is wiped. It neither creates nor sends anything.
+//! Connection to NATS: servers, identity, and errors as text for the user. Secrets are read from
+//! files that other users cannot read and are never shown, and copies in memory are wiped. It
+//! neither creates nor sends anything.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -11,167 +11,173 @@ use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerAddr};
 use horolog_sys::private_file::{self, PrivateFileError};
 use zeroize::Zeroizing;
 
-use crate::fault::shown;
+use crate::file_error::sanitised;
 
-/// How long one server may take to answer when it is connected to.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a request to a server may take.
-pub(super) const REQUEST_PATIENCE: Duration = Duration::from_secs(5);
-/// A connection on which nothing comes back for about three of these is given up.
+/// Timeout for the connection to one server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of a request to a server.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval of pings; a connection without a reply for about three of these is closed.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
-/// The longest wait before a lost connection is tried again.
+/// Longest pause before a reconnection attempt.
 const RETRY_MAX: Duration = Duration::from_secs(2);
-/// Bytes of a file with a secret, at most: a user's credentials take about a thousand.
+/// Largest size of a file with a secret, in bytes: a user's credentials take about a thousand.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
-/// Characters of a wrong address that are shown.
+/// Largest number of characters shown of an invalid address.
 const SHOWN_MAX: usize = 200;
-/// Servers that may be named.
+/// Largest number of servers.
 const SERVERS_MAX: usize = 64;
 
-/// Which NATS, and who one is there.
+/// NATS servers and the client's identity.
 #[derive(Clone, Debug)]
-pub struct Broker {
-    /// Its servers, as `nats://HOST:PORT` or `tls://HOST:PORT`; any of them will do.
+pub struct BrokerOptions {
+    /// Servers, as `nats://HOST:PORT` or `tls://HOST:PORT`; any of them suffices.
     pub servers: Vec<String>,
-    /// Who one is there.
-    pub identity: Identity,
-    /// How the connection is encrypted.
+    /// Identity of the client.
+    pub identity: BrokerIdentity,
+    /// Encryption of the connection.
     pub tls: Tls,
-    /// On how many servers of a cluster each stream and bucket is kept that is made.
+    /// Number of replicas in a cluster for each stream and bucket that is created.
     pub replicas: usize,
 }
 
-/// Who one is to a broker.
+/// Identity of the client at the broker.
 #[derive(Clone, Default, Debug)]
-pub enum Identity {
-    /// Nobody in particular.
+pub enum BrokerIdentity {
+    /// No identity.
     #[default]
-    Nobody,
-    /// What this file says: a token and a key (`nsc generate creds`).
+    Anonymous,
+    /// Credentials file with a token and a key (`nsc generate creds`).
     Credentials(PathBuf),
-    /// Whoever has the key whose seed is in this file (`nk -gen user`).
+    /// `NKey` seed in this file (`nk -gen user`).
     Key(PathBuf),
-    /// A user with the password that is the first line of this file.
+    /// User with a password, the first line of this file.
     User {
-        /// The name.
+        /// User name.
         name: String,
-        /// The file.
+        /// Password file.
         password: PathBuf,
     },
 }
 
-/// How a connection is encrypted.
+/// Encryption of a connection.
 #[derive(Clone, Default, Debug)]
 pub struct Tls {
-    /// Whether an unencrypted connection is refused.
+    /// True if an unencrypted connection is refused.
     pub required: bool,
-    /// The certificates of the authorities that are believed; the system's where it is absent.
+    /// Certificates of the trusted authorities; the system's by default.
     pub authorities: Option<PathBuf>,
-    /// One's own certificate and its key.
+    /// Client certificate and its key.
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
-/// Why a broker cannot be used; one line.
+/// Reason why a broker cannot be used; one line.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsError {
-    /// An address that is none.
+    /// An address is invalid.
     #[error(
-        "'{0}' is no address of a NATS server; write nats://HOST:PORT or tls://HOST:PORT, several \
-         with commas"
+        "invalid address '{0}' of a NATS server; write nats://HOST:PORT or tls://HOST:PORT, \
+         several with commas"
     )]
     Address(String),
-    /// An address with a password in it.
+    /// An address has a zone, which is not possible in the URL of a NATS server.
     #[error(
-        "the address of the NATS server has a user or password in it, which everybody on this \
-         machine can read; use --user and --password-file, --nkey or --creds"
+        "'{0}' has a zone, which addresses of NATS servers do not support; use its name, or an \
+         address that is not link-local"
+    )]
+    Zone(String),
+    /// An address includes a password.
+    #[error(
+        "the address of the NATS server contains a user or password, visible to every user of this \
+         machine; use --user and --password-file, --nkey or --creds"
     )]
     SecretInAddress,
-    /// A file of secrets is not read.
+    /// A file of secrets cannot be read.
     #[error("{} {error}", path.display())]
     Secret {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         error: PrivateFileError,
     },
-    /// A file does not have what it should.
+    /// A file has invalid contents.
     #[error("{} {what}", path.display())]
     File {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// Error and remedy.
         what: String,
     },
-    /// Nothing answers.
+    /// The servers are unreachable.
     #[error(
-        "no NATS server answers at {servers}: {why}; start one there, or name another with --nats"
+        "no NATS server answers at {servers}: {why}; start one there, or choose another with --nats"
     )]
     Unreachable {
-        /// Where.
+        /// Servers.
         servers: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// One is not let in.
+    /// Authentication fails.
     #[error(
-        "the NATS server at {0} refuses these credentials; give others with --creds, --nkey, or \
+        "the NATS server at {0} refused these credentials; choose others with --creds, --nkey, or \
          --user and --password-file"
     )]
     NotLetIn(String),
-    /// It lets in nobody without a name.
+    /// The server requires an identity.
     #[error(
-        "the NATS server at {0} lets in only those it knows; say who this is with --creds, --nkey, \
-         or --user and --password-file"
+        "the NATS server at {0} requires authentication; add --creds, --nkey, or --user and \
+         --password-file"
     )]
     Nameless(String),
-    /// TLS is wanted and not had.
+    /// TLS is required and not available.
     #[error(
-        "the NATS server at {0} has no TLS; have it use TLS, or leave out --tls-required and write \
-         nats:// where this goes unencrypted on purpose"
+        "the NATS server at {0} does not support TLS; enable it there, or omit --tls-required and \
+         write nats:// for an unencrypted connection"
     )]
     NoTls(String),
-    /// No trust comes about.
+    /// The TLS handshake fails.
     #[error(
-        "TLS with the NATS server at {servers} fails: {why}; --ca names the authority that it is \
-         certified by, --cert and --key what it may ask for"
+        "TLS with the NATS server at {servers} failed: {why}; --ca names the authority of its \
+         certificate, --cert and --key the client certificate"
     )]
     Tls {
-        /// Where.
+        /// Servers.
         servers: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// It keeps nothing.
+    /// The server stores nothing.
     #[error(
-        "the NATS server at {servers} has no JetStream for this user, and results are kept there \
-         ({why}); start it with --jetstream, or allow the account to use it"
+        "JetStream is unavailable to this user on the NATS server at {servers}, and results are \
+         stored there ({why}); start it with --jetstream, or enable it for the account"
     )]
     NoJetStream {
-        /// Where.
+        /// Servers.
         servers: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// It was asked for something and does not do it.
-    #[error("the NATS server does not {what}: {why}")]
+    /// The server refuses a request.
+    #[error("cannot {what} on the NATS server: {why}")]
     Request {
-        /// What it was asked for, as in 'keep a report'.
+        /// Request, as in 'keep a report'.
         what: &'static str,
-        /// Why it does not.
+        /// Reason.
         why: String,
     },
-    /// It does not answer in time.
-    #[error("the NATS server did not {0} in time; it may be gone or cut off")]
+    /// The server does not respond in time.
+    #[error("cannot {0} on the NATS server: timeout; check that it is reachable")]
     Late(&'static str),
 }
 
-/// What an error and those that it comes from say, in one line.
-pub(super) fn told(error: &dyn Error) -> String {
+/// Formats an error and its sources in one line.
+pub(super) fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let next = error.to_string();
-        // Many errors say what their cause says.
+        // Many errors already include the text of their source.
         if !text.contains(&next) {
             let _ = write!(text, ": {next}");
         }
@@ -180,20 +186,20 @@ pub(super) fn told(error: &dyn Error) -> String {
     text.replace(char::is_control, " ")
 }
 
-impl Broker {
-    /// Servers without encryption or identity.
+impl BrokerOptions {
+    /// Returns options for servers without encryption or identity.
     #[must_use]
     pub fn plain(servers: Vec<String>) -> Self {
-        Self { servers, identity: Identity::Nobody, tls: Tls::default(), replicas: 1 }
+        Self { servers, identity: BrokerIdentity::Anonymous, tls: Tls::default(), replicas: 1 }
     }
 
-    /// Its servers, for the user.
+    /// Formats the servers, for the user.
     #[must_use]
     pub fn shown(&self) -> String {
         self.servers.join(", ")
     }
 
-    /// Whether its servers can be what they are said to be; nothing is asked.
+    /// Checks the addresses of the servers; no connection is made.
     ///
     /// # Errors
     ///
@@ -203,8 +209,8 @@ impl Broker {
     }
 
     fn addresses(&self) -> Result<Vec<ServerAddr>, NatsError> {
-        let wrong = |text: &str| NatsError::Address(shown(text, SHOWN_MAX));
-        // Before any could be shown.
+        let wrong = |text: &str| NatsError::Address(sanitised(text, SHOWN_MAX));
+        // Before any address could be shown.
         if self.servers.iter().any(|text| text.contains('@')) {
             return Err(NatsError::SecretInAddress);
         }
@@ -213,6 +219,9 @@ impl Broker {
         }
         let address = |text: &String| {
             let text = text.trim();
+            if text.contains('%') {
+                return Err(NatsError::Zone(sanitised(text, SHOWN_MAX)));
+            }
             let address: ServerAddr = text.parse().map_err(|_| wrong(text))?;
             let is_plain = matches!(address.scheme(), "nats" | "tls") && !address.host().is_empty();
             if is_plain { Ok(address) } else { Err(wrong(text)) }
@@ -220,10 +229,9 @@ impl Broker {
         self.servers.iter().map(address).collect()
     }
 
-    /// Connects, as a client of this name, to which the answers to its requests come by subjects of
-    /// its own: `_INBOX.`, this, and more. What was read wrongly is found out here, and a server
-    /// that does not answer is waited for a few seconds. From then on a lost connection is tried
-    /// again without end.
+    /// Connects as a client of this name, whose replies arrive on subjects of its own: `_INBOX.`,
+    /// `inbox`, and a suffix. Configuration errors are detected here, and an unreachable server is
+    /// retried for a few seconds. After that, a lost connection is retried without end.
     ///
     /// # Errors
     ///
@@ -237,8 +245,8 @@ impl Broker {
     fn options(&self, name: &str) -> Result<ConnectOptions, NatsError> {
         let options = ConnectOptions::new()
             .name(name)
-            .connection_timeout(CONNECT_PATIENCE)
-            .request_timeout(Some(REQUEST_PATIENCE))
+            .connection_timeout(CONNECT_TIMEOUT)
+            .request_timeout(Some(REQUEST_TIMEOUT))
             .ping_interval(PING_INTERVAL)
             .reconnect_delay_callback(retry_delay)
             .require_tls(self.tls.required);
@@ -258,20 +266,21 @@ impl Broker {
 
     fn identify(&self, options: ConnectOptions) -> Result<ConnectOptions, NatsError> {
         match &self.identity {
-            Identity::Nobody => Ok(options),
-            Identity::Credentials(path) => {
+            BrokerIdentity::Anonymous => Ok(options),
+            BrokerIdentity::Credentials(path) => {
                 let text = secret(path)?;
                 options.credentials(&text).map_err(|_| NatsError::File {
                     path: path.clone(),
-                    what: "holds no user's credentials; make them with 'nsc generate creds'".into(),
+                    what: "contains no user credentials; create them with 'nsc generate creds'"
+                        .into(),
                 })
             }
-            Identity::Key(path) => {
+            BrokerIdentity::Key(path) => {
                 let text = secret(path)?;
                 let seed = text.lines().map(str::trim).find(|line| line.starts_with("SU"));
                 let wrong = || NatsError::File {
                     path: path.clone(),
-                    what: "holds no seed of a user's key, which begins with SU; make one with \
+                    what: "contains no seed of a user key, which begins with SU; create one with \
                            'nk -gen user'"
                         .into(),
                 };
@@ -279,7 +288,7 @@ impl Broker {
                 nkeys::KeyPair::from_seed(seed).map_err(|_| wrong())?;
                 Ok(options.nkey(seed.to_owned()))
             }
-            Identity::User { name, password } => {
+            BrokerIdentity::User { name, password } => {
                 let text = secret(password)?;
                 let password = text.lines().next().unwrap_or_default().to_owned();
                 Ok(options.user_and_password(name.clone(), password))
@@ -289,19 +298,19 @@ impl Broker {
 
     fn connect_error(&self, error: &async_nats::ConnectError) -> NatsError {
         let servers = self.shown();
-        let why = error.source().map_or_else(|| error.to_string(), told);
-        // A failed handshake is told as an error of the connection.
+        let why = error.source().map_or_else(|| error.to_string(), error_chain);
+        // A failed handshake is reported as an error of the connection.
         let is_tls = ["certificate", "TLS", "received corrupt message", "fatal alert"]
             .iter()
             .any(|word| why.contains(word));
         match error.kind() {
             ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
                 match self.identity {
-                    Identity::Nobody => NatsError::Nameless(servers),
+                    BrokerIdentity::Anonymous => NatsError::Nameless(servers),
                     _ => NatsError::NotLetIn(servers),
                 }
             }
-            // What it says to a beginning of TLS is text.
+            // A server without TLS replies to a TLS handshake with text.
             _ if why.contains("InvalidContentType") => NatsError::NoTls(servers),
             ConnectErrorKind::Tls => NatsError::Tls { servers, why },
             _ if is_tls => NatsError::Tls { servers, why },
@@ -315,15 +324,15 @@ fn secret(path: &Path) -> Result<Zeroizing<String>, NatsError> {
     private_file::read(path, SECRET_BYTES_MAX).map(Zeroizing::new).map_err(failed)
 }
 
-/// Finds out that a file cannot be read before the broker's library would say so in its own words.
+/// Checks that a file can be read, for a better error than that of the NATS library.
 fn readable(path: &Path) -> Result<&Path, NatsError> {
     let failed = |error| NatsError::Secret { path: path.to_owned(), error };
     std::fs::File::open(path).map_err(|error| failed(error.into()))?;
     Ok(path)
 }
 
-/// Doubles from 50 ms on. Agents that were cut off together do not come back in the same moment:
-/// each has lost its connection at another time and has waited for another while.
+/// Doubles from 50 ms on. Agents that were disconnected together do not reconnect simultaneously:
+/// each lost its connection at another time and has waited for another period.
 fn retry_delay(attempts: usize) -> Duration {
     let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX).min(10);
     if attempts == 0 {
@@ -340,24 +349,24 @@ mod tests {
 
     use super::*;
 
-    fn refusal(broker: &Broker) -> String {
+    fn refusal(broker: &BrokerOptions) -> String {
         broker.addresses().unwrap_err().to_string()
     }
 
     #[test]
     fn addresses_are_checked_and_their_secrets_never_shown() {
         for text in ["nats://192.0.2.1:4222", "192.0.2.1", "tls://broker", "nats://[::1]:4222"] {
-            Broker::plain(vec![text.into()]).addresses().unwrap();
+            BrokerOptions::plain(vec![text.into()]).addresses().unwrap();
         }
         for text in ["", "http://broker", "ws://broker", "nats://", "nats://a b"] {
-            let error = refusal(&Broker::plain(vec![text.into()]));
-            assert!(error.contains("is no address of a NATS server"), "{text}: {error}");
+            let error = refusal(&BrokerOptions::plain(vec![text.into()]));
+            assert!(error.contains("of a NATS server; write"), "{text}: {error}");
         }
-        assert!(refusal(&Broker::plain(vec![])).contains("is no address"));
+        assert!(refusal(&BrokerOptions::plain(vec![])).contains("invalid address"));
         let secret = || "nats://me:hidden@broker".to_owned();
         let many = vec![secret(); SERVERS_MAX + 1];
         for servers in [vec![secret()], vec!["http://b".into(), secret()], many] {
-            let error = refusal(&Broker::plain(servers));
+            let error = refusal(&BrokerOptions::plain(servers));
             assert!(error.contains("--password-file") && !error.contains("hidden"), "{error}");
         }
     }
@@ -366,28 +375,29 @@ mod tests {
     fn files_of_secrets_are_read_as_what_they_are() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secret");
-        let with = |identity| Broker { identity, ..Broker::plain(vec!["nats://b".into()]) };
+        let with =
+            |identity| BrokerOptions { identity, ..BrokerOptions::plain(vec!["nats://b".into()]) };
         let why = |identity| with(identity).options("n").map(drop).unwrap_err().to_string();
-        assert!(why(Identity::Key(path.clone())).contains("cannot be read: "));
+        assert!(why(BrokerIdentity::Key(path.clone())).contains("cannot be read: "));
         fs::write(&path, "hidden").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        assert!(why(Identity::Credentials(path.clone())).contains("run 'chmod o=' on it"));
+        assert!(why(BrokerIdentity::Credentials(path.clone())).contains("run 'chmod o=' on it"));
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         for (identity, what) in [
-            (Identity::Credentials(path.clone()), "holds no user's credentials"),
-            (Identity::Key(path.clone()), "holds no seed of a user's key"),
+            (BrokerIdentity::Credentials(path.clone()), "contains no user credentials"),
+            (BrokerIdentity::Key(path.clone()), "contains no seed of a user key"),
         ] {
             let error = why(identity);
             assert!(error.contains(what) && !error.contains("hidden"), "{error}");
         }
-        let user = Identity::User { name: "me".into(), password: path.clone() };
+        let user = BrokerIdentity::User { name: "me".into(), password: path.clone() };
         let options = with(user).options("n").unwrap();
         assert!(!format!("{options:?}").contains("hidden"));
         let seed = nkeys::KeyPair::new_user().seed().unwrap();
         fs::write(&path, format!("# a key\n{seed}\n")).unwrap();
-        with(Identity::Key(path.clone())).options("n").unwrap();
+        with(BrokerIdentity::Key(path.clone())).options("n").unwrap();
         fs::write(&path, seed.replace('S', "T")).unwrap();
-        assert!(why(Identity::Key(path)).contains("holds no seed"));
+        assert!(why(BrokerIdentity::Key(path)).contains("contains no seed"));
     }
 
     #[test]
@@ -395,11 +405,12 @@ mod tests {
         let kinds = [ConnectErrorKind::AuthorizationViolation, ConnectErrorKind::Authentication];
         for kind in kinds {
             let why = |identity| {
-                let broker = Broker { identity, ..Broker::plain(vec!["nats://b".into()]) };
+                let broker =
+                    BrokerOptions { identity, ..BrokerOptions::plain(vec!["nats://b".into()]) };
                 broker.connect_error(&kind.into()).to_string()
             };
-            assert!(why(Identity::Nobody).contains("lets in only those it knows"));
-            assert!(why(Identity::Key("k".into())).contains("refuses these credentials"));
+            assert!(why(BrokerIdentity::Anonymous).contains("requires authentication"));
+            assert!(why(BrokerIdentity::Key("k".into())).contains("refused these credentials"));
         }
     }
 

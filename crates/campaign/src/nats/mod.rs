@@ -1,7 +1,7 @@
-//! NATS, where agents and controllers meet: the connection, and what is kept there.
+//! NATS broker between agents and controllers: connection and stored data.
 
 mod connect;
 mod store;
 
-pub use connect::{Broker, Identity, NatsError, Tls};
-pub use store::{AGENT_AGE_MAX, Change, Kept, Store, Told};
+pub use connect::{BrokerIdentity, BrokerOptions, NatsError, Tls};
+pub use store::{BrokerStore, HEARTBEAT_TTL, StoredMessage, StoredValue, WriteOutcome};

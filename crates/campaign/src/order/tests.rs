@@ -47,22 +47,22 @@ prop_compose! {
     }
 }
 
-fn ending() -> impl Strategy<Value = Ending> {
+fn ending() -> impl Strategy<Value = JobEnd> {
     prop_oneof![
-        any::<i32>().prop_map(|status| Ending::Done { status }),
+        any::<i32>().prop_map(|status| JobEnd::Done { status }),
         (any::<i32>(), "\\PC{0,20}")
-            .prop_map(|(status, message)| Ending::Failed { status, message }),
-        any::<i32>().prop_map(|signal| Ending::Signalled { signal }),
-        Just(Ending::TimedOut),
-        Just(Ending::Abandoned),
-        "\\PC{0,20}".prop_map(|reason| Ending::Refused { reason }),
-        "\\PC{0,20}".prop_map(|reason| Ending::Interrupted { reason }),
+            .prop_map(|(status, message)| JobEnd::Failed { status, message }),
+        any::<i32>().prop_map(|signal| JobEnd::Signalled { signal }),
+        Just(JobEnd::TimedOut),
+        Just(JobEnd::Abandoned),
+        "\\PC{0,20}".prop_map(|reason| JobEnd::Refused { reason }),
+        "\\PC{0,20}".prop_map(|reason| JobEnd::Interrupted { reason }),
     ]
 }
 
 prop_compose! {
-    fn clock()(offset_ns: i64, error_ns: u64, source in "\\PC{0,10}") -> ClockState {
-        ClockState { offset_ns, error_ns, source }
+    fn clock()(offset_ns: i64, error_ns: u64, source in "\\PC{0,10}") -> AgentClockState {
+        AgentClockState { offset_ns, error_ns, source }
     }
 }
 
@@ -85,8 +85,8 @@ prop_compose! {
         clock in option::of(clock()),
         result in option::of(result()),
         stderr_tail in "\\PC{0,20}",
-    ) -> Outcome {
-        Outcome {
+    ) -> JobOutcome {
+        JobOutcome {
             campaign, agent, job, ending, intended_ns, started_ns, ended_ns, clock, result,
             stderr_tail,
         }
@@ -108,28 +108,28 @@ prop_compose! {
         busy in option::of(campaign()),
         at_ns: Option<i64>,
     ) -> AgentState {
-        let abilities = Abilities { root, cores, kinds };
+        let abilities = AgentCapabilities { root, cores, kinds };
         AgentState { protocol, version, name, incarnation, labels, addresses, abilities, clock, busy, at_ns }
     }
 }
 
-fn news() -> impl Strategy<Value = News> {
+fn news() -> impl Strategy<Value = OrderEvent> {
     prop_oneof![
-        any::<i64>().prop_map(|at_ns| News::Accepted { at_ns }),
-        Just(News::Ready),
-        "\\PC{0,20}".prop_map(|reason| News::Refused { reason }),
-        (job_id(), "\\PC{0,20}").prop_map(|(job, reason)| News::NotReady { job, reason }),
-        (job_id(), any::<i64>()).prop_map(|(job, at_ns)| News::Started { job, at_ns }),
-        (job_id(), "\\PC{0,20}").prop_map(|(job, text)| News::Progress { job, text }),
-        job_id().prop_map(|job| News::Ended { job }),
+        any::<i64>().prop_map(|at_ns| OrderEvent::Accepted { at_ns }),
+        Just(OrderEvent::Ready),
+        "\\PC{0,20}".prop_map(|reason| OrderEvent::Refused { reason }),
+        (job_id(), "\\PC{0,20}").prop_map(|(job, reason)| OrderEvent::NotReady { job, reason }),
+        (job_id(), any::<i64>()).prop_map(|(job, at_ns)| OrderEvent::Started { job, at_ns }),
+        (job_id(), "\\PC{0,20}").prop_map(|(job, text)| OrderEvent::Progress { job, text }),
+        job_id().prop_map(|job| OrderEvent::Ended { job }),
     ]
 }
 
-fn word() -> impl Strategy<Value = Word> {
+fn word() -> impl Strategy<Value = OrderCommand> {
     prop_oneof![
-        any::<i64>().prop_map(|at_ns| Word::Start { at_ns }),
-        Just(Word::Finish),
-        Just(Word::Abandon),
+        any::<i64>().prop_map(|at_ns| OrderCommand::Start { at_ns }),
+        Just(OrderCommand::Finish),
+        Just(OrderCommand::Abandon),
     ]
 }
 
@@ -180,9 +180,9 @@ fn fault(change: impl FnOnce(&mut Order)) -> String {
 #[test]
 fn words_are_written_as_documented() {
     let json = |word| serde_json::to_string(&word).unwrap();
-    assert_eq!(json(Word::Start { at_ns: 5 }), r#"{"word":"start","at-ns":5}"#);
-    assert_eq!(json(Word::Abandon), r#"{"word":"abandon"}"#);
-    let ended = News::Ended { job: "load.1".parse().unwrap() };
+    assert_eq!(json(OrderCommand::Start { at_ns: 5 }), r#"{"word":"start","at-ns":5}"#);
+    assert_eq!(json(OrderCommand::Abandon), r#"{"word":"abandon"}"#);
+    let ended = OrderEvent::Ended { job: "load.1".parse().unwrap() };
     assert_eq!(serde_json::to_string(&ended).unwrap(), r#"{"news":"ended","job":"load.1"}"#);
 }
 
@@ -190,7 +190,7 @@ fn words_are_written_as_documented() {
 fn orders_that_are_not_for_this_agent_are_refused() {
     assert_eq!(sound().check(&"n1".parse().unwrap(), "0.1.0"), Ok(()));
     let other = fault(|order| order.protocol = 2);
-    assert_eq!(other, "the order is of protocol 2, and this agent speaks 1; install one version");
+    assert_eq!(other, "the order uses protocol 2, and this agent protocol 1; install one version");
     let other = fault(|order| order.version = "0.2.0".into());
     assert!(other.contains("horolog 0.2.0, and this agent is 0.1.0"), "{other}");
     assert_eq!(fault(|order| order.agent = "n2".parse().unwrap()), "the order is for agent n2");

@@ -1,69 +1,70 @@
-//! Whether a plan's roles fit one another: each that is named is there, no role waits for itself,
-//! and references are to instances that there are.
+//! Consistency of a plan's roles: each named role exists, no role depends on itself, and references
+//! are to existing instances.
 
 use std::collections::BTreeSet;
 
-use super::{INSTANCES_MAX, Instances, Plan, Reference, Role, Which};
-use crate::fault::Fault;
+use super::{INSTANCES_MAX, InstanceSelector, Instances, Plan, Role, TemplateReference};
+use crate::file_error::FileError;
 use crate::id::RoleName;
 
-pub(super) fn check(plan: &Plan) -> Result<(), Fault> {
+pub(super) fn check(plan: &Plan) -> Result<(), FileError> {
     let mut seen = BTreeSet::new();
     if let Some(role) = plan.roles.iter().find(|role| !seen.insert(&role.name)) {
-        return Err(fault(role, format!("there is a role '{}' already", role.name)));
+        return Err(fault(role, format!("role '{}' occurs twice", role.name)));
     }
     plan.roles.iter().try_for_each(|role| instances(plan, role))?;
     plan.roles.iter().try_for_each(|role| references(plan, role))?;
     if plan.roles.iter().all(|role| role.kind.is_service()) {
-        let reason = "no role measures anything: all are services, or there are none";
-        return Err(Fault::new(None, reason));
+        let reason = "no role measures: all are services, or the plan has none";
+        return Err(FileError::new(None, reason));
     }
     let all = plan.instances();
     if all > INSTANCES_MAX {
-        let reason = format!("its roles have {all} instances; {INSTANCES_MAX} are possible");
-        return Err(Fault::new(None, reason));
+        let reason = format!("its roles have {all} instances; {INSTANCES_MAX} are supported");
+        return Err(FileError::new(None, reason));
     }
     Ok(())
 }
 
-fn fault(role: &Role, reason: String) -> Fault {
-    Fault::new(Some(role.line), reason)
+fn fault(role: &Role, reason: String) -> FileError {
+    FileError::new(Some(role.line), reason)
 }
 
-fn known<'a>(plan: &'a Plan, role: &Role, name: &RoleName) -> Result<&'a Role, Fault> {
+fn known<'a>(plan: &'a Plan, role: &Role, name: &RoleName) -> Result<&'a Role, FileError> {
     plan.role(name).ok_or_else(|| fault(role, unknown(plan, name)))
 }
 
 fn unknown(plan: &Plan, name: &RoleName) -> String {
     let names: Vec<_> = plan.roles.iter().map(|role| role.name.as_str()).collect();
-    format!("there is no role or parameter '{name}'; the roles are {}", names.join(", "))
+    format!("unknown role or parameter '{name}'; the roles are {}", names.join(", "))
 }
 
-fn instances(plan: &Plan, role: &Role) -> Result<(), Fault> {
+fn instances(plan: &Plan, role: &Role) -> Result<(), FileError> {
     let name = &role.name;
     match &role.instances {
         Instances::Count { apart_from, .. } => apart_from.iter().try_for_each(|other| {
             if other == name {
-                let reason = format!("instances of '{name}' are on different agents anyway");
+                let reason = format!("instances of '{name}' are on different agents already");
                 return Err(fault(role, reason));
             }
             match known(plan, role, other)?.instances {
                 Instances::Count { .. } => Ok(()),
-                _ => {
-                    Err(fault(role, format!("'{other}' has the agents of another role; name that")))
-                }
+                _ => Err(fault(
+                    role,
+                    format!("'{other}' uses the agents of another role; name that role"),
+                )),
             }
         }),
         Instances::ForEach(other) | Instances::ForEachPair(other) => {
             no_loop(plan, role)?;
             if matches!(known(plan, role, other)?.instances, Instances::ForEachPair(_)) {
-                let reason = format!("'{other}' is for each pair; name a role that is not");
+                let reason = format!("'{other}' is itself for each pair; name a role that is not");
                 return Err(fault(role, reason));
             }
             if plan.count(name) == 0 {
                 return Err(fault(
                     role,
-                    format!("pairs of '{other}' need two instances of it, and there is one"),
+                    format!("pairs of '{other}' need two instances of it; it has one"),
                 ));
             }
             Ok(())
@@ -71,14 +72,13 @@ fn instances(plan: &Plan, role: &Role) -> Result<(), Fault> {
     }
 }
 
-/// Follows what each role is for, which ends at one that has a count.
-fn no_loop(plan: &Plan, role: &Role) -> Result<(), Fault> {
+/// Checks that the chain of roles that a role depends on ends at one with a count.
+fn no_loop(plan: &Plan, role: &Role) -> Result<(), FileError> {
     let mut at = role;
     let mut seen = BTreeSet::from([&role.name]);
     while let Instances::ForEach(other) | Instances::ForEachPair(other) = &at.instances {
         if !seen.insert(other) {
-            let reason =
-                format!("'{}' is for each of '{other}', which comes back to it", role.name);
+            let reason = format!("the for-each of '{}' and '{other}' is circular", role.name);
             return Err(fault(role, reason));
         }
         at = known(plan, role, other)?;
@@ -86,33 +86,33 @@ fn no_loop(plan: &Plan, role: &Role) -> Result<(), Fault> {
     Ok(())
 }
 
-fn references(plan: &Plan, role: &Role) -> Result<(), Fault> {
+fn references(plan: &Plan, role: &Role) -> Result<(), FileError> {
     for option in &role.options {
-        for reference in option.values.iter().flat_map(super::Template::references) {
-            let wrong = |reason: String| Fault::new(Some(option.line), reason);
+        for reference in option.values.iter().flat_map(super::ValueTemplate::references) {
+            let wrong = |reason: String| FileError::new(Some(option.line), reason);
             reference_is(plan, role, reference).map_err(wrong)?;
         }
     }
     Ok(())
 }
 
-fn reference_is(plan: &Plan, role: &Role, reference: &Reference) -> Result<(), String> {
+fn reference_is(plan: &Plan, role: &Role, reference: &TemplateReference) -> Result<(), String> {
     match reference {
-        Reference::Own | Reference::Instance => Ok(()),
-        Reference::From | Reference::To => match role.instances {
+        TemplateReference::SelfAddress | TemplateReference::Instance => Ok(()),
+        TemplateReference::From | TemplateReference::To => match role.instances {
             Instances::ForEachPair(_) => Ok(()),
             _ => {
                 Err("{from} and {to} are the ends of a pair; this role has no for-each-pair".into())
             }
         },
-        Reference::Role(name, which) => {
+        TemplateReference::Role(name, which) => {
             if plan.role(name).is_none() {
                 return Err(unknown(plan, name));
             }
             let count = plan.count(name);
             match which {
-                Which::One(number) if u64::from(number.get()) > count => Err(format!(
-                    "'{{{name}.{number}}}' is not there: '{name}' has {count} instances"
+                InstanceSelector::One(number) if u64::from(number.get()) > count => Err(format!(
+                    "'{{{name}.{number}}}' does not exist: '{name}' has {count} instances"
                 )),
                 _ => Ok(()),
             }

@@ -1,20 +1,20 @@
-//! A plan as a TOML file: what is written, with where it stands.
+//! Plan as a TOML file: its raw values and their positions.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use crate::fault::{Fault, line_of};
+use crate::file_error::{FileError, line_of};
 
-/// The file.
+/// Contents of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RawPlan {
     pub(super) schema: Spanned<String>,
     pub(super) name: Spanned<String>,
     #[serde(default)]
-    pub(super) about: String,
+    pub(super) description: String,
     pub(super) duration_max: Option<Spanned<String>>,
     pub(super) max_offset: Option<Spanned<String>>,
     #[serde(default)]
@@ -23,7 +23,7 @@ pub(super) struct RawPlan {
     pub(super) role: Vec<RawRole>,
 }
 
-/// A role.
+/// Role in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RawRole {
@@ -36,30 +36,30 @@ pub(super) struct RawRole {
     pub(super) labels: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
     pub(super) apart_from: Vec<Spanned<String>>,
-    pub(super) judged: Option<bool>,
+    pub(super) affects_verdict: Option<bool>,
     #[serde(default)]
     pub(super) options: BTreeMap<String, Spanned<Value>>,
 }
 
-/// The text with which lines are told.
+/// Text of the file, from which line numbers are derived.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'a>(pub(super) &'a str);
+pub(super) struct PlanText<'a>(pub(super) &'a str);
 
-impl Source<'_> {
-    pub(super) fn read(self) -> Result<RawPlan, Fault> {
-        toml::from_str(self.0).map_err(|error| Fault::of_toml(self.0, &error))
+impl PlanText<'_> {
+    pub(super) fn read(self) -> Result<RawPlan, FileError> {
+        toml::from_str(self.0).map_err(|error| FileError::of_toml(self.0, &error))
     }
 
     pub(super) fn line<T>(self, value: &Spanned<T>) -> usize {
         line_of(self.0, value.span().start)
     }
 
-    pub(super) fn fault<T>(self, value: &Spanned<T>, reason: impl Into<String>) -> Fault {
-        Fault::new(Some(self.line(value)), reason)
+    pub(super) fn fault<T>(self, value: &Spanned<T>, reason: impl Into<String>) -> FileError {
+        FileError::new(Some(self.line(value)), reason)
     }
 }
 
-/// A value that is one word: a text, a number, or true or false.
+/// Converts a scalar value to text: a string, a number, or a Boolean.
 pub(super) fn word(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -70,7 +70,7 @@ pub(super) fn word(value: &Value) -> Option<String> {
     }
 }
 
-/// One word, or a list of such.
+/// Converts a scalar value, or a list of such.
 pub(super) fn words(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::Array(list) => list.iter().map(word).collect(),

@@ -1,9 +1,9 @@
-//! A plan: the roles of a campaign, how many there are of each, and with which options. Pure: it is
-//! read from text and says what is wrong with it by line. It neither knows agents nor runs
-//! anything; [`crate::place`] brings the two together.
+//! Campaign plan: the roles of a campaign, their numbers of instances, and their options. Pure: it
+//! is parsed from text, with errors by line. It neither knows agents nor runs anything;
+//! [`crate::placement`] combines the two.
 //!
-//! The language is TOML. Values may refer to parameters (`{rate}`), which the person who runs the
-//! plan can set, and to places (`{server}`, `{self}`), which are known when roles are placed.
+//! The language is TOML. Values may refer to parameters (`{rate}`), which the user who runs the
+//! plan can set, and to addresses (`{server}`, `{self}`), which are known once roles are placed.
 
 mod check;
 mod file;
@@ -13,112 +13,112 @@ mod template;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub(crate) use template::{Filled, Reference, Template, Which};
+pub(crate) use template::{InstanceSelector, TemplateReference, TemplateValue, ValueTemplate};
 
-use crate::fault::Fault;
+use crate::file_error::FileError;
 use crate::id::RoleName;
 use crate::role::{OptionSpec, RoleKind};
 
-/// The schema's name and version.
-pub const PLAN_SCHEMA: &str = "horolog.plan/1";
-/// Bytes of a plan, at most.
+/// Name and version of the schema.
+pub const PLAN_SCHEMA: &str = "horolog.plan/2";
+/// Largest size of a plan, in bytes.
 pub const PLAN_BYTES_MAX: usize = 256 << 10;
-/// Roles of a plan, at most.
+/// Largest number of roles in a plan.
 pub const ROLES_MAX: usize = 64;
-/// Instances of a role that is not for each pair, at most.
+/// Largest number of instances of a role that is not for each pair.
 pub const COUNT_MAX: u32 = 1_024;
-/// Instances of all roles, at most.
+/// Largest number of instances of all roles.
 pub const INSTANCES_MAX: u64 = 16_384;
-/// How long a job may take unless a plan says otherwise.
+/// Default for the longest duration of a job.
 pub const DURATION_MAX: Duration = Duration::from_mins(10);
-/// How far an agent's clock may be off unless a plan says otherwise.
+/// Default for the largest clock offset of an agent.
 pub const OFFSET_MAX: Duration = Duration::from_millis(1);
 
-/// A plan that can be.
+/// Valid plan.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// What it is called.
+    /// Plan name.
     pub name: String,
-    /// What it is for; empty where it does not say.
-    pub about: String,
-    /// As it was written.
+    /// Purpose; empty if not stated.
+    pub description: String,
+    /// Original text.
     pub text: String,
-    /// What its text and parameters hash to, SHA-256 in hexadecimal.
+    /// Hash of its text and parameters, SHA-256 in hexadecimal.
     pub hash: String,
-    /// How long each job may take from the instant on.
+    /// Longest duration of each job from the start time.
     pub duration_max: Duration,
-    /// How far an agent's clock may be off.
+    /// Largest clock offset of an agent.
     pub max_offset: Duration,
-    /// Its parameters with the values that are in force.
+    /// Parameters with their effective values.
     pub parameters: BTreeMap<String, String>,
-    /// Its roles, in its order.
+    /// Roles, in their order in the file.
     pub roles: Vec<Role>,
 }
 
-/// A role of a plan.
+/// Role of a plan.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Role {
-    /// What it is called.
+    /// Role name.
     pub name: RoleName,
-    /// Where it stands in the plan.
+    /// Line in the plan.
     pub line: usize,
-    /// What it does.
+    /// Kind of role.
     pub kind: RoleKind,
-    /// How many there are of it, and where.
+    /// Number and placement of its instances.
     pub instances: Instances,
-    /// Whether errors that its results tell of are the campaign's as well.
+    /// True if error findings in its results count for the campaign as well.
     pub judged: bool,
     pub(crate) options: Vec<RoleOption>,
 }
 
-/// An option of a role.
+/// Option of a role.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct RoleOption {
     pub(crate) spec: &'static OptionSpec,
     pub(crate) line: usize,
-    pub(crate) values: Vec<Template>,
+    pub(crate) values: Vec<ValueTemplate>,
 }
 
-/// How many instances of a role there are, and where.
+/// Number and placement of the instances of a role.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Instances {
-    /// So many, each on an agent of its own.
+    /// Fixed number, each on an agent of its own.
     Count {
-        /// How many.
+        /// Number of instances.
         count: u32,
-        /// Labels that an agent has to have, all of them.
+        /// Labels that an agent must have, all of them.
         labels: BTreeMap<String, String>,
-        /// Roles that are not to be on the same agents.
+        /// Roles that must not share its agents.
         apart_from: Vec<RoleName>,
     },
-    /// One beside each instance of this role, on the same agent.
+    /// One for each instance of this role, on the same agent.
     ForEach(RoleName),
     /// One for each ordered pair of instances of this role, on the agent of the first.
     ForEachPair(RoleName),
 }
 
 impl Plan {
-    /// Reads a plan; `settings` take the place of its parameters' values.
+    /// Parses a plan; `settings` override the values of its parameters.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong, with its line where it has one.
-    pub fn parse(text: &str, settings: &[(String, String)]) -> Result<Self, Fault> {
+    /// The first error, with its line if it has one.
+    pub fn parse(text: &str, settings: &[(String, String)]) -> Result<Self, FileError> {
         let plan = read::plan(text, settings)?;
         check::check(&plan)?;
         Ok(plan)
     }
 
-    /// The role of this name.
+    /// Returns the role of this name.
     #[must_use]
     pub fn role(&self, name: &RoleName) -> Option<&Role> {
         self.roles.iter().find(|role| role.name == *name)
     }
 
-    /// How many instances of a role there are; 0 where there is no such role.
+    /// Returns the number of instances of a role; 0 if it does not exist.
     #[must_use]
     pub fn count(&self, name: &RoleName) -> u64 {
-        // A chain is no longer than there are roles, unless it is a loop, which is refused.
+        // A chain is no longer than the number of roles, unless it is a loop, which is refused.
         self.count_within(name, self.roles.len())
     }
 
@@ -134,7 +134,7 @@ impl Plan {
         }
     }
 
-    /// Instances of all roles.
+    /// Returns the number of instances of all roles.
     #[must_use]
     pub fn instances(&self) -> u64 {
         self.roles.iter().map(|role| self.count(&role.name)).sum()

@@ -1,5 +1,5 @@
-//! Reading a plan's file into roles and options. Whether roles fit one another is looked at behind
-//! it.
+//! Conversion of a plan's file to roles and options. Consistency between roles is checked
+//! afterwards.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,53 +9,56 @@ use horolog_time::text;
 use sha2::{Digest, Sha256};
 use toml::{Spanned, Value};
 
-use super::file::{RawPlan, RawRole, Source, word, words};
-use super::template::{RESERVED, Template};
+use super::file::{PlanText, RawPlan, RawRole, word, words};
+use super::template::{RESERVED, ValueTemplate};
 use super::{
     COUNT_MAX, DURATION_MAX, Instances, OFFSET_MAX, PLAN_BYTES_MAX, PLAN_SCHEMA, Plan, ROLES_MAX,
     Role, RoleOption,
 };
-use crate::fault::Fault;
+use crate::file_error::FileError;
 use crate::id::RoleName;
 use crate::order::DEADLINE_NS_MAX;
-use crate::role::{RoleFault, RoleKind};
+use crate::role::{RoleKind, RoleOptionError};
 
-/// Bytes of a plan's name, and of a label, at most.
+/// Largest size of a plan's name and of a label, in bytes.
 const NAME_MAX: usize = 64;
 
-type Parameters = BTreeMap<String, String>;
+type PlanParameters = BTreeMap<String, String>;
 
-pub(super) fn plan(text: &str, settings: &[(String, String)]) -> Result<Plan, Fault> {
+pub(super) fn plan(text: &str, settings: &[(String, String)]) -> Result<Plan, FileError> {
     if text.len() > PLAN_BYTES_MAX {
-        let reason = format!("it has more than {PLAN_BYTES_MAX} bytes, which no plan needs");
-        return Err(Fault::new(None, reason));
+        let reason = format!("a plan is limited to {PLAN_BYTES_MAX} bytes");
+        return Err(FileError::new(None, reason));
     }
-    let source = Source(text);
+    let source = PlanText(text);
     let raw = source.read()?;
     if raw.schema.get_ref() != PLAN_SCHEMA {
-        let reason = format!("this version reads plans of the schema \"{PLAN_SCHEMA}\"");
+        let reason = format!(
+            "unsupported schema; this version reads plans of the schema \
+                              \"{PLAN_SCHEMA}\""
+        );
         return Err(source.fault(&raw.schema, reason));
     }
     let name = raw.name.get_ref();
     if !is_name(name) {
         let reason = format!(
-            "a plan's name has 1 to {NAME_MAX} small letters, digits and '-', a letter first"
+            "a plan's name has 1 to {NAME_MAX} lower-case letters, digits and '-', a letter first"
         );
         return Err(source.fault(&raw.name, reason));
     }
     let parameters = parameters(source, &raw, settings)?;
     let duration_max = time(source, raw.duration_max.as_ref(), &parameters, DURATION_MAX)?;
     if duration_max > Duration::from_nanos(DEADLINE_NS_MAX) {
-        return Err(Fault::new(None, "duration-max is at most 7d"));
+        return Err(FileError::new(None, "duration-max is at most 7d"));
     }
     if raw.role.len() > ROLES_MAX {
         let reason = format!("a plan has up to {ROLES_MAX} roles");
         return Err(source.fault(&raw.role[ROLES_MAX].name, reason));
     }
-    let role = |raw: &RawRole| Reader { source, parameters: &parameters }.role(raw);
+    let role = |raw: &RawRole| PlanReader { source, parameters: &parameters }.role(raw);
     Ok(Plan {
         name: name.clone(),
-        about: raw.about.split_whitespace().collect::<Vec<_>>().join(" "),
+        description: raw.description.split_whitespace().collect::<Vec<_>>().join(" "),
         text: text.to_owned(),
         hash: hash(text, &parameters),
         duration_max,
@@ -72,25 +75,25 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(is_part)
 }
 
-/// The parameters with the values that are in force.
+/// Returns the parameters with their effective values.
 fn parameters(
-    source: Source<'_>,
+    source: PlanText<'_>,
     raw: &RawPlan,
     settings: &[(String, String)],
-) -> Result<Parameters, Fault> {
-    let mut parameters = Parameters::new();
+) -> Result<PlanParameters, FileError> {
+    let mut parameters = PlanParameters::new();
     for (name, value) in &raw.parameters {
         let wrong = |reason: String| Err(source.fault(value, reason));
         if !is_name(name) || RESERVED.contains(&&**name) {
             return wrong(format!(
-                "'{name}' cannot name a parameter: use small letters and digits"
+                "'{name}' is not a valid parameter name: use lower-case letters and digits"
             ));
         }
         let Some(text) = word(value.get_ref()) else {
             return wrong(format!("the parameter '{name}' is a text or a number"));
         };
         if text.contains(['{', '}']) {
-            return wrong(format!("the parameter '{name}' cannot refer to anything else"));
+            return wrong(format!("the parameter '{name}' cannot contain references"));
         }
         parameters.insert(name.clone(), text);
     }
@@ -98,82 +101,82 @@ fn parameters(
         let known: Vec<_> = parameters.keys().cloned().collect();
         let Some(own) = parameters.get_mut(name) else {
             let known = if known.is_empty() { "none".into() } else { known.join(", ") };
-            let reason = format!("it has no parameter '{name}' to set; its parameters: {known}");
-            return Err(Fault::new(None, reason));
+            let reason = format!("unknown parameter '{name}'; its parameters: {known}");
+            return Err(FileError::new(None, reason));
         };
         if value.contains(['{', '}']) {
-            let reason = format!("the parameter '{name}' cannot refer to anything else");
-            return Err(Fault::new(None, reason));
+            let reason = format!("the parameter '{name}' cannot contain references");
+            return Err(FileError::new(None, reason));
         }
         own.clone_from(value);
     }
     Ok(parameters)
 }
 
-fn hash(text: &str, parameters: &Parameters) -> String {
+fn hash(text: &str, parameters: &PlanParameters) -> String {
     let mut hash = Sha256::new();
     hash.update(text);
     for (name, value) in parameters {
-        // With zero bytes, which neither has, between them.
+        // Separated by zero bytes, which neither contains.
         hash.update(format!("\0{name}\0{value}"));
     }
     let mut shown = String::new();
     for byte in hash.finalize() {
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = write!(shown, "{byte:02x}");
     }
     shown
 }
 
 fn time(
-    source: Source<'_>,
+    source: PlanText<'_>,
     given: Option<&Spanned<String>>,
-    parameters: &Parameters,
+    parameters: &PlanParameters,
     usual: Duration,
-) -> Result<Duration, Fault> {
+) -> Result<Duration, FileError> {
     let Some(given) = given else { return Ok(usual) };
-    let template = Template::parse(given.get_ref(), parameters);
+    let template = ValueTemplate::parse(given.get_ref(), parameters);
     let template = template.map_err(|why| source.fault(given, why))?;
     let Some(text) = template.as_text() else {
-        return Err(source.fault(given, "only parameters can be referred to here"));
+        return Err(source.fault(given, "only parameters can be referenced here"));
     };
     text::long_duration(text).map_err(|why| source.fault(given, why))
 }
 
-struct Reader<'a> {
-    source: Source<'a>,
-    parameters: &'a Parameters,
+struct PlanReader<'a> {
+    source: PlanText<'a>,
+    parameters: &'a PlanParameters,
 }
 
-impl Reader<'_> {
-    fn role(&self, raw: &RawRole) -> Result<Role, Fault> {
+impl PlanReader<'_> {
+    fn role(&self, raw: &RawRole) -> Result<Role, FileError> {
         let name = self.role_name(&raw.name)?;
         if RESERVED.contains(&name.as_str()) || self.parameters.contains_key(name.as_str()) {
-            let reason = format!("'{name}' is the name of something else; give the role another");
+            let reason = format!("'{name}' is in use already; choose another name for the role");
             return Err(self.source.fault(&raw.name, reason));
         }
         let kind: RoleKind =
             raw.kind.get_ref().parse().map_err(|why| self.source.fault(&raw.kind, why))?;
         let line = self.source.line(&raw.name);
         let instances = self.instances(raw)?;
-        let judged = raw.judged.unwrap_or(true);
+        let judged = raw.affects_verdict.unwrap_or(true);
         Ok(Role { options: self.options(raw, kind, line)?, name, line, kind, instances, judged })
     }
 
-    fn role_name(&self, text: &Spanned<String>) -> Result<RoleName, Fault> {
+    fn role_name(&self, text: &Spanned<String>) -> Result<RoleName, FileError> {
         text.get_ref().parse().map_err(|why: crate::IdError| {
             let why = why.to_string();
             self.source.fault(text, why)
         })
     }
 
-    fn instances(&self, raw: &RawRole) -> Result<Instances, Fault> {
+    fn instances(&self, raw: &RawRole) -> Result<Instances, FileError> {
         let beside = |other: &Spanned<String>| {
             let name = &raw.name;
             let reason = match (&raw.count, raw.labels.is_empty(), raw.apart_from.is_empty()) {
-                (Some(_), _, _) => "has both a count and another role to follow; leave one out",
-                (_, false, _) => "has the agents of another role; give that one the labels",
-                (_, _, false) => "has the agents of another role; give that one apart-from",
+                (Some(_), _, _) => "has both a count and a for-each; omit one of the two",
+                (_, false, _) => "uses the agents of another role; move the labels there",
+                (_, _, false) => "uses the agents of another role; move apart-from there",
                 (None, true, true) => return self.role_name(other),
             };
             Err(self.source.fault(name, format!("role '{}' {reason}", name.get_ref())))
@@ -188,7 +191,7 @@ impl Reader<'_> {
         }
     }
 
-    fn counted(&self, raw: &RawRole) -> Result<Instances, Fault> {
+    fn counted(&self, raw: &RawRole) -> Result<Instances, FileError> {
         let count = raw.count.as_ref().map_or(Ok(1), |count| self.count(count))?;
         let mut labels = BTreeMap::new();
         for (name, value) in &raw.labels {
@@ -203,18 +206,19 @@ impl Reader<'_> {
         Ok(Instances::Count { count, labels, apart_from: apart.collect::<Result<_, _>>()? })
     }
 
-    fn count(&self, given: &Spanned<Value>) -> Result<u32, Fault> {
+    fn count(&self, given: &Spanned<Value>) -> Result<u32, FileError> {
         let form = format!("a count is a number from 1 to {COUNT_MAX}, or a difference as in 3-1");
         let wrong = || self.source.fault(given, form.clone());
         let written = word(given.get_ref()).ok_or_else(wrong)?;
-        let template = Template::parse(&written, self.parameters);
+        let template = ValueTemplate::parse(&written, self.parameters);
         let template = template.map_err(|why| self.source.fault(given, why))?;
         let text = template.as_text().ok_or_else(wrong)?;
         let count = difference(text).ok_or_else(wrong)?;
         if (1..=i64::from(COUNT_MAX)).contains(&count) {
             return Ok(count.unsigned_abs() as u32);
         }
-        let reason = format!("the count '{written}' comes to {count}; it is from 1 to {COUNT_MAX}");
+        let reason =
+            format!("the count '{written}' evaluates to {count}; it is from 1 to {COUNT_MAX}");
         Err(self.source.fault(given, reason))
     }
 
@@ -223,16 +227,16 @@ impl Reader<'_> {
         raw: &RawRole,
         kind: RoleKind,
         line: usize,
-    ) -> Result<Vec<RoleOption>, Fault> {
+    ) -> Result<Vec<RoleOption>, FileError> {
         let options = raw.options.iter().map(|(name, value)| self.option(kind, name, value));
         let options: Vec<_> = options.collect::<Result<_, _>>()?;
         let is_given = |name| options.iter().any(|option: &RoleOption| option.spec.name == name);
         let mut missing = kind.options().iter().filter(|spec| spec.required);
         match missing.find(|spec| !is_given(spec.name)) {
             Some(spec) => {
-                let (option, says) = (spec.name, spec.says);
-                let reason = RoleFault::Missing { kind, option, says }.to_string();
-                Err(Fault::new(Some(line), reason))
+                let (option, says) = (spec.name, spec.help);
+                let reason = RoleOptionError::Missing { kind, option, help: says }.to_string();
+                Err(FileError::new(Some(line), reason))
             }
             None => Ok(options),
         }
@@ -243,10 +247,10 @@ impl Reader<'_> {
         kind: RoleKind,
         name: &str,
         value: &Spanned<Value>,
-    ) -> Result<RoleOption, Fault> {
-        let wrong = |why: RoleFault| self.source.fault(value, why.to_string());
+    ) -> Result<RoleOption, FileError> {
+        let wrong = |why: RoleOptionError| self.source.fault(value, why.to_string());
         let Some(spec) = kind.option(name) else {
-            return Err(wrong(RoleFault::Unknown { kind, option: name.to_owned() }));
+            return Err(wrong(RoleOptionError::Unknown { kind, option: name.to_owned() }));
         };
         let given = words(value.get_ref());
         let given = given.ok_or_else(|| {
@@ -254,15 +258,15 @@ impl Reader<'_> {
         })?;
         if given.is_empty() || (given.len() > 1 && !spec.many) {
             let (option, many, count) = (spec.name, spec.many, given.len());
-            return Err(wrong(RoleFault::Values { kind, option, count, many }));
+            return Err(wrong(RoleOptionError::Values { kind, option, count, many }));
         }
         let mut values = Vec::new();
         for text in given {
-            let template = Template::parse(&text, self.parameters);
+            let template = ValueTemplate::parse(&text, self.parameters);
             let template = template.map_err(|why| self.source.fault(value, why))?;
             if let Some(Err(reason)) = template.as_text().map(|text| spec.value.read(text)) {
                 let shown = template.as_text().unwrap_or_default().to_owned();
-                return Err(wrong(RoleFault::Value {
+                return Err(wrong(RoleOptionError::Value {
                     kind,
                     option: spec.name,
                     value: shown,
@@ -270,7 +274,8 @@ impl Reader<'_> {
                 }));
             }
             if template.is_many() && !spec.many {
-                let reason = format!("'{name}' of {kind} takes one value; '{text}' may be several");
+                let reason =
+                    format!("'{name}' of {kind} takes one value; '{text}' may expand to several");
                 return Err(self.source.fault(value, reason));
             }
             values.push(template);
@@ -279,7 +284,7 @@ impl Reader<'_> {
     }
 }
 
-/// A number, or one less another: all nodes but the first.
+/// Parses a number or the difference of two numbers, such as all nodes except the first.
 fn difference(text: &str) -> Option<i64> {
     let number = |text: &str| text.parse::<u32>().ok().map(i64::from);
     match text.split_once('-') {

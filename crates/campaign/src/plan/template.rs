@@ -1,6 +1,6 @@
-//! The values of a plan's options: text with references in braces. `{rate}` is a parameter, which
-//! is filled in when the plan is read; the others stand for where roles were placed, and are filled
-//! in then.
+//! Values of a plan's options: text with references in braces. `{rate}` is a parameter, which is
+//! filled in when the plan is read; the others refer to the placement of roles, and are filled in
+//! after it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,69 +12,69 @@ use crate::order::SHOWN_MAX;
 /// Names of references that are neither parameters nor roles.
 pub(super) const RESERVED: [&str; 4] = ["self", "instance", "from", "to"];
 
-/// A value with references to what is known later.
+/// Value with references that are resolved later.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Template {
+pub(crate) struct ValueTemplate {
     pieces: Vec<Piece>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Piece {
     Text(String),
-    Reference(Reference),
+    Reference(TemplateReference),
 }
 
-/// What braces can stand for beside parameters.
+/// Reference in braces, other than a parameter.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Reference {
+pub(crate) enum TemplateReference {
     /// `{self}`: the address of the agent that runs this instance.
-    Own,
-    /// `{instance}`: which instance this is, from 1 on.
+    SelfAddress,
+    /// `{instance}`: number of this instance, from 1 on.
     Instance,
-    /// `{from}`: of a pair, the address of the one that runs this instance.
+    /// `{from}`: address of the instance of a pair that runs this job.
     From,
-    /// `{to}`: of a pair, the address of the other.
+    /// `{to}`: address of the other instance of a pair.
     To,
     /// `{role}`, `{role.2}`, `{role.all}`, `{role.share}`: addresses of a role's instances.
-    Role(RoleName, Which),
+    Role(RoleName, InstanceSelector),
 }
 
-/// Which instances of a role.
+/// Selector of instances of a role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Which {
-    /// This one.
+pub(crate) enum InstanceSelector {
+    /// Instance of this number.
     One(NonZeroU32),
-    /// Each, which makes several values.
+    /// All instances, which yields several values.
     All,
-    /// Those that fall to this instance when they are dealt out to all instances of its role in
-    /// turn, which may make several values or none.
+    /// Share of this instance when they are distributed in turn over all instances of its role,
+    /// which may yield several values or none.
     Share,
 }
 
-/// What a reference stands for.
+/// Value of a reference.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Filled {
+pub(crate) enum TemplateValue {
     /// Text.
     Text(String),
-    /// Addresses: one, or several where the reference is to several.
+    /// Addresses: one, or several if the reference is to several.
     Addresses(Vec<IpAddr>),
 }
 
-impl Template {
-    /// Reads a value, with its parameters filled in.
+impl ValueTemplate {
+    /// Parses a value, with its parameters filled in.
     pub(super) fn parse(text: &str, parameters: &BTreeMap<String, String>) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut rest = text;
         let mut plain = String::new();
         while let Some(at) = rest.find(['{', '}']) {
             plain.push_str(&rest[..at]);
-            let unpaired = || format!("'{text}' has a brace without its partner");
+            let unpaired = || format!("'{text}' has an unmatched brace");
             let inside = rest[at..].strip_prefix('{').ok_or_else(unpaired)?;
             let (name, behind) = inside.split_once('}').ok_or_else(unpaired)?;
             if let Some(value) = parameters.get(name) {
                 plain.push_str(value);
             } else {
-                let reference = Reference::parse(name)?;
+                let reference = TemplateReference::parse(name)?;
                 push_text(&mut pieces, &mut plain);
                 pieces.push(Piece::Reference(reference));
             }
@@ -88,7 +88,7 @@ impl Template {
         Ok(Self { pieces })
     }
 
-    /// The text, where nothing is referred to any more.
+    /// Returns the text if no references remain.
     pub(super) fn as_text(&self) -> Option<&str> {
         match self.pieces.as_slice() {
             [Piece::Text(text)] => Some(text),
@@ -96,23 +96,23 @@ impl Template {
         }
     }
 
-    /// What is referred to.
-    pub(crate) fn references(&self) -> impl Iterator<Item = &Reference> {
+    /// Returns the references.
+    pub(crate) fn references(&self) -> impl Iterator<Item = &TemplateReference> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Text(_) => None,
             Piece::Reference(reference) => Some(reference),
         })
     }
 
-    /// Whether it may stand for several values.
+    /// Returns true if it may yield several values.
     pub(super) fn is_many(&self) -> bool {
-        self.references().any(Reference::is_many)
+        self.references().any(TemplateReference::is_many)
     }
 
-    /// The values that it stands for.
-    pub(crate) fn fill(&self, filled: impl Fn(&Reference) -> Filled) -> Vec<String> {
+    /// Returns the values with all references resolved.
+    pub(crate) fn fill(&self, filled: impl Fn(&TemplateReference) -> TemplateValue) -> Vec<String> {
         let is_alone = self.pieces.len() == 1;
-        // An address with something behind it, such as a port.
+        // An IPv6 address followed by more text, such as a port, needs brackets.
         let shown = |address: &IpAddr| match address {
             IpAddr::V6(v6) if !is_alone => format!("[{v6}]"),
             _ => address.to_string(),
@@ -122,8 +122,8 @@ impl Template {
             let variants = match piece {
                 Piece::Text(text) => vec![text.clone()],
                 Piece::Reference(reference) => match filled(reference) {
-                    Filled::Text(text) => vec![text],
-                    Filled::Addresses(all) => all.iter().map(shown).collect(),
+                    TemplateValue::Text(text) => vec![text],
+                    TemplateValue::Addresses(all) => all.iter().map(shown).collect(),
                 },
             };
             let with_each = |value: &String| {
@@ -142,10 +142,10 @@ fn push_text(pieces: &mut Vec<Piece>, plain: &mut String) {
     }
 }
 
-impl Reference {
+impl TemplateReference {
     fn parse(name: &str) -> Result<Self, String> {
         match name {
-            "self" => return Ok(Self::Own),
+            "self" => return Ok(Self::SelfAddress),
             "instance" => return Ok(Self::Instance),
             "from" => return Ok(Self::From),
             "to" => return Ok(Self::To),
@@ -154,21 +154,24 @@ impl Reference {
         let (role, which) = name.split_once('.').unwrap_or((name, "1"));
         let unknown = |_| {
             let name: String = name.chars().take(SHOWN_MAX).collect();
-            format!("'{{{name}}}' is neither a parameter nor a place")
+            format!("'{{{name}}}' is neither a parameter nor a reference")
         };
         let role = role.parse().map_err(unknown)?;
         let which = match which {
-            "all" => Which::All,
-            "share" => Which::Share,
-            number => Which::One(number.parse().map_err(|_| {
-                format!("'{{{role}.…}}' takes a number from 1 on, 'all' or 'share' behind the dot")
+            "all" => InstanceSelector::All,
+            "share" => InstanceSelector::Share,
+            number => InstanceSelector::One(number.parse().map_err(|_| {
+                format!(
+                    "'{{{role}.…}}' takes a number of at least 1, 'all' or 'share' after the \
+                         dot"
+                )
             })?),
         };
         Ok(Self::Role(role, which))
     }
 
     const fn is_many(&self) -> bool {
-        matches!(self, Self::Role(_, Which::All | Which::Share))
+        matches!(self, Self::Role(_, InstanceSelector::All | InstanceSelector::Share))
     }
 }
 
@@ -178,16 +181,16 @@ mod tests {
 
     use super::*;
 
-    fn parse(text: &str) -> Result<Template, String> {
+    fn parse(text: &str) -> Result<ValueTemplate, String> {
         let rate = ("rate".to_owned(), "5k".to_owned());
-        Template::parse(text, &BTreeMap::from([rate]))
+        ValueTemplate::parse(text, &BTreeMap::from([rate]))
     }
 
     fn fill(text: &str, addresses: &[&str]) -> Vec<String> {
         let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
         parse(text).unwrap().fill(|reference| match reference {
-            Reference::Instance => Filled::Text("3".into()),
-            _ => Filled::Addresses(addresses.clone()),
+            TemplateReference::Instance => TemplateValue::Text("3".into()),
+            _ => TemplateValue::Addresses(addresses.clone()),
         })
     }
 
@@ -211,13 +214,13 @@ mod tests {
     #[test]
     fn what_stands_for_nothing_is_said() {
         for (text, reason) in [
-            ("{rate", "a brace without its partner"),
-            ("rate}", "a brace without its partner"),
-            ("{}", "neither a parameter nor a place"),
-            ("{Rate}", "neither a parameter nor a place"),
-            ("{a b}", "neither a parameter nor a place"),
-            ("{server.0}", "takes a number from 1 on"),
-            ("{server.every}", "takes a number from 1 on"),
+            ("{rate", "an unmatched brace"),
+            ("rate}", "an unmatched brace"),
+            ("{}", "neither a parameter nor a reference"),
+            ("{Rate}", "neither a parameter nor a reference"),
+            ("{a b}", "neither a parameter nor a reference"),
+            ("{server.0}", "takes a number of at least 1"),
+            ("{server.every}", "takes a number of at least 1"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
@@ -229,7 +232,7 @@ mod tests {
         fn text_without_braces_is_itself(text in "[^{}]{0,40}") {
             let template = parse(&text).unwrap();
             prop_assert_eq!(template.as_text(), Some(&*text));
-            prop_assert_eq!(template.fill(|_| Filled::Text(String::new())), vec![text]);
+            prop_assert_eq!(template.fill(|_| TemplateValue::Text(String::new())), vec![text]);
         }
 
         #[test]

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-const PLAN: &str = r#"schema = "horolog.plan/1"
+const PLAN: &str = r#"schema = "horolog.plan/2"
 name = "ntp-saturation"
-about = """One server,   loaded
+description = """One server,   loaded
 by many."""
 duration-max = "{time}"
 
@@ -49,7 +49,10 @@ fn name(text: &str) -> RoleName {
 #[test]
 fn a_plan_is_read() {
     let plan = Plan::parse(PLAN, &[]).unwrap();
-    assert_eq!((&*plan.name, &*plan.about), ("ntp-saturation", "One server, loaded by many."));
+    assert_eq!(
+        (&*plan.name, &*plan.description),
+        ("ntp-saturation", "One server, loaded by many.")
+    );
     assert_eq!(plan.duration_max, Duration::from_mins(1));
     assert_eq!(plan.max_offset, OFFSET_MAX);
     assert_eq!(plan.count(&name("load")), 2);
@@ -74,7 +77,7 @@ fn parameters_are_set_from_outside() {
     let fault = Plan::parse(PLAN, &settings(&[("generator", "7")])).unwrap_err();
     assert_eq!(
         fault.to_string(),
-        "it has no parameter 'generator' to set; its parameters: generators, rate, time"
+        "unknown parameter 'generator'; its parameters: generators, rate, time"
     );
     let fault = Plan::parse(PLAN, &settings(&[("generators", "many")])).unwrap_err();
     assert_eq!(
@@ -82,15 +85,15 @@ fn parameters_are_set_from_outside() {
         "line 23: a count is a number from 1 to 1024, or a difference as in 3-1"
     );
     let fault = Plan::parse(&others, &settings(&[("generators", "1")])).unwrap_err();
-    let none = "line 23: the count '{generators}-1' comes to 0; it is from 1 to 1024";
+    let none = "line 23: the count '{generators}-1' evaluates to 0; it is from 1 to 1024";
     assert_eq!(fault.to_string(), none);
     let fault = Plan::parse(PLAN, &settings(&[("rate", "{time}")])).unwrap_err();
-    assert!(fault.reason.contains("cannot refer"), "{fault}");
+    assert!(fault.reason.contains("cannot contain references"), "{fault}");
 }
 
 /// A plan of one role that measures, with more behind it.
 fn with(more: &str) -> String {
-    format!("schema = \"horolog.plan/1\"\nname = \"p\"\n{more}")
+    format!("schema = \"horolog.plan/2\"\nname = \"p\"\n{more}")
 }
 
 const TIMER: &str = "[[role]]\nname = \"t\"\nkind = \"host-timer\"\n";
@@ -99,41 +102,41 @@ const TIMER: &str = "[[role]]\nname = \"t\"\nkind = \"host-timer\"\n";
 fn faults_have_lines_and_say_what_to_do() {
     let query = "[[role]]\nname = \"q\"\nkind = \"query\"\n[role.options]\n";
     for (text, line, named) in [
-        ("schema = \"horolog.plan/2\"\nname = \"p\"\n".to_owned(), Some(1), "this version reads"),
+        ("schema = \"horolog.plan/1\"\nname = \"p\"\n".to_owned(), Some(1), "this version reads"),
         ("name = \"p\"\n".to_owned(), Some(1), "missing field `schema`"),
         (with("title = \"x\"\n"), Some(3), "unknown field `title`"),
         (with("duration-max = \"long\"\n"), Some(3), "write a time such as 90s"),
         (with("duration-max = \"8d\"\n"), None, "at most 7d"),
-        (with("[parameters]\nself = 1\n"), Some(4), "cannot name a parameter"),
+        (with("[parameters]\nself = 1\n"), Some(4), "is not a valid parameter name"),
         (with("[parameters]\nx = [1]\n"), Some(4), "is a text or a number"),
-        (with("[parameters]\nx = \"{y}\"\n"), Some(4), "cannot refer to anything else"),
-        (with(""), None, "no role measures anything"),
-        (with("[[role]]\nname = \"T\"\nkind = \"query\"\n"), Some(4), "cannot name a role"),
-        (with("[[role]]\nname = \"self\"\nkind = \"query\"\n"), Some(4), "something else"),
-        (with("[[role]]\nname = \"t\"\nkind = \"shell\"\n"), Some(5), "no kind of roles"),
-        (with("[[role]]\nname = \"t\"\nkind = \"a\\nb\"\n"), Some(5), "is called 'a?b'"),
-        (with(&format!("{TIMER}count = 0\n")), Some(6), "'0' comes to 0; it is from 1 to 1024"),
-        (with(&format!("{TIMER}count = \"2-2\"\n")), Some(6), "'2-2' comes to 0; it is from 1"),
-        (with(&format!("{TIMER}count = \"1-2\"\n")), Some(6), "'1-2' comes to -1; it is from"),
+        (with("[parameters]\nx = \"{y}\"\n"), Some(4), "cannot contain references"),
+        (with(""), None, "no role measures"),
+        (with("[[role]]\nname = \"T\"\nkind = \"query\"\n"), Some(4), "invalid role name"),
+        (with("[[role]]\nname = \"self\"\nkind = \"query\"\n"), Some(4), "in use already"),
+        (with("[[role]]\nname = \"t\"\nkind = \"shell\"\n"), Some(5), "unknown kind of role"),
+        (with("[[role]]\nname = \"t\"\nkind = \"a\\nb\"\n"), Some(5), "kind of role 'a?b'"),
+        (with(&format!("{TIMER}count = 0\n")), Some(6), "'0' evaluates to 0; it is from 1 to 1024"),
+        (with(&format!("{TIMER}count = \"2-2\"\n")), Some(6), "'2-2' evaluates to 0; it is from 1"),
+        (with(&format!("{TIMER}count = \"1-2\"\n")), Some(6), "'1-2' evaluates to -1; it is from"),
         (with(&format!("{TIMER}count = \"1+2\"\n")), Some(6), "a difference as in 3-1"),
         (with(&format!("{TIMER}count = \"{{n}}\"\n")), Some(6), "a count is a number from 1"),
-        (with(&format!("{TIMER}for-each = \"u\"\n")), Some(4), "no role or parameter 'u'"),
-        (with(&format!("{TIMER}for-each = \"t\"\n")), Some(4), "which comes back to it"),
-        (with(&format!("{TIMER}for-each-pair = \"t\"\n")), Some(4), "which comes back to it"),
-        (with(&format!("{TIMER}count = 1\nfor-each = \"t\"\n")), Some(4), "leave one out"),
-        (with(&format!("{TIMER}apart-from = [\"t\"]\n")), Some(4), "different agents anyway"),
-        (with(&format!("{TIMER}apart-from = [\"u\"]\n")), Some(4), "no role or parameter 'u'"),
-        (with(&format!("{TIMER}{TIMER}")), Some(7), "there is a role 't' already"),
+        (with(&format!("{TIMER}for-each = \"u\"\n")), Some(4), "unknown role or parameter 'u'"),
+        (with(&format!("{TIMER}for-each = \"t\"\n")), Some(4), "is circular"),
+        (with(&format!("{TIMER}for-each-pair = \"t\"\n")), Some(4), "is circular"),
+        (with(&format!("{TIMER}count = 1\nfor-each = \"t\"\n")), Some(4), "omit one of the two"),
+        (with(&format!("{TIMER}apart-from = [\"t\"]\n")), Some(4), "different agents already"),
+        (with(&format!("{TIMER}apart-from = [\"u\"]\n")), Some(4), "unknown role or parameter 'u'"),
+        (with(&format!("{TIMER}{TIMER}")), Some(7), "role 't' occurs twice"),
         (with(&format!("{TIMER}[role.options]\nfile = \"x\"\n")), Some(7), "no option 'file'"),
         (with(&format!("{TIMER}[role.options]\ntime = \"0\"\n")), Some(7), "longer than 0"),
         (with(&format!("{TIMER}[role.options]\ntime = [\"1s\", \"2s\"]\n")), Some(7), "2 values"),
         (with(&format!("{TIMER}[role.options]\ntime = {{ x = 1 }}\n")), Some(7), "a list of such"),
-        (with(query.trim_end_matches("[role.options]\n")), Some(4), "needs the option 'target'"),
+        (with(query.trim_end_matches("[role.options]\n")), Some(4), "requires the option 'target'"),
         (with(&format!("{query}target = \"{{q.2}}\"\n")), Some(7), "'q' has 1 instances"),
-        (with(&format!("{query}target = \"{{u}}\"\n")), Some(7), "no role or parameter 'u'"),
+        (with(&format!("{query}target = \"{{u}}\"\n")), Some(7), "unknown role or parameter 'u'"),
         (with(&format!("{query}target = \"{{to}}\"\n")), Some(7), "no for-each-pair"),
-        (with(&format!("{query}target = \"{{u\"\n")), Some(7), "without its partner"),
-        (with(&format!("{query}target = \"x.example\"\n")), Some(7), "names are not taken"),
+        (with(&format!("{query}target = \"{{u\"\n")), Some(7), "an unmatched brace"),
+        (with(&format!("{query}target = \"x.example\"\n")), Some(7), "names are not supported"),
         (
             with(&format!("{query}target = \"{{q}}\"\ncount = \"{{q.all}}\"\n")),
             Some(8),
@@ -144,7 +147,7 @@ fn faults_have_lines_and_say_what_to_do() {
                 "{TIMER}[[role]]\nname = \"u\"\nkind = \"host-timer\"\nfor-each-pair = \"t\"\n"
             )),
             Some(7),
-            "pairs of 't' need two instances of it, and there is one",
+            "pairs of 't' need two instances of it; it has one",
         ),
     ] {
         let fault = Plan::parse(&text, &[]).unwrap_err();
@@ -160,7 +163,7 @@ fn loops_over_several_roles_are_found() {
     };
     let text = with(&[role("a", "b"), role("b", "c"), role("c", "b")].concat());
     let fault = Plan::parse(&text, &[]).unwrap_err();
-    assert!(fault.reason.contains("comes back to it"), "{fault}");
+    assert!(fault.reason.contains("is circular"), "{fault}");
 }
 
 #[test]
@@ -171,7 +174,7 @@ fn the_largest_plans_are_bounded() {
     assert_eq!(Plan::parse(&text, &[]).unwrap().instances(), 200);
     let pairs = "[[role]]\nname = \"u\"\nkind = \"host-timer\"\nfor-each-pair = \"t\"\n";
     let fault = Plan::parse(&format!("{text}{pairs}"), &[]).unwrap_err();
-    assert_eq!(fault.reason, "its roles have 40000 instances; 16384 are possible");
+    assert_eq!(fault.reason, "its roles have 40000 instances; 16384 are supported");
     let many: String =
         (0..=ROLES_MAX).map(|n| TIMER.replace("\"t\"", &format!("\"t{n}\""))).collect();
     assert!(Plan::parse(&with(&many), &[]).unwrap_err().reason.contains("up to 64 roles"));
@@ -180,7 +183,7 @@ fn the_largest_plans_are_bounded() {
 proptest! {
     #[test]
     fn any_text_is_read_or_refused(
-        text in "(?s).{0,120}|(schema = \"horolog.plan/1\"\n|name = \"a\"\n|\\[\\[role\\]\\]\n|kind = \"query\"\n|\\[role.options\\]\n|target = |\"\\{a\\}\"\n|for-each = \"a\"\n|count = 2\n){0,20}"
+        text in "(?s).{0,120}|(schema = \"horolog.plan/2\"\n|name = \"a\"\n|\\[\\[role\\]\\]\n|kind = \"query\"\n|\\[role.options\\]\n|target = |\"\\{a\\}\"\n|for-each = \"a\"\n|count = 2\n){0,20}"
     ) {
         if let Err(fault) = Plan::parse(&text, &[]) {
             let lines = 1 + text.matches('\n').count();

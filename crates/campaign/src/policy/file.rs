@@ -1,4 +1,4 @@
-//! A policy as a TOML file.
+//! Policy as a TOML file.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,14 +9,14 @@ use horolog_time::text;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Bounds, POLICY_SCHEMA, Policy, plain};
-use crate::fault::{Fault, line_of};
-use crate::role::{Given, RoleKind, Value};
+use super::{POLICY_SCHEMA, Policy, RoleBounds, plain};
+use crate::file_error::{FileError, line_of};
+use crate::role::{OptionType, ParsedValue, RoleKind};
 
-/// The file as it is written.
+/// Contents of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Raw {
+struct RawPolicy {
     schema: Spanned<String>,
     kinds: Option<Vec<Spanned<String>>>,
     max_jobs: Option<Spanned<u32>>,
@@ -28,7 +28,7 @@ struct Raw {
     kind: BTreeMap<Spanned<String>, RawBounds>,
 }
 
-/// What holds of one kind in place of what holds of all.
+/// Bounds of one kind, which override those of all kinds.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RawBounds {
@@ -38,10 +38,13 @@ struct RawBounds {
     max_time: Option<Spanned<String>>,
 }
 
-pub(super) fn parse(text: &str) -> Result<Policy, Fault> {
-    let raw: Raw = toml::from_str(text).map_err(|error| Fault::of_toml(text, &error))?;
+pub(super) fn parse(text: &str) -> Result<Policy, FileError> {
+    let raw: RawPolicy = toml::from_str(text).map_err(|error| FileError::of_toml(text, &error))?;
     if raw.schema.get_ref() != POLICY_SCHEMA {
-        let reason = format!("this version reads policies of the schema \"{POLICY_SCHEMA}\"");
+        let reason = format!(
+            "unsupported schema; this version reads policies of the schema \
+                              \"{POLICY_SCHEMA}\""
+        );
         return Err(at(text, &raw.schema, reason));
     }
     let default = Policy::default();
@@ -51,7 +54,7 @@ pub(super) fn parse(text: &str) -> Result<Policy, Fault> {
         max_rate: raw.max_rate,
         max_time: raw.max_time,
     };
-    let usual = of_all.over(text, &default.usual)?;
+    let usual = of_all.over(text, &default.default_bounds)?;
     let kinds = match raw.kinds {
         Some(names) => {
             let kind =
@@ -64,7 +67,11 @@ pub(super) fn parse(text: &str) -> Result<Policy, Fault> {
     for (name, bounds) in raw.kind {
         let kind: RoleKind = name.get_ref().parse().map_err(|why| at(text, &name, why))?;
         let Some(own) = kinds.get_mut(&kind) else {
-            return Err(at(text, &name, format!("add \"{kind}\" to the kinds, or leave this out")));
+            return Err(at(
+                text,
+                &name,
+                format!("add \"{kind}\" to the kinds, or omit this table"),
+            ));
         };
         *own = bounds.over(text, &usual)?;
     }
@@ -75,16 +82,16 @@ pub(super) fn parse(text: &str) -> Result<Policy, Fault> {
         Some(jobs) => jobs.into_inner(),
         None => default.jobs,
     };
-    Ok(Policy { jobs, usual, kinds })
+    Ok(Policy { jobs, default_bounds: usual, kinds })
 }
 
-fn at<T>(text: &str, value: &Spanned<T>, reason: impl Into<String>) -> Fault {
-    Fault::new(Some(line_of(text, value.span().start)), reason)
+fn at<T>(text: &str, value: &Spanned<T>, reason: impl Into<String>) -> FileError {
+    FileError::new(Some(line_of(text, value.span().start)), reason)
 }
 
 impl RawBounds {
-    /// These, and what they do not say from others.
-    fn over(self, text: &str, usual: &Bounds) -> Result<Bounds, Fault> {
+    /// Returns these bounds, with missing ones taken from `usual`.
+    fn over(self, text: &str, usual: &RoleBounds) -> Result<RoleBounds, FileError> {
         let networks = |list: Option<Vec<Spanned<String>>>, usual: &[Prefix]| match list {
             Some(list) => list.iter().map(|one| network(text, one)).collect(),
             None => Ok(usual.to_vec()),
@@ -96,7 +103,7 @@ impl RawBounds {
             let read = text::long_duration(time.get_ref());
             read.map_err(|why| at(text, &time, format!("max-time: {why}")))
         });
-        Ok(Bounds {
+        Ok(RoleBounds {
             targets: networks(self.targets, &usual.targets)?,
             listens: networks(self.listen, &usual.listens)?,
             rate: rate.transpose()?.unwrap_or(usual.rate),
@@ -105,18 +112,18 @@ impl RawBounds {
     }
 }
 
-fn network(text: &str, one: &Spanned<String>) -> Result<Prefix, Fault> {
-    match Value::Network.read(one.get_ref()) {
-        Ok(Given::Network(network)) => Ok(plain(network.network())),
+fn network(text: &str, one: &Spanned<String>) -> Result<Prefix, FileError> {
+    match OptionType::Network.read(one.get_ref()) {
+        Ok(ParsedValue::Network(network)) => Ok(plain(network.network())),
         Ok(_) => Err(at(text, one, "write a network such as 10.0.0.0/8")),
         Err(why) => Err(at(text, one, why)),
     }
 }
 
 pub(super) fn to_toml(policy: &Policy) -> String {
-    let Policy { jobs, usual, kinds } = policy;
+    let Policy { jobs, default_bounds: usual, kinds } = policy;
     let names: Vec<_> = kinds.keys().map(ToString::to_string).collect();
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let mut text = format!("schema = \"{POLICY_SCHEMA}\"\n");
     list(&mut text, "kinds", &names);
     let _ = writeln!(text, "max-jobs = {jobs}");
@@ -128,7 +135,7 @@ pub(super) fn to_toml(policy: &Policy) -> String {
     text
 }
 
-fn bounds(text: &mut String, bounds: &Bounds) {
+fn bounds(text: &mut String, bounds: &RoleBounds) {
     let shown = |list: &[Prefix]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
     list(text, "targets", &shown(&bounds.targets));
     list(text, "listen", &shown(&bounds.listens));
@@ -136,7 +143,7 @@ fn bounds(text: &mut String, bounds: &Bounds) {
     let _ = writeln!(text, "max-time = \"{}\"", seconds(bounds.time));
 }
 
-/// A time that reads back as it was.
+/// Formats a time so that it parses to the same value.
 fn seconds(time: Duration) -> String {
     format!("{}.{:09}s", time.as_secs(), time.subsec_nanos()).replace(".000000000s", "s")
 }

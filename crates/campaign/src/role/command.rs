@@ -1,65 +1,68 @@
-//! Making a command line of a role's options. Pure: the table file of a relay is given as text.
+//! Command lines from a role's options. Pure: the table file of a relay is returned as text.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::Path;
 
-use super::{Becomes, Given, OptionSpec, RoleKind};
-use crate::fault::shown;
+use super::{ArgMapping, OptionSpec, ParsedValue, RoleKind};
+use crate::file_error::sanitised;
 
-/// What a role's group of packets is called in a relay's table file.
+/// Name of a role's packet group in a relay's table file.
 const GROUP: &str = "campaign";
 
-/// Options that a kind of roles cannot have.
+/// Options that are invalid for a kind of roles.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum RoleFault {
-    /// It has no such option.
-    #[error("{kind} has no option '{option}'; it has {}", names(*.kind))]
+pub enum RoleOptionError {
+    /// The option does not exist.
+    #[error("{kind} has no option '{option}'; its options are {}", names(*.kind))]
     Unknown {
-        /// The kind.
+        /// Kind of role.
         kind: RoleKind,
-        /// The option, cut where it is long.
+        /// Option, truncated if it is long.
         option: String,
     },
     /// An option is missing.
-    #[error("{kind} needs the option '{option}': {says}")]
+    #[error("{kind} requires the option '{option}': {help}")]
     Missing {
-        /// The kind.
+        /// Kind of role.
         kind: RoleKind,
-        /// The option.
+        /// Option.
         option: &'static str,
-        /// What it is.
-        says: &'static str,
+        /// Description.
+        help: &'static str,
     },
-    /// An option has no value, or several where one is possible.
-    #[error("'{option}' of {kind} has {count} values; {}", if *many { "give one or more" } else { "give one" })]
+    /// An option has no value, or several if only one is possible.
+    #[error(
+        "'{option}' of {kind} has {count} values; {}",
+        if *many { "specify one or more" } else { "specify one" }
+    )]
     Values {
-        /// The kind.
+        /// Kind of role.
         kind: RoleKind,
-        /// The option.
+        /// Option.
         option: &'static str,
-        /// How many there are.
+        /// Number of values.
         count: usize,
-        /// Whether several are possible.
+        /// True if several are possible.
         many: bool,
     },
-    /// A value is not of the form that it has to have.
-    #[error("'{option}' of {kind} cannot be '{value}': {reason}")]
+    /// A value has an invalid form.
+    #[error("invalid '{option}' of {kind}, '{value}': {reason}")]
     Value {
-        /// The kind.
+        /// Kind of role.
         kind: RoleKind,
-        /// The option.
+        /// Option.
         option: &'static str,
-        /// The value, cut where it is long.
+        /// Value, truncated if it is long.
         value: String,
-        /// What to write instead.
+        /// Remedy.
         reason: String,
     },
 }
 
-impl RoleFault {
-    /// The option that it is about.
+impl RoleOptionError {
+    /// Returns the option in error.
     #[must_use]
     pub fn option(&self) -> &str {
         match self {
@@ -76,63 +79,68 @@ fn names(kind: RoleKind) -> String {
     names.join(", ")
 }
 
-/// Files that a command is told of.
+/// Files passed to a command.
 #[derive(Clone, Copy, Debug)]
-pub struct Files<'a> {
-    /// Where its record goes.
+pub struct CommandFiles<'a> {
+    /// File for its record.
     pub result: &'a Path,
-    /// Where its table file is.
+    /// Table file.
     pub table: &'a Path,
-    /// Where it may make a socket by which it is asked.
+    /// Socket for status requests, which it may create.
     pub socket: &'a Path,
 }
 
-/// A command line behind the program's name.
+/// Command line after the program's name.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CommandLine {
-    /// Its words.
-    pub words: Vec<OsString>,
-    /// What the table file holds, where it takes one.
+pub struct RoleCommandLine {
+    /// Arguments.
+    pub argv: Vec<OsString>,
+    /// Contents of the table file, if the command needs one.
     pub table: Option<String>,
 }
 
-/// Characters of a refused text that are shown.
+/// Largest number of characters shown of a refused text.
 const SHOWN_MAX: usize = 60;
 
 pub(super) fn read(
     kind: RoleKind,
     options: &BTreeMap<String, Vec<String>>,
-) -> Result<Vec<(&'static OptionSpec, Vec<Given>)>, RoleFault> {
+) -> Result<Vec<(&'static OptionSpec, Vec<ParsedValue>)>, RoleOptionError> {
     if let Some(option) = options.keys().find(|name| kind.option(name).is_none()) {
-        return Err(RoleFault::Unknown { kind, option: shown(option, SHOWN_MAX) });
+        return Err(RoleOptionError::Unknown { kind, option: sanitised(option, SHOWN_MAX) });
     }
     let is_missing = |option: &&OptionSpec| option.required && !options.contains_key(option.name);
-    if let Some(OptionSpec { name, says, .. }) = kind.options().iter().find(is_missing) {
-        return Err(RoleFault::Missing { kind, option: name, says });
+    if let Some(OptionSpec { name, help: says, .. }) = kind.options().iter().find(is_missing) {
+        return Err(RoleOptionError::Missing { kind, option: name, help: says });
     }
     let given = |spec: &'static OptionSpec| Some((spec, options.get(spec.name)?));
     let given = kind.options().iter().filter_map(given);
     let read = given.map(|(spec, values)| Ok((spec, read_one(kind, spec, values)?)));
-    let read = read.collect::<Result<Vec<_>, RoleFault>>()?;
+    let read = read.collect::<Result<Vec<_>, RoleOptionError>>()?;
     nodes_are_there(kind, &read)?;
     Ok(read)
 }
 
-/// Whether each node that is named by its number is there.
+/// Checks that each node named by its number exists.
 fn nodes_are_there(
     kind: RoleKind,
-    read: &[(&'static OptionSpec, Vec<Given>)],
-) -> Result<(), RoleFault> {
+    read: &[(&'static OptionSpec, Vec<ParsedValue>)],
+) -> Result<(), RoleOptionError> {
     let values = |name: &str| read.iter().find(|(spec, _)| spec.name == name);
     let Some((_, nodes)) = values("nodes") else { return Ok(()) };
-    let Some((spec, named)) = values("slow") else { return Ok(()) };
-    let [Given::Number(nodes)] = nodes.as_slice() else { return Ok(()) };
+    let Some((spec, named)) = values("slow-node") else { return Ok(()) };
+    let [ParsedValue::Number(nodes)] = nodes.as_slice() else { return Ok(()) };
     for given in named {
-        let Given::Words(text) = given else { continue };
+        let ParsedValue::Words(text) = given else { continue };
         let node = text.split('=').next().and_then(|node| node.parse::<u64>().ok());
         if let Some(node) = node.filter(|node| node > nodes) {
-            let reason = format!("there is no node {node}; they are 1 to {nodes}");
-            return Err(RoleFault::Value { kind, option: spec.name, value: text.clone(), reason });
+            let reason = format!("node {node} does not exist; nodes are 1 to {nodes}");
+            return Err(RoleOptionError::Value {
+                kind,
+                option: spec.name,
+                value: text.clone(),
+                reason,
+            });
         }
     }
     Ok(())
@@ -142,22 +150,22 @@ fn read_one(
     kind: RoleKind,
     spec: &'static OptionSpec,
     values: &[String],
-) -> Result<Vec<Given>, RoleFault> {
+) -> Result<Vec<ParsedValue>, RoleOptionError> {
     if values.is_empty() || (values.len() > 1 && !spec.many) {
         let (option, many, count) = (spec.name, spec.many, values.len());
-        return Err(RoleFault::Values { kind, option, count, many });
+        return Err(RoleOptionError::Values { kind, option, count, many });
     }
     let one = |value: &String| {
         let wrong = |reason| {
-            let (option, value) = (spec.name, shown(value, SHOWN_MAX));
-            RoleFault::Value { kind, option, value, reason }
+            let (option, value) = (spec.name, sanitised(value, SHOWN_MAX));
+            RoleOptionError::Value { kind, option, value, reason }
         };
         spec.value.read(value).map_err(wrong)
     };
     values.iter().map(one).collect()
 }
 
-/// The words of the command, and whether it is told where its record goes.
+/// Returns the arguments of the command, and true if it accepts a path for its record.
 const fn command(kind: RoleKind) -> (&'static [&'static str], bool) {
     match kind {
         RoleKind::Serve => (&["serve"], false),
@@ -169,17 +177,17 @@ const fn command(kind: RoleKind) -> (&'static [&'static str], bool) {
         RoleKind::PathTcp => (&["path", "tcp"], true),
         RoleKind::RelayRun => (&["relay", "run"], true),
         RoleKind::HostTimer => (&["host", "timer"], true),
-        // All are started at one instant, and which is there first is nobody's fault.
-        RoleKind::CycleLead => (&["cycle", "run", "--wait=30s"], true),
-        RoleKind::CycleJoin => (&["cycle", "run", "--wait=30s"], false),
+        // All start at the same time, and the order in which they become ready is undefined.
+        RoleKind::CycleLead => (&["cycle", "run", "--join-timeout=30s"], true),
+        RoleKind::CycleJoin => (&["cycle", "run", "--join-timeout=30s"], false),
     }
 }
 
 pub(super) fn line(
     kind: RoleKind,
     options: &BTreeMap<String, Vec<String>>,
-    files: &Files<'_>,
-) -> Result<CommandLine, RoleFault> {
+    files: &CommandFiles<'_>,
+) -> Result<RoleCommandLine, RoleOptionError> {
     let read = read(kind, options)?;
     let (command, tells) = command(kind);
     let mut words: Vec<OsString> = command.iter().map(OsString::from).collect();
@@ -187,23 +195,23 @@ pub(super) fn line(
     let tasks = tasks(&read, options);
     let replaced = tasks.as_ref().map_or(&[][..], |(_, replaced)| replaced);
     for (spec, given) in read.iter().filter(|(spec, _)| !replaced.contains(&spec.name)) {
-        // Present, for it was read.
+        // Present, since it was parsed.
         let values = options.get(spec.name).map_or(&[][..], Vec::as_slice);
-        match spec.becomes {
-            // Cores that are none.
-            Becomes::Flag(_) if *given == [Given::Switch(false)] => {}
-            Becomes::Flag(flag) => {
+        match spec.maps_to {
+            // No cores.
+            ArgMapping::Flag(_) if *given == [ParsedValue::Switch(false)] => {}
+            ArgMapping::Flag(flag) => {
                 words.extend(values.iter().map(|value| OsString::from(format!("{flag}={value}"))));
             }
-            Becomes::Switch(flag) if given.contains(&Given::Switch(true)) => {
+            ArgMapping::Switch(flag) if given.contains(&ParsedValue::Switch(true)) => {
                 words.push(flag.into());
             }
-            Becomes::Argument => arguments.extend(values.iter().map(OsString::from)),
-            Becomes::Switch(_) | Becomes::Key(_) | Becomes::Table(_) => {}
+            ArgMapping::Argument => arguments.extend(values.iter().map(OsString::from)),
+            ArgMapping::Switch(_) | ArgMapping::Key(_) | ArgMapping::Table(_) => {}
         }
     }
     words.extend(tells.then(|| file_flag("--json", files.result)));
-    // Not the usual places: several of a kind may run on one machine.
+    // Not the default path: several of a kind may run on one host.
     words.extend((kind == RoleKind::Serve).then(|| file_flag("--status-socket", files.socket)));
     let table = (kind == RoleKind::RelayRun).then(|| {
         words.push(file_flag("--config", files.table));
@@ -216,16 +224,16 @@ pub(super) fn line(
         Some(text)
     });
     words.extend(arguments);
-    Ok(CommandLine { words, table })
+    Ok(RoleCommandLine { argv: words, table })
 }
 
-/// The text of a task file, where there is one, and the options that it replaces.
+/// Returns the text of a task file, if there is one, and the options that it replaces.
 fn tasks(
-    read: &[(&'static OptionSpec, Vec<Given>)],
+    read: &[(&'static OptionSpec, Vec<ParsedValue>)],
     options: &BTreeMap<String, Vec<String>>,
 ) -> Option<(String, &'static [&'static str])> {
-    read.iter().find_map(|(spec, given)| match (spec.becomes, given.as_slice()) {
-        (Becomes::Table(replaced), [Given::Words(_)]) => {
+    read.iter().find_map(|(spec, given)| match (spec.maps_to, given.as_slice()) {
+        (ArgMapping::Table(replaced), [ParsedValue::Words(_)]) => {
             Some((options.get(spec.name)?.concat(), replaced))
         }
         _ => None,
@@ -239,23 +247,23 @@ fn file_flag(flag: &str, path: &Path) -> OsString {
     word
 }
 
-/// A relay's table file with one group. All values were read, so none needs quoting.
+/// Formats a relay's table file with one group. All values were parsed, so none needs quoting.
 fn table(
-    read: &[(&'static OptionSpec, Vec<Given>)],
+    read: &[(&'static OptionSpec, Vec<ParsedValue>)],
     options: &BTreeMap<String, Vec<String>>,
 ) -> String {
     let mut text = format!("[[group]]\nname = \"{GROUP}\"\n");
     let mut destinations = String::new();
     for (spec, given) in read {
-        let Becomes::Key(key) = spec.becomes else { continue };
+        let ArgMapping::Key(key) = spec.maps_to else { continue };
         let values = options.get(spec.name).map_or(&[][..], Vec::as_slice);
         let quoted: Vec<_> = values.iter().map(|value| format!("\"{value}\"")).collect();
         let value = match given.as_slice() {
-            [Given::Rate(rate)] => format!("{}", rate.ceil() as u64),
+            [ParsedValue::Rate(rate)] => format!("{}", rate.ceil() as u64),
             _ if spec.many => format!("[{}]", quoted.join(", ")),
             _ => quoted.concat(),
         };
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = writeln!(text, "{key} = {value}");
         if key == "children" {
             destinations = destinations_of(given);
@@ -264,10 +272,10 @@ fn table(
     destinations + &text
 }
 
-/// What a table allows copies to go to: the children, which were judged one by one.
-fn destinations_of(children: &[Given]) -> String {
-    let address = |child: &Given| match child {
-        Given::Address(address, _) => Some(format!("\"{address}\"")),
+/// Formats the allowed destinations of copies: the children, which were checked one by one.
+fn destinations_of(children: &[ParsedValue]) -> String {
+    let address = |child: &ParsedValue| match child {
+        ParsedValue::Address(address, _) => Some(format!("\"{address}\"")),
         _ => None,
     };
     let addresses: Vec<_> = children.iter().filter_map(address).collect();

@@ -1,7 +1,6 @@
-//! The kinds of roles that a plan can have: which command of horolog each is, which options it
-//! takes, and how the command line is made of them. A plan or an order names a kind and options;
-//! whatever is not in these tables cannot be run. What an agent's owner allows is
-//! [`crate::policy`]'s business.
+//! Kinds of roles in a plan: the command of horolog for each, its options, and the command line
+//! built from them. A plan or an order names a kind and options; what is not in these tables cannot
+//! be run. Permission by the agent's operator is the subject of [`crate::policy`].
 
 mod command;
 mod table;
@@ -14,13 +13,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fault::shown;
+use crate::file_error::sanitised;
 use crate::order::SHOWN_MAX;
 
-pub use command::{CommandLine, Files, RoleFault};
-pub use value::{Bound, Given, Value};
+pub use command::{CommandFiles, RoleCommandLine, RoleOptionError};
+pub use value::{OptionType, ParsedValue, PolicyBound};
 
-/// What a role does.
+/// Kind of role.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RoleKind {
@@ -30,7 +29,7 @@ pub enum RoleKind {
     LoadNtp,
     /// Loads a PTP master with delay requests: `horolog load ptp delay`.
     LoadPtpDelay,
-    /// Measures how far servers' clocks are from this one's: `horolog query`.
+    /// Measures the offset of servers' clocks from this host's: `horolog query`.
     Query,
     /// Is the far end of paths: `horolog path serve`.
     PathServe,
@@ -40,48 +39,48 @@ pub enum RoleKind {
     PathTcp,
     /// Relays packets to children: `horolog relay run`.
     RelayRun,
-    /// Measures how late threads wake: `horolog host timer`.
+    /// Measures the wake-up latency of threads: `horolog host timer`.
     HostTimer,
     /// Runs a periodic task with others, as the first of them: `horolog cycle run --listen`.
     CycleLead,
-    /// Runs it as one of the others: `horolog cycle run --join`.
+    /// Runs a periodic task as another member: `horolog cycle run --join`.
     CycleJoin,
 }
 
-/// How an option becomes part of a command.
+/// Mapping of an option to a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Becomes {
-    /// The flag of this name with its value, as in `--rate=5k`.
+pub enum ArgMapping {
+    /// Flag of this name with its value, as in `--rate=5k`.
     Flag(&'static str),
-    /// The flag of this name without a value, where it is true.
+    /// Flag of this name without a value, if the option is true.
     Switch(&'static str),
-    /// An argument without a name.
+    /// Argument without a name.
     Argument,
-    /// A key of the table file that the command is given.
+    /// Key of the command's table file.
     Key(&'static str),
-    /// The table file itself, where it is text; it stands in place of these options.
+    /// Text of the table file itself; it replaces these options.
     Table(&'static [&'static str]),
 }
 
-/// An option of a kind of roles.
+/// Option of a kind of roles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OptionSpec {
-    /// What it is called in plans and orders.
+    /// Name in plans and orders.
     pub name: &'static str,
-    /// What its values are.
-    pub value: Value,
-    /// Whether it has to be given.
+    /// Type of its values.
+    pub value: OptionType,
+    /// True if it is required.
     pub required: bool,
-    /// Whether it may have several values.
+    /// True if it may have several values.
     pub many: bool,
-    /// What it becomes.
-    pub becomes: Becomes,
-    /// What it is, in a few words.
-    pub says: &'static str,
+    /// Mapping to the command.
+    pub maps_to: ArgMapping,
+    /// Short description.
+    pub help: &'static str,
 }
 
 impl RoleKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 11] = [
         Self::Serve,
         Self::LoadNtp,
@@ -96,7 +95,7 @@ impl RoleKind {
         Self::CycleJoin,
     ];
 
-    /// What it is called in plans.
+    /// Returns the name in plans.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -114,18 +113,19 @@ impl RoleKind {
         }
     }
 
-    /// Whether it is a service: started before the instant, and run until all else is done.
+    /// Returns true if it is a service: started before the start time, and run until all else is
+    /// done.
     #[must_use]
     pub const fn is_service(self) -> bool {
         matches!(self, Self::Serve | Self::PathServe | Self::RelayRun)
     }
 
-    /// The schema of the record that it writes, without the version's number; `None` where it
+    /// Returns the schema of the record that it writes, without the version number; `None` if it
     /// writes none.
     #[must_use]
     pub const fn schema(self) -> Option<&'static str> {
         match self {
-            // What those who join do stands in the record of the first.
+            // The record of the first node includes those that join.
             Self::Serve | Self::PathServe | Self::CycleJoin => None,
             Self::LoadNtp | Self::LoadPtpDelay => Some("horolog.load/"),
             Self::Query => Some("horolog.query/"),
@@ -137,41 +137,41 @@ impl RoleKind {
         }
     }
 
-    /// The options that it takes.
+    /// Returns the options of this kind.
     #[must_use]
     pub const fn options(self) -> &'static [OptionSpec] {
         table::of(self)
     }
 
-    /// The option of this name.
+    /// Returns the option of this name.
     #[must_use]
     pub fn option(self, name: &str) -> Option<&'static OptionSpec> {
         self.options().iter().find(|option| option.name == name)
     }
 
-    /// Reads options, of which each has to be one of this kind's, with as many values as it may
-    /// have, each of the form that it has to have.
+    /// Parses options, each of which must exist for this kind, with a permitted number of values of
+    /// the required form.
     ///
     /// # Errors
     ///
-    /// The first that is wrong, by its name.
+    /// The first invalid option, by name.
     pub fn read(
         self,
         options: &BTreeMap<String, Vec<String>>,
-    ) -> Result<Vec<(&'static OptionSpec, Vec<Given>)>, RoleFault> {
+    ) -> Result<Vec<(&'static OptionSpec, Vec<ParsedValue>)>, RoleOptionError> {
         command::read(self, options)
     }
 
-    /// The command line with these options, and the text of the table file where it needs one.
+    /// Returns the command line with these options, and the text of the table file if it needs one.
     ///
     /// # Errors
     ///
-    /// The first option that is wrong, by its name.
+    /// The first invalid option, by name.
     pub fn command_line(
         self,
         options: &BTreeMap<String, Vec<String>>,
-        files: &Files<'_>,
-    ) -> Result<CommandLine, RoleFault> {
+        files: &CommandFiles<'_>,
+    ) -> Result<RoleCommandLine, RoleOptionError> {
         command::line(self, options, files)
     }
 }
@@ -188,8 +188,8 @@ impl FromStr for RoleKind {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.into_iter().map(Self::name).collect();
-            let text = shown(text, SHOWN_MAX);
-            format!("no kind of roles is called '{text}'; there are {}", names.join(", "))
+            let text = sanitised(text, SHOWN_MAX);
+            format!("unknown kind of role '{text}'; the kinds are {}", names.join(", "))
         })
     }
 }

@@ -1,25 +1,25 @@
-//! The options of each kind of roles. They are those flags of the commands that a campaign has a
-//! use for; none names a file, a program or an interface, and none is a secret.
+//! Options of each kind of roles: the flags of the commands that are useful in a campaign. None
+//! names a file, a program or an interface, and none is a secret.
 
-use super::Becomes::{Argument, Flag, Key, Switch, Table};
-use super::{Becomes, OptionSpec, RoleKind, Value};
+use super::ArgMapping::{Argument, Flag, Key, Switch, Table};
+use super::{ArgMapping, OptionSpec, OptionType, RoleKind};
 
-/// What makes requests and sees replies.
-const ENGINES: Value = Value::Choice(&["auto", "udp", "packet", "xdp"]);
-/// More threads or flows than a machine has cores help nobody.
-const THREADS: Value = Value::Count(1_024);
-/// What fits into a datagram of IPv4, with what a request has in it.
-const DATAGRAMS: Value = Value::Sizes(48, 65_507);
-/// What the far end of a connection takes.
-const MESSAGES: Value = Value::Sizes(1, 64 << 20);
+/// Engines that send requests and receive replies.
+const ENGINES: OptionType = OptionType::Choice(&["auto", "udp", "packet", "xdp"]);
+/// Largest number of threads or flows; more than a host has cores are useless.
+const THREADS: OptionType = OptionType::Count(1_024);
+/// Payload sizes of a datagram over IPv4, including the contents of a request.
+const DATAGRAMS: OptionType = OptionType::Sizes(16, 65_507);
+/// Message sizes that the far end of a connection accepts.
+const MESSAGES: OptionType = OptionType::Sizes(1, 64 << 20);
 
 const fn option(
     name: &'static str,
-    value: Value,
-    becomes: Becomes,
+    value: OptionType,
+    becomes: ArgMapping,
     says: &'static str,
 ) -> OptionSpec {
-    OptionSpec { name, value, required: false, many: false, becomes, says }
+    OptionSpec { name, value, required: false, many: false, maps_to: becomes, help: says }
 }
 
 impl OptionSpec {
@@ -33,116 +33,161 @@ impl OptionSpec {
 }
 
 const SERVE: &[OptionSpec] = &[
-    option("listen", Value::Listen, Flag("--listen"), "where it answers").required().many(),
-    option("local", Value::Switch, Switch("--local"), "serve the clock as it is, as if right"),
-    option("engine", Value::Choice(&["auto", "xdp", "socket"]), Flag("--engine"), "what answers"),
+    option("listen", OptionType::Listen, Flag("--listen"), "addresses to serve").required().many(),
+    option(
+        "local",
+        OptionType::Switch,
+        Switch("--local"),
+        "serve the system clock as if synchronised",
+    ),
+    option("engine", OptionType::Choice(&["auto", "xdp", "socket"]), Flag("--engine"), "engine"),
     option("threads", THREADS, Flag("--threads"), "threads of the socket engine"),
-    option("stratum", Value::Count(15), Flag("--stratum"), "stratum to claim"),
+    option("stratum", OptionType::Count(15), Flag("--stratum"), "stratum to report"),
 ];
 
-/// A rate is required, for without one a ramp goes up to a million requests in a second.
+/// Options of a load. A rate is required, as without one a ramp rises to a million requests per
+/// second.
 const LOAD: &[OptionSpec] = &[
-    option("target", Value::Target, Argument, "the server").required(),
-    option("rate", Value::Rates, Flag("--rate"), "requests in a second: one rate, or a ramp")
+    option("target", OptionType::Target, Argument, "the server").required(),
+    option("rate", OptionType::Rates, Flag("--rate"), "requests per second: one rate, or a ramp")
         .required(),
-    option("time", Value::Time, Flag("--time"), "how long each rate is held"),
-    option("engine", ENGINES, Flag("--engine"), "how requests are sent"),
-    option("clients", Value::Count(1_000_000), Flag("--clients"), "simulated clients"),
+    option("time", OptionType::Time, Flag("--time"), "duration of each rate"),
+    option("engine", ENGINES, Flag("--engine"), "engine"),
+    option("clients", OptionType::Count(1_000_000), Flag("--clients"), "simulated clients"),
     option("threads", THREADS, Flag("--threads"), "sending threads"),
-    option("timeout", Value::Time, Flag("--timeout"), "how long a reply may take"),
-    option("exponential", Value::Switch, Switch("--exponential"), "space requests at random"),
+    option("timeout", OptionType::Time, Flag("--timeout"), "reply timeout"),
+    option(
+        "exponential",
+        OptionType::Switch,
+        Switch("--exponential"),
+        "exponential spacing of requests",
+    ),
 ];
 
 const QUERY: &[OptionSpec] = &[
-    option("target", Value::Target, Argument, "the servers").required().many(),
-    option("count", Value::Count(1_000_000), Flag("--count"), "exchanges with each"),
-    option("interval", Value::Time, Flag("--interval"), "from one exchange to the next"),
-    option("timeout", Value::Time, Flag("--timeout"), "how long a reply may take"),
+    option("target", OptionType::Target, Argument, "the servers").required().many(),
+    option("count", OptionType::Count(1_000_000), Flag("--count"), "exchanges with each"),
+    option("interval", OptionType::Time, Flag("--interval"), "interval of exchanges"),
+    option("timeout", OptionType::Time, Flag("--timeout"), "reply timeout"),
 ];
 
 const PATH_SERVE: &[OptionSpec] = &[
-    option("listen", Value::Listen, Flag("--listen"), "where it answers").required().many(),
-    option("busy-poll", Value::Switch, Switch("--busy-poll"), "look for datagrams all the time"),
+    option("listen", OptionType::Listen, Flag("--listen"), "addresses to serve").required().many(),
+    option("busy-poll", OptionType::Switch, Switch("--busy-poll"), "busy-poll for datagrams"),
 ];
 
 const PATH_UDP: &[OptionSpec] = &[
-    option("target", Value::Target, Argument, "the far end").required(),
-    option("sizes", DATAGRAMS, Flag("--sizes"), "bytes of payload, a row for each"),
-    option("time", Value::Time, Flag("--time"), "how long a row takes"),
-    option("rate", Value::Rate, Flag("--rate"), "requests in a second; else one after the other"),
-    option("flows", Value::Count(64), Flag("--flows"), "flows side by side"),
-    option("timeout", Value::Time, Flag("--timeout"), "how long a reply may take"),
-    option("busy-poll", Value::Switch, Switch("--busy-poll"), "look for replies all the time"),
-    option("timestamps", Value::Switch, Switch("--timestamps"), "have the kernels take them too"),
+    option("target", OptionType::Target, Argument, "the far end").required(),
+    option("sizes", DATAGRAMS, Flag("--sizes"), "payload bytes, a row for each"),
+    option("time", OptionType::Time, Flag("--time"), "duration of a row"),
+    option(
+        "rate",
+        OptionType::Rate,
+        Flag("--rate"),
+        "requests per second; otherwise one after the other",
+    ),
+    option("flows", OptionType::Count(64), Flag("--flows"), "concurrent flows"),
+    option("timeout", OptionType::Time, Flag("--timeout"), "reply timeout"),
+    option("busy-poll", OptionType::Switch, Switch("--busy-poll"), "busy-poll for replies"),
+    option("timestamps", OptionType::Switch, Switch("--timestamps"), "also take kernel timestamps"),
 ];
 
 const PATH_TCP: &[OptionSpec] = &[
-    option("target", Value::Target, Argument, "the far end").required(),
+    option("target", OptionType::Target, Argument, "the far end").required(),
     option("sizes", MESSAGES, Flag("--sizes"), "bytes of messages, a row for each"),
-    option("latency", Value::Switch, Switch("--latency"), "measure latency alone"),
-    option("bandwidth", Value::Switch, Switch("--bandwidth"), "measure bandwidth alone"),
-    option("time", Value::Time, Flag("--time"), "how long a row takes"),
-    option("connections", Value::Count(1_024), Flag("--connections"), "connections side by side"),
-    option("no-delay", Value::Switch, Switch("--no-delay"), "send every message at once"),
+    option("latency", OptionType::Switch, Switch("--latency"), "measure latency only"),
+    option("bandwidth", OptionType::Switch, Switch("--bandwidth"), "measure bandwidth only"),
+    option("time", OptionType::Time, Flag("--time"), "duration of a row"),
+    option(
+        "connections",
+        OptionType::Count(1_024),
+        Flag("--connections"),
+        "concurrent connections",
+    ),
+    option("no-delay", OptionType::Switch, Switch("--no-delay"), "send every message at once"),
 ];
 
 const RELAY_RUN: &[OptionSpec] = &[
-    option("listen", Value::Listen, Key("listen"), "where packets come to").required(),
-    option("source", Value::Network, Key("sources"), "whose packets are relayed").required().many(),
-    option("child", Value::TargetPort, Key("children"), "who gets copies").many(),
-    option("rate", Value::Rate, Key("rate"), "packets in a second, at most").required(),
+    option("listen", OptionType::Listen, Key("listen"), "address of incoming packets").required(),
+    option("source", OptionType::Network, Key("sources"), "networks of permitted sources")
+        .required()
+        .many(),
+    option("child", OptionType::TargetPort, Key("children"), "receivers of copies").many(),
+    option("rate", OptionType::Rate, Key("rate"), "maximum packets per second").required(),
     option(
         "engine",
-        Value::Choice(&["auto", "send", "sendmmsg", "xdp"]),
+        OptionType::Choice(&["auto", "send", "sendmmsg", "xdp"]),
         Flag("--engine"),
-        "what makes the copies",
+        "engine",
     ),
 ];
 
 const HOST_TIMER: &[OptionSpec] = &[
-    option("interval", Value::Time, Flag("--interval"), "the period of each thread"),
-    option("time", Value::Time, Flag("--time"), "how long to measure"),
+    option("interval", OptionType::Time, Flag("--interval"), "the period of each thread"),
+    option("time", OptionType::Time, Flag("--time"), "duration of the measurement"),
 ];
 
-/// What one task is, which a file of tasks says instead.
+/// Options of a single task, which a task file replaces.
 const ONE_TASK: &[&str] =
     &["period", "compute", "deadline", "message", "to", "barrier", "policy", "priority", "core"];
 
 const CYCLE_LEAD: &[OptionSpec] = &[
-    option("listen", Value::Listen, Flag("--listen"), "where the others join").required(),
-    option("nodes", Value::Count(256), Flag("--nodes"), "how many there are, with this one")
+    option("listen", OptionType::Listen, Flag("--listen"), "address for the other nodes to join")
         .required(),
-    option("period", Value::Time, Flag("--period"), "from one release to the next").required(),
-    option("compute", Value::Time, Flag("--compute"), "how long a period computes").required(),
-    option("deadline", Value::Time, Flag("--deadline"), "from a release to its work's end"),
-    option("message", Value::Size, Flag("--message"), "bytes that nodes send to each other"),
-    option("to", Value::Choice(&["all", "next"]), Flag("--to"), "to whom a message goes"),
-    option("barrier", Value::Switch, Switch("--barrier"), "wait for all nodes at a period's end"),
-    option("divide", Value::Switch, Switch("--divide"), "divide what is computed among nodes"),
+    option("nodes", OptionType::Count(256), Flag("--nodes"), "number of nodes, with this one")
+        .required(),
+    option("period", OptionType::Time, Flag("--period"), "interval of releases").required(),
+    option("compute", OptionType::Time, Flag("--compute"), "computation per period").required(),
+    option(
+        "deadline",
+        OptionType::Time,
+        Flag("--deadline"),
+        "from release to completion of the work",
+    ),
+    option("message", OptionType::Size, Flag("--message"), "bytes that nodes send to each other"),
+    option("to", OptionType::Choice(&["all", "next"]), Flag("--to"), "destinations of a message"),
+    option(
+        "barrier",
+        OptionType::Switch,
+        Switch("--barrier"),
+        "barrier for all nodes at a period's end",
+    ),
+    option(
+        "split-work",
+        OptionType::Switch,
+        Switch("--split-work"),
+        "divide the computation among nodes",
+    ),
     option(
         "policy",
-        Value::Choice(&["fifo", "rr", "other", "deadline"]),
+        OptionType::Choice(&["fifo", "rr", "other", "deadline"]),
         Flag("--policy"),
-        "how tasks are scheduled",
+        "scheduling policy of tasks",
     ),
-    option("priority", Value::Count(99), Flag("--priority"), "the real-time priority"),
-    option("slow", Value::Factor, Flag("--slow"), "which node computes how many times as much")
+    option("priority", OptionType::Count(99), Flag("--priority"), "real-time priority"),
+    option("slow-node", OptionType::Factor, Flag("--slow-node"), "factor of a node's computation")
         .many(),
-    option("tasks", Value::Tasks, Table(ONE_TASK), "a task file, in place of what one task is"),
-    option("core", Value::Cores, Flag("--core"), "to which core each node is tied, in turn"),
+    option(
+        "tasks",
+        OptionType::Tasks,
+        Table(ONE_TASK),
+        "task file, instead of the options of one task",
+    ),
+    option("core", OptionType::Cores, Flag("--core"), "core of each node, in turn"),
     option(
         "signal",
-        Value::Choice(&["clock", "udp"]),
+        OptionType::Choice(&["clock", "udp"]),
         Flag("--signal"),
-        "what releases periods: each node's own clock, or a datagram",
+        "release signal: each node's own clock, or a datagram",
     ),
-    option("max-offset", Value::Time, Flag("--max-offset"), "how far a node's clock may be off"),
-    option("time", Value::Time, Flag("--time"), "how long to run"),
+    option("max-offset", OptionType::Time, Flag("--max-offset"), "maximum clock offset of a node"),
+    option("time", OptionType::Time, Flag("--time"), "duration of the run"),
 ];
 
 const CYCLE_JOIN: &[OptionSpec] = &[
-    option("target", Value::TargetPort, Flag("--join"), "where the first node listens").required(),
-    option("name", Value::Name, Flag("--name"), "what this node is called").required(),
+    option("target", OptionType::TargetPort, Flag("--join"), "address of the first node")
+        .required(),
+    option("name", OptionType::Name, Flag("--name"), "name of this node").required(),
 ];
 
 pub(super) const fn of(kind: RoleKind) -> &'static [OptionSpec] {

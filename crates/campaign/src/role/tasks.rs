@@ -1,10 +1,9 @@
-//! A task file of `horolog cycle run` as a plan may have it: periodic work that is built in. What
-//! starts a program stands in no plan, and so is refused whatever it is called; whether the rest
-//! means something is for the command to say.
+//! Task file of `horolog cycle run` as permitted in a plan: built-in periodic work only. Keys that
+//! start a program are refused under any name; the meaning of the rest is checked by the command.
 
 use toml::{Table, Value};
 
-/// What a task may have. A command, a program and the states that it marks are not among it.
+/// Permitted keys of a task. A command, a program and the states that it marks are not among them.
 const OF_A_TASK: &[&str] = &[
     "name", "period", "deadline", "offset", "policy", "priority", "core", "worst", "critical",
     "compute", "units", "message", "to", "barrier", "step", "polling",
@@ -12,11 +11,11 @@ const OF_A_TASK: &[&str] = &[
 const OF_A_STEP: &[&str] = &["compute", "units", "message", "to", "barrier"];
 const OF_POLLING: &[&str] = &["rate", "compute", "units", "budget"];
 
-/// Reads it, as far as it has to be known here.
+/// Checks a task file, as far as necessary here.
 ///
 /// # Errors
 ///
-/// What it may not have.
+/// The key that is not permitted.
 pub(super) fn check(text: &str) -> Result<(), String> {
     let form = || "write the text of a task file, with a [[task]], or none".to_owned();
     let file: Table = text.parse().map_err(|_| form())?;
@@ -38,7 +37,7 @@ pub(super) fn check(text: &str) -> Result<(), String> {
 
 fn known(table: &Table, names: &[&str]) -> Result<(), String> {
     match table.keys().find(|name| !names.contains(&name.as_str())) {
-        Some(name) => Err(format!("'{name}' is not for plans; leave it out")),
+        Some(name) => Err(format!("'{name}' is not supported in plans; omit it")),
         None => Ok(()),
     }
 }
@@ -58,7 +57,7 @@ mod tests {
             check(&format!("{task}{more}")).unwrap();
         }
         for (more, named) in [
-            ("command = [\"/bin/sh\"]\n", "'command' is not for plans"),
+            ("command = [\"/bin/sh\"]\n", "'command' is not supported in plans"),
             ("program = [\"/bin/sh\"]\n", "'program' is not"),
             ("[[task.step]]\ncommand = [\"/bin/sh\"]\n", "'command' is not"),
             ("[task.polling]\nprogram = [\"/bin/sh\"]\n", "'program' is not"),

@@ -1,6 +1,5 @@
-//! What the values of options are, and reading them. Each type admits what the command takes in
-//! such a place and no more, so a value can neither become a second flag nor a second line of a
-//! table file.
+//! Types of option values, and their parsers. Each type accepts only what the command accepts at
+//! that position, so a value can become neither a second flag nor a second line of a table file.
 
 use std::iter;
 use std::net::{IpAddr, SocketAddr};
@@ -11,45 +10,45 @@ use horolog_time::text;
 
 use super::tasks;
 
-/// Bytes of a list of sizes, at most.
+/// Largest size of a list of sizes, in bytes.
 const SIZES_BYTES_MAX: usize = 200;
 const SIZES_FORM: &str = "write sizes such as 64,1000..5000:1000 or 64..32k:*2";
-/// Cores in a list, at most: one for each node.
+/// Largest number of cores in a list: one for each node.
 const CORES_MAX: usize = 256;
-/// Bytes of a name, at most: those of a node.
+/// Largest size of a name, in bytes: that of a node name.
 const NAME_BYTES_MAX: usize = 32;
 
-/// What an option's values are.
+/// Type of an option's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Value {
-    /// Where packets go: an address, with a port or without. No name, for whoever judges it has to
-    /// know where it leads.
+pub enum OptionType {
+    /// Destination of packets: an address, with or without a port. Names are excluded, since the
+    /// policy check must know the destination.
     Target,
-    /// Where packets go: an address with a port.
+    /// Destination of packets: an address with a port.
     TargetPort,
-    /// An address of the agent's own with a port.
+    /// Local address of the agent with a port.
     Listen,
-    /// A network, or an address.
+    /// Network or address.
     Network,
-    /// Something in a second.
+    /// Rate per second.
     Rate,
-    /// A rate, or a lowest and a highest with a hyphen between.
+    /// Rate, or a lowest and a highest one separated by a hyphen.
     Rates,
-    /// A time that is not zero.
+    /// Time greater than zero.
     Time,
-    /// How many of something: 1 up to this.
+    /// Count: 1 up to this.
     Count(u32),
-    /// Bytes.
+    /// Size in bytes.
     Size,
-    /// A list of sizes, such as `64,1000..5000:1000`, each from the first of these to the second.
+    /// List of sizes, such as `64,1000..5000:1000`, each from the first of these to the second.
     Sizes(u64, u64),
-    /// A node's number and a factor, such as `2=3`.
+    /// Number of a node and a factor, such as `2=3`.
     Factor,
     /// Cores, such as `0,1`, or `none`.
     Cores,
-    /// The text of a task file, or `none`.
+    /// Text of a task file, or `none`.
     Tasks,
-    /// A name: letters, digits, `-`, `_` and `.`.
+    /// Name: letters, digits, `-`, `_` and `.`.
     Name,
     /// One of these words.
     Choice(&'static [&'static str]),
@@ -57,40 +56,40 @@ pub enum Value {
     Switch,
 }
 
-/// What bounds of a policy an option falls under.
+/// Bound of a policy that applies to an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bound {
-    /// The networks that packets may be sent to.
+pub enum PolicyBound {
+    /// Networks to which packets may be sent.
     Targets,
-    /// The networks that may be listened in.
+    /// Networks in which the agent may listen.
     Listens,
-    /// The highest rate.
+    /// Highest rate.
     Rate,
-    /// The longest time.
+    /// Longest time.
     Time,
 }
 
-/// A value that was read.
+/// Parsed value.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Given {
-    /// An address, with a port or without.
+pub enum ParsedValue {
+    /// Address, with or without a port.
     Address(IpAddr, Option<u16>),
-    /// A network.
+    /// Network.
     Network(Prefix),
-    /// A rate; the highest, where there are two.
+    /// Rate; the highest of two.
     Rate(f64),
-    /// A time.
+    /// Time.
     Time(Duration),
-    /// A number: of things or bytes.
+    /// Number: a count or bytes.
     Number(u64),
-    /// A word or a list.
+    /// Word or list.
     Words(String),
-    /// Whether.
+    /// Boolean.
     Switch(bool),
 }
 
-impl Value {
-    /// What it is called in tables.
+impl OptionType {
+    /// Returns the name of the type in tables.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -112,14 +111,14 @@ impl Value {
         }
     }
 
-    /// What of a policy it falls under.
+    /// Returns the bound of a policy that applies.
     #[must_use]
-    pub const fn bound(self) -> Option<Bound> {
+    pub const fn bound(self) -> Option<PolicyBound> {
         match self {
-            Self::Target | Self::TargetPort => Some(Bound::Targets),
-            Self::Listen => Some(Bound::Listens),
-            Self::Rate | Self::Rates => Some(Bound::Rate),
-            Self::Time => Some(Bound::Time),
+            Self::Target | Self::TargetPort => Some(PolicyBound::Targets),
+            Self::Listen => Some(PolicyBound::Listens),
+            Self::Rate | Self::Rates => Some(PolicyBound::Rate),
+            Self::Time => Some(PolicyBound::Time),
             Self::Network
             | Self::Count(_)
             | Self::Size
@@ -133,30 +132,32 @@ impl Value {
         }
     }
 
-    /// Reads a value.
+    /// Parses a value.
     ///
     /// # Errors
     ///
-    /// What to write instead.
-    pub fn read(self, given: &str) -> Result<Given, String> {
+    /// The expected form.
+    pub fn read(self, given: &str) -> Result<ParsedValue, String> {
         match self {
             Self::Target => target(given),
             Self::TargetPort | Self::Listen => socket_address(given),
             Self::Network => network(given),
-            Self::Rate => text::rate(given).map(Given::Rate),
-            Self::Rates => text::rates(given).map(|(_, high)| Given::Rate(high)),
-            Self::Time => text::positive_duration(given).map(Given::Time),
+            Self::Rate => text::rate(given).map(ParsedValue::Rate),
+            Self::Rates => text::rates(given).map(|(_, high)| ParsedValue::Rate(high)),
+            Self::Time => text::positive_duration(given).map(ParsedValue::Time),
             Self::Count(max) => count(given, max),
-            Self::Size => text::size(given).map(Given::Number),
+            Self::Size => text::size(given).map(ParsedValue::Number),
             Self::Sizes(min, max) => sizes(given, min, max),
             Self::Factor => factor(given),
             Self::Cores => cores(given),
-            Self::Tasks if given == "none" => Ok(Given::Switch(false)),
-            Self::Tasks => tasks::check(given).map(|()| Given::Words(given.to_owned())),
+            Self::Tasks if given == "none" => Ok(ParsedValue::Switch(false)),
+            Self::Tasks => tasks::check(given).map(|()| ParsedValue::Words(given.to_owned())),
             Self::Name => name(given),
-            Self::Choice(words) if words.contains(&given) => Ok(Given::Words(given.to_owned())),
+            Self::Choice(words) if words.contains(&given) => {
+                Ok(ParsedValue::Words(given.to_owned()))
+            }
             Self::Choice(words) => Err(format!("write one of {}", words.join(", "))),
-            Self::Switch => given.parse().map(Given::Switch).map_err(|_| {
+            Self::Switch => given.parse().map(ParsedValue::Switch).map_err(|_| {
                 let form = "write true or false";
                 form.to_owned()
             }),
@@ -164,56 +165,68 @@ impl Value {
     }
 }
 
-/// As the commands take it: `192.0.2.1`, `192.0.2.1:123`, `2001:db8::1`, `[2001:db8::1]:123`.
-fn target(given: &str) -> Result<Given, String> {
-    let bare = given.parse::<IpAddr>().map(|address| Given::Address(address, None));
+/// Parses a target in the forms of the commands: `192.0.2.1`, `192.0.2.1:123`, `2001:db8::1`,
+/// `[2001:db8::1]:123`.
+fn target(given: &str) -> Result<ParsedValue, String> {
+    refuse_zone(given)?;
+    let bare = given.parse::<IpAddr>().map(|address| ParsedValue::Address(address, None));
     bare.or_else(|_| socket_address(given)).map_err(|_| {
         "write an address, with a port or without, such as 192.0.2.1 or [2001:db8::1]:123; names \
-         are not taken, since an agent judges where packets go by addresses"
+         are not supported, since an agent checks destinations by address"
             .to_owned()
     })
 }
 
-fn socket_address(given: &str) -> Result<Given, String> {
+/// Refuses a zone, which is an interface of the plan author's host, not of the agent.
+fn refuse_zone(given: &str) -> Result<(), String> {
+    if given.contains('%') {
+        return Err(format!(
+            "'{given}' has a zone, which identifies an interface of one host only; write an \
+             address that is not link-local"
+        ));
+    }
+    Ok(())
+}
+
+fn socket_address(given: &str) -> Result<ParsedValue, String> {
+    refuse_zone(given)?;
     let parsed = given.parse::<SocketAddr>().ok();
-    // A scope is an interface of whoever wrote it, not of the agent.
-    let parsed = parsed.filter(|_| !given.contains('%'));
-    let address = parsed.map(|at| Given::Address(at.ip(), Some(at.port())));
+    let address = parsed.map(|at| ParsedValue::Address(at.ip(), Some(at.port())));
     let form = "write an address and a port, such as 192.0.2.1:123 or [2001:db8::1]:123";
     address.ok_or_else(|| form.to_owned())
 }
 
-fn network(given: &str) -> Result<Given, String> {
+fn network(given: &str) -> Result<ParsedValue, String> {
     let address = given.parse::<IpAddr>().map(Prefix::host);
     let network = address.or_else(|_| given.parse::<Prefix>());
-    network.map(Given::Network).map_err(|error| error.to_string())
+    network.map(ParsedValue::Network).map_err(|error| error.to_string())
 }
 
-fn count(given: &str, max: u32) -> Result<Given, String> {
+fn count(given: &str, max: u32) -> Result<ParsedValue, String> {
     match text::count(given) {
-        Ok(count) if count <= max => Ok(Given::Number(count.into())),
+        Ok(count) if count <= max => Ok(ParsedValue::Number(count.into())),
         _ => Err(format!("write a number from 1 to {max}")),
     }
 }
 
-fn factor(given: &str) -> Result<Given, String> {
+fn factor(given: &str) -> Result<ParsedValue, String> {
     let form = || "write a node and a factor from 0.01 to 100, such as 2=3".to_owned();
     let (node, times) = given.split_once('=').ok_or_else(form)?;
     let is_plain = times.chars().all(|c| c.is_ascii_digit() || c == '.');
     let times = times.parse().ok().filter(|times| is_plain && (0.01..=100.0).contains(times));
     count(node, u16::MAX.into()).ok().zip(times).ok_or_else(form)?;
-    Ok(Given::Words(given.to_owned()))
+    Ok(ParsedValue::Words(given.to_owned()))
 }
 
-/// `none` is what a flag that is not there says.
-fn cores(given: &str) -> Result<Given, String> {
+/// Parses cores; `none` corresponds to an absent flag.
+fn cores(given: &str) -> Result<ParsedValue, String> {
     let is_core =
         |core: &str| core.len() <= 4 && core.parse::<u16>().is_ok_and(|_| is_digits(core));
     let count = given.split(',').count();
     match given {
-        "none" => Ok(Given::Switch(false)),
+        "none" => Ok(ParsedValue::Switch(false)),
         _ if count <= CORES_MAX && given.split(',').all(is_core) => {
-            Ok(Given::Words(given.to_owned()))
+            Ok(ParsedValue::Words(given.to_owned()))
         }
         _ => Err("write cores such as 0,1, or none".to_owned()),
     }
@@ -223,17 +236,17 @@ fn is_digits(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_digit())
 }
 
-fn name(given: &str) -> Result<Given, String> {
+fn name(given: &str) -> Result<ParsedValue, String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let begins = given.starts_with(|c: char| c.is_ascii_alphanumeric());
     if begins && given.len() <= NAME_BYTES_MAX && given.chars().all(is_part) {
-        Ok(Given::Words(given.to_owned()))
+        Ok(ParsedValue::Words(given.to_owned()))
     } else {
         Err(format!("write up to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.'"))
     }
 }
 
-fn sizes(given: &str, min: u64, max: u64) -> Result<Given, String> {
+fn sizes(given: &str, min: u64, max: u64) -> Result<ParsedValue, String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || ",.:*".contains(c);
     let fits = (1..=SIZES_BYTES_MAX).contains(&given.len());
     if !fits || !given.starts_with(|c: char| c.is_ascii_digit()) || !given.chars().all(is_part) {
@@ -242,14 +255,14 @@ fn sizes(given: &str, min: u64, max: u64) -> Result<Given, String> {
     for end in given.split(',').flat_map(ends) {
         let size = text::size(end).map_err(|_| SIZES_FORM.to_owned())?;
         if !(min..=max).contains(&size) {
-            return Err(format!("'{end}' is none of {min} to {max} bytes"));
+            return Err(format!("'{end}' is outside {min} to {max} bytes"));
         }
     }
-    Ok(Given::Words(given.to_owned()))
+    Ok(ParsedValue::Words(given.to_owned()))
 }
 
-/// A size, or the first and the last of a range; how it goes from one to the other is for the
-/// command to read.
+/// Returns a size, or the first and the last of a range; the step between them is parsed by the
+/// command.
 fn ends(part: &str) -> impl Iterator<Item = &str> {
     let (from, rest) = part.split_once("..").map_or((part, None), |(from, to)| (from, Some(to)));
     let to = rest.map(|rest| rest.split(':').next().unwrap_or_default());

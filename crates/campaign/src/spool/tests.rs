@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn entry(number: u8) -> Entry {
-    Entry {
+fn entry(number: u8) -> SpoolEntry {
+    SpoolEntry {
         id: format!("c-1/n1/load.{number}"),
         campaign: "c-1".parse().unwrap(),
         agent: "n1".parse().unwrap(),
@@ -14,7 +14,7 @@ fn entry(number: u8) -> Entry {
 }
 
 fn opened(directory: &Path) -> Spool {
-    let (spool, spoilt) = Spool::open(directory, Limits::default()).unwrap();
+    let (spool, spoilt) = Spool::open(directory, SpoolLimits::default()).unwrap();
     assert_eq!(spoilt, [] as [PathBuf; 0]);
     spool
 }
@@ -24,23 +24,23 @@ fn reports_outlast_the_process_in_their_order() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().join("new/one");
     let mut spool = opened(&place);
-    let first = spool.put(&entry(1)).unwrap();
-    spool.put(&entry(2)).unwrap();
-    spool.keep_state(&"state").unwrap();
+    let first = spool.append(&entry(1)).unwrap();
+    spool.append(&entry(2)).unwrap();
+    spool.save_state(&"state").unwrap();
     drop(spool);
     let mut spool = opened(&place);
-    assert_eq!((spool.len(), spool.bytes), (2, spool.kept.values().sum()));
-    assert_eq!(spool.next_behind(0).unwrap(), Some((first, entry(1))));
+    assert_eq!((spool.len(), spool.bytes), (2, spool.report_sizes.values().sum()));
+    assert_eq!(spool.next_after(0).unwrap(), Some((first, entry(1))));
     spool.remove(first).unwrap();
-    spool.put(&entry(3)).unwrap();
+    spool.append(&entry(3)).unwrap();
     drop(spool);
     let mut spool = opened(&place);
     for number in [2, 3] {
-        let (place, kept) = spool.next_behind(0).unwrap().unwrap();
+        let (place, kept) = spool.next_after(0).unwrap().unwrap();
         assert_eq!(kept, entry(number));
         spool.remove(place).unwrap();
     }
-    assert!(spool.is_empty() && spool.bytes == 0 && spool.next_behind(0).unwrap().is_none());
+    assert!(spool.is_empty() && spool.bytes == 0 && spool.next_after(0).unwrap().is_none());
     assert_eq!(spool.state::<String>().unwrap().as_deref(), Some("state"));
 }
 
@@ -48,8 +48,8 @@ fn reports_outlast_the_process_in_their_order() {
 fn half_written_files_are_removed_and_spoilt_ones_put_aside() {
     let directory = tempfile::tempdir().unwrap();
     let mut spool = opened(directory.path());
-    let place = spool.put(&entry(1)).unwrap();
-    let second = spool.put(&entry(2)).unwrap();
+    let place = spool.append(&entry(1)).unwrap();
+    let second = spool.append(&entry(2)).unwrap();
     let path = spool.path(place);
     drop(spool);
     let mut bytes = fs::read(&path).unwrap();
@@ -57,12 +57,12 @@ fn half_written_files_are_removed_and_spoilt_ones_put_aside() {
     fs::write(&path, bytes).unwrap();
     fs::write(directory.path().join(".new-abc"), "half").unwrap();
     fs::write(directory.path().join("state.json"), "{").unwrap();
-    let (mut spool, spoilt) = Spool::open(directory.path(), Limits::default()).unwrap();
+    let (mut spool, spoilt) = Spool::open(directory.path(), SpoolLimits::default()).unwrap();
     assert_eq!(spoilt, [path.with_extension("spoilt")]);
-    assert_eq!(spool.next_behind(0).unwrap(), Some((second, entry(2))));
+    assert_eq!(spool.next_after(0).unwrap(), Some((second, entry(2))));
     assert_eq!(spool.state::<String>().unwrap(), None);
     assert!(!directory.path().join(".new-abc").exists());
-    assert!(spool.put(&entry(3)).unwrap() > second);
+    assert!(spool.append(&entry(3)).unwrap() > second);
     drop(spool);
     opened(directory.path());
 }
@@ -71,23 +71,23 @@ fn half_written_files_are_removed_and_spoilt_ones_put_aside() {
 fn one_that_cannot_be_delivered_is_not_in_the_way_of_others() {
     let directory = tempfile::tempdir().unwrap();
     let mut spool = opened(directory.path());
-    let places: Vec<_> = (1..=3).map(|number| spool.put(&entry(number)).unwrap()).collect();
-    let next = |spool: &mut Spool, behind| spool.next_behind(behind).unwrap().unwrap().0;
+    let places: Vec<_> = (1..=3).map(|number| spool.append(&entry(number)).unwrap()).collect();
+    let next = |spool: &mut Spool, behind| spool.next_after(behind).unwrap().unwrap().0;
     assert_eq!(next(&mut spool, 0), places[0]);
     assert_eq!(next(&mut spool, places[0]), places[1]);
     assert_eq!(next(&mut spool, places[2]), places[0], "again from the oldest");
     fs::write(spool.path(places[1]), "spoilt meanwhile").unwrap();
-    let error = spool.next_behind(places[0]).unwrap_err();
-    assert!(matches!(error, SpoolError::Spoilt { .. }), "{error}");
+    let error = spool.next_after(places[0]).unwrap_err();
+    assert!(matches!(error, SpoolError::Corrupt { .. }), "{error}");
     assert_eq!(next(&mut spool, places[0]), places[2]);
-    assert_eq!(spool.bytes, spool.kept.values().sum::<u64>());
+    assert_eq!(spool.bytes, spool.report_sizes.values().sum::<u64>());
 }
 
 #[test]
 fn a_directory_is_one_agents() {
     let directory = tempfile::tempdir().unwrap();
     let spool = opened(directory.path());
-    let again = Spool::open(directory.path(), Limits::default());
+    let again = Spool::open(directory.path(), SpoolLimits::default());
     assert!(matches!(again, Err(SpoolError::Taken(_))), "{again:?}");
     drop(spool);
     opened(directory.path());
@@ -96,21 +96,21 @@ fn a_directory_is_one_agents() {
 #[test]
 fn room_is_bounded_and_no_order_is_taken_on_where_it_is_scarce() {
     let directory = tempfile::tempdir().unwrap();
-    let limits = Limits { reports: 4, bytes: BYTES_MAX };
+    let limits = SpoolLimits { reports: 4, bytes: BYTES_MAX };
     let (mut spool, _) = Spool::open(directory.path(), limits).unwrap();
     for number in 0..4 {
         assert_eq!(spool.has_room().is_ok(), number < 3, "{number}");
-        spool.put(&entry(number)).unwrap();
+        spool.append(&entry(number)).unwrap();
     }
-    let error = spool.put(&entry(4)).unwrap_err().to_string();
+    let error = spool.append(&entry(4)).unwrap_err().to_string();
     assert!(error.contains("is full (4 reports"), "{error}");
-    let (place, _) = spool.next_behind(0).unwrap().unwrap();
+    let (place, _) = spool.next_after(0).unwrap().unwrap();
     spool.remove(place).unwrap();
-    spool.put(&entry(5)).unwrap();
+    spool.append(&entry(5)).unwrap();
     let small = tempfile::tempdir().unwrap();
-    let limits = Limits { reports: 10, bytes: 250 };
+    let limits = SpoolLimits { reports: 10, bytes: 250 };
     let (mut spool, _) = Spool::open(small.path(), limits).unwrap();
-    let error = spool.put(&Entry { packed: vec![0; 300], ..entry(1) }).unwrap_err();
+    let error = spool.append(&SpoolEntry { packed: vec![0; 300], ..entry(1) }).unwrap_err();
     assert!(matches!(error, SpoolError::Full { reports: 0, .. }), "{error}");
 }
 
@@ -120,17 +120,17 @@ proptest! {
         id in "[a-z0-9/.]{0,100}", packed in proptest::collection::vec(any::<u8>(), 0..300),
         at in any::<u64>(), flip in 1_u8..,
     ) {
-        let entry = Entry { id, packed, ..entry(0) };
+        let entry = SpoolEntry { id, packed, ..entry(0) };
         let mut bytes = entry.to_bytes();
-        prop_assert_eq!(Entry::parse(&bytes), Ok(entry.clone()));
+        prop_assert_eq!(SpoolEntry::parse(&bytes), Ok(entry.clone()));
         let at = at as usize % bytes.len();
-        prop_assert!(Entry::parse(&bytes[..at]).is_err());
+        prop_assert!(SpoolEntry::parse(&bytes[..at]).is_err());
         bytes[at] ^= flip;
-        prop_assert_ne!(Entry::parse(&bytes), Ok(entry));
+        prop_assert_ne!(SpoolEntry::parse(&bytes), Ok(entry));
     }
 
     #[test]
     fn any_bytes_are_taken_calmly(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = Entry::parse(&bytes);
+        let _ = SpoolEntry::parse(&bytes);
     }
 }

@@ -1,17 +1,17 @@
-//! `horolog bench`: experiments about servers and relays, each on this machine from end to end.
+//! `horolog bench`: experiments on servers and relays, each on this host from end to end.
 
 use clap::{Args, Subcommand};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 mod cores;
 mod nts;
 mod relay;
 
-/// More threads than a machine has cores make no sense, and more cores are not to be had.
+/// Greatest number of threads, and so of cores: above the cores of any host.
 const THREADS_MAX: usize = 1024;
 
-/// Experiments that compare a server or a relay with itself.
+/// Compare a server or a relay with itself in different configurations.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
@@ -21,11 +21,11 @@ pub(crate) struct BenchArgs {
 #[derive(Subcommand, Debug)]
 enum ExperimentArgs {
     Cores(cores::CoresArgs),
-    Nts(nts::NtsArgs),
-    Relay(relay::RelayArgs),
+    Nts(nts::BenchNtsArgs),
+    Relay(relay::BenchRelayArgs),
 }
 
-pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &BenchArgs) -> Result<(), CommandFailure> {
     match &args.experiment {
         ExperimentArgs::Cores(args) => cores::run(args),
         ExperimentArgs::Nts(args) => nts::run(args),
@@ -40,7 +40,7 @@ fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Each value once, in the order in which it comes first.
+/// Each value once, in the order of first occurrence.
 fn distinct<T: PartialEq + Copy>(values: &[T]) -> Vec<T> {
     let is_first = |(index, value): &(usize, &T)| !values[..*index].contains(*value);
     values.iter().enumerate().filter(is_first).map(|(_, value)| *value).collect()

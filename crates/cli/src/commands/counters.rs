@@ -1,4 +1,4 @@
-//! `horolog counters`: this machine's packet counters as a page that can only be read.
+//! `horolog counters`: this host's packet counters as a read-only counter snapshot.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use horolog_counters::{AskServers, Gatherer, Query, Server, Token, Told, text};
-use horolog_http::{Request, Responder};
+use horolog_counters::{
+    CounterQuery, CounterReader, QueryServers, ServerCounts, ServerReading, Token, text,
+};
+use horolog_http::{HttpRequest, HttpResponder};
 use horolog_server::status::{self, StatusError};
 use horolog_source::CHRONYD_SOCKET;
 use horolog_sys::capability::Capability;
@@ -18,25 +20,26 @@ use horolog_sys::sandbox;
 use horolog_sys::signal::{BlockedSignals, Signal};
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output;
 use crate::values;
 
-/// How long a server of this project may take to tell what it counted; who reads the page waits.
-const SERVER_PATIENCE: Duration = Duration::from_millis(500);
-/// How often to look whether the page is still answered.
+/// Timeout of one server of this project; the reader of the snapshot waits for it.
+const SERVER_TIMEOUT: Duration = Duration::from_millis(500);
+/// Interval of the check that the responder still runs.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Show this machine's packet counters, for a load run elsewhere to read before and after each
+/// Serve this host's packet counters to a remote load test, which reads them before and after each
 /// trial.
 ///
-/// It tells what interfaces, softnet queues, UDP and its sockets, chronyd and horolog serve have
-/// counted, whatever server runs here; with the token, at /counters as JSON and at /counters.txt as
-/// text. Nothing can be changed by it. It does not need root, but for what chronyd tells. Neither
-/// page nor token are encrypted: listen at a private address, or at 127.0.0.1 behind a tunnel.
+/// The counters are those of interfaces, softnet queues, UDP and its sockets, chronyd and horolog
+/// serve, for any time server on this host; with the token, at /counters as JSON and at
+/// /counters.txt as text. Access is read-only. It requires root only for the counters of chronyd.
+/// Neither page nor token is encrypted: listen at a private address, or at 127.0.0.1 behind a
+/// tunnel.
 #[derive(Args, Debug)]
 pub(crate) struct CountersArgs {
-    /// Where to answer.
+    /// Address and port to serve the counters at.
     #[arg(
         long,
         value_name = "ADDR:PORT",
@@ -45,86 +48,87 @@ pub(crate) struct CountersArgs {
         conflicts_with = "once"
     )]
     listen: Option<SocketAddr>,
-    /// File with the token that has to be shown: a line of at least 16 bytes, closed to others.
+    /// File with the token that clients must present: a line of at least 16 bytes, readable by its
+    /// owner only.
     #[arg(long, value_name = "FILE", requires = "listen")]
     token_file: Option<PathBuf>,
-    /// Only this interface; may be given several times [default: all].
+    /// Report only this interface. Repeatable [default: all].
     #[arg(short, long, value_name = "IF")]
     interface: Vec<String>,
     /// Command socket of chronyd.
     #[arg(long, value_name = "PATH", default_value = CHRONYD_SOCKET)]
     chronyd: PathBuf,
-    /// Status socket of horolog serve [default: those of all servers that run].
+    /// Status socket of horolog serve [default: those of all running servers].
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
-    /// Print the page once, and end.
+    /// Print the counters once and exit.
     #[arg(long)]
     once: bool,
-    /// Print it as JSON.
+    /// Print them as JSON.
     #[arg(long, requires = "once")]
     json: bool,
 }
 
-pub(crate) fn run(args: CountersArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: CountersArgs) -> Result<(), CommandFailure> {
     let named = args.status_socket;
-    let ask: AskServers = Box::new(move |deadline| ask_servers(named.as_deref(), deadline));
+    let ask: QueryServers = Box::new(move |deadline| query_servers(named.as_deref(), deadline));
     check_interfaces(&args.interface)?;
-    let mut gatherer = Gatherer::new(args.interface, args.chronyd, ask);
+    let mut gatherer = CounterReader::new(args.interface, args.chronyd, ask);
     let (Some(listen), Some(file)) = (args.listen, args.token_file) else {
         if !args.once {
-            let reason = "give --listen ADDR:PORT and --token-file FILE to have the page read from \
-                          elsewhere, or --once to print it";
-            return Err(Failure::usage(reason));
+            let reason = "give --listen ADDR:PORT and --token-file FILE to serve the counter \
+                          snapshot, or --once to print it";
+            return Err(CommandFailure::usage(reason));
         }
-        let page = gatherer.page(&Query::default());
+        let page = gatherer.page(&CounterQuery::default());
         let shown = if args.json { page.to_json() } else { text(&page) };
         return output::line(shown.trim_end());
     };
-    let token = Token::load(&file).map_err(Failure::usage)?;
+    let token = Token::load(&file).map_err(CommandFailure::usage)?;
     let cannot = |error| {
-        Failure::environment(format!(
-            "cannot answer at {listen}: {error}; choose another with --listen ADDR:PORT"
+        CommandFailure::environment(format!(
+            "cannot serve counters at {listen}: {error}; choose another address with --listen \
+                ADDR:PORT"
         ))
     };
     let listener = TcpListener::bind(listen).map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
     // Before the thread is started, which inherits them.
     let signals = BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate])
-        .map_err(Failure::environment)?;
-    // Of root's privileges only the one that reaches into chronyd's directory.
-    sandbox::keep_capabilities(&[Capability::DacOverride]).map_err(Failure::environment)?;
-    sandbox::no_new_privileges().map_err(Failure::environment)?;
+        .map_err(CommandFailure::environment)?;
+    // Of root's privileges only the one that gives access to chronyd's directory.
+    sandbox::keep_capabilities(&[Capability::DacOverride]).map_err(CommandFailure::environment)?;
+    sandbox::no_new_privileges().map_err(CommandFailure::environment)?;
     let gatherer = RefCell::new(gatherer);
-    let page = move |query: &Query| gatherer.borrow_mut().page(query);
-    let answer =
-        move |request: &Request<'_>| horolog_counters::answer(request, &token, |query| page(query));
-    let responder = Responder::start("counters", listener, answer).map_err(cannot)?;
-    output::note(&format!("horolog: counters at http://{address}"));
+    let page = move |query: &CounterQuery| gatherer.borrow_mut().page(query);
+    let answer = move |request: &HttpRequest<'_>| {
+        horolog_counters::answer(request, &token, |query| page(query))
+    };
+    let responder = HttpResponder::start("counters", listener, answer).map_err(cannot)?;
+    output::print_note(&format!("horolog: counters at http://{address}"));
     if is_open(address.ip()) {
-        output::note(
-            "horolog: whoever sees the packets sees the token; a private address is safer",
-        );
+        output::print_note("horolog: the token is sent in clear text; use a private address");
     }
-    while signals.wait(TICK).map_err(Failure::environment)?.is_none() {
+    while signals.wait(TICK).map_err(CommandFailure::environment)?.is_none() {
         if responder.has_died() {
-            return Err(Failure::environment("the thread that answers has ended; see above"));
+            return Err(CommandFailure::environment("the serving thread has exited; see above"));
         }
     }
     Ok(())
 }
 
-/// Refuses interfaces that are not there; a page without them would be no answer.
-fn check_interfaces(names: &[String]) -> Result<(), Failure> {
+/// Rejects missing interfaces; a snapshot without them would be useless.
+fn check_interfaces(names: &[String]) -> Result<(), CommandFailure> {
     if names.is_empty() {
         return Ok(());
     }
-    let mut netlink = Netlink::open().map_err(Failure::environment)?;
-    names
-        .iter()
-        .try_for_each(|name| netlink.link_by_name(name).map(drop).map_err(Failure::environment))
+    let mut netlink = Netlink::open().map_err(CommandFailure::environment)?;
+    names.iter().try_for_each(|name| {
+        netlink.link_by_name(name).map(drop).map_err(CommandFailure::environment)
+    })
 }
 
-/// Whether strangers may see what goes to and from an address.
+/// Returns true if others may see the traffic of an address.
 fn is_open(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {
@@ -136,44 +140,44 @@ fn is_open(address: IpAddr) -> bool {
     }
 }
 
-/// Asks the servers of this project that run here, or the one whose socket was named.
-fn ask_servers(named: Option<&Path>, deadline: Instant) -> Vec<Told> {
+/// Queries the servers of this project on this host, or the one with the specified socket.
+fn query_servers(named: Option<&Path>, deadline: Instant) -> Vec<ServerReading> {
     let found = named.map_or_else(status::find, |path| Ok(path.to_owned()));
     let paths = match found {
         Ok(path) => vec![path],
         Err(StatusError::Several(paths)) => paths,
         Err(_) => Vec::new(),
     };
-    paths.iter().map(|path| ask_server(path, deadline)).collect()
+    paths.iter().map(|path| query_server(path, deadline)).collect()
 }
 
-fn ask_server(path: &Path, deadline: Instant) -> Told {
+fn query_server(path: &Path, deadline: Instant) -> ServerReading {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
-        return Err(format!("{} was not asked: no time was left after the others", path.display()));
+        return Err(format!("{} not read: no time left after the others", path.display()));
     }
-    let patience = SERVER_PATIENCE.min(left);
-    let text = status::ask_within(path, patience).map_err(|error| error.to_string())?;
+    let patience = SERVER_TIMEOUT.min(left);
+    let text = status::fetch_within(path, patience).map_err(|error| error.to_string())?;
     let status: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    counted(&status).ok_or_else(|| format!("{} tells no counters", path.display()))
+    counted(&status).ok_or_else(|| format!("{} reports no counters", path.display()))
 }
 
-/// What a server received and answered in both of its bodies.
-fn counted(status: &Value) -> Option<Server> {
+/// Counts of a server's requests and replies in both of its engines.
+fn counted(status: &Value) -> Option<ServerCounts> {
     let count = |pointer: &str| status.pointer(pointer).and_then(Value::as_u64);
     let sum = |pointers: &[&str]| pointers.iter().filter_map(|at| count(at)).sum::<u64>();
     let by_xdp = sum(&["/xdp_counters/answered_ipv4", "/xdp_counters/answered_ipv6"]);
     let dropped_by_xdp = sum(&[
         "/xdp_counters/dropped/limited",
         "/xdp_counters/dropped/denied",
-        "/xdp_counters/dropped/newcomers",
+        "/xdp_counters/dropped/new_clients",
     ]);
     let ignored = sum(&[
         "/counters/ignored/limited",
         "/counters/ignored/denied",
-        "/counters/ignored/newcomers",
+        "/counters/ignored/new_clients",
     ]);
-    Some(Server {
+    Some(ServerCounts {
         program: "horolog".to_owned(),
         received: count("/counters/received")? + by_xdp + dropped_by_xdp,
         answered: count("/counters/answered")? + by_xdp,
@@ -206,12 +210,12 @@ mod tests {
         let path = |number: usize| directory.path().join(format!("{number}.sock"));
         let silent: Vec<_> = (0..20).map(|at| UnixListener::bind(path(at)).unwrap()).collect();
         let begun = Instant::now();
-        let deadline = begun + SERVER_PATIENCE / 2;
+        let deadline = begun + SERVER_TIMEOUT / 2;
         let told: Vec<_> =
-            (0..silent.len()).map(|at| ask_server(&path(at), deadline).unwrap_err()).collect();
-        assert!(begun.elapsed() < SERVER_PATIENCE * 10, "{:?}", begun.elapsed());
+            (0..silent.len()).map(|at| query_server(&path(at), deadline).unwrap_err()).collect();
+        assert!(begun.elapsed() < SERVER_TIMEOUT * 10, "{:?}", begun.elapsed());
         assert!(told.iter().enumerate().all(|(at, why)| why.contains(&format!("/{at}.sock"))));
-        assert!(told[19].contains("not asked"), "{told:?}");
+        assert!(told[19].contains("not read"), "{told:?}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `horolog demo`: private hosts, one server configuration after another in one of them, the same
+//! `horolog demo`: lab hosts, one server configuration after another in one of them, the same
 //! search against each from the other, and the comparison.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
@@ -11,37 +11,37 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_lab::{Lab, LabConfig, LabError};
-use horolog_load::{Job, Load, LoadError, LoadOptions};
+use horolog_load::{LoadError, LoadJob, LoadOptions, LoadRun};
 use horolog_record::{
-    Candidate, Code, DEMO_SCHEMA, DemoResult, Engine, Finding, Host, LoadResult, SearchKind,
-    Severity, rfc3339_now,
+    DEMO_SCHEMA, DemoCandidate, DemoResult, Finding, FindingCode, Host, LoadEngineKind, LoadResult,
+    SearchKind, Severity, rfc3339_now,
 };
 use horolog_report::{html, table, to_json};
 use horolog_stats::{LossGoal, SearchConfig};
 
-use crate::commands::contest::{self, Follower, RunningServer};
-use crate::failure::Failure;
-use crate::keep::KeepArgs;
-use crate::output::{self, Destination};
+use crate::commands::server_under_test::{self, SearchProgress, ServerUnderTest};
+use crate::failure::CommandFailure;
+use crate::output::{self, ResultDestination};
+use crate::result_store::KeepArgs;
 
-/// The port on loopback, where an ordinary user may not take NTP's own.
+/// The port on loopback, where an unprivileged user cannot bind NTP's own.
 const LOOPBACK_PORT: u16 = 12_300;
 
-/// Show the main job on this machine: a time server and the load that it takes.
+/// Demonstrate a time server and its capacity on this host.
 ///
-/// Makes two private hosts, starts one server after another in one of them (sockets with one thread
-/// up to one for each core, sockets behind locks, XDP), and searches from the other for the highest
-/// rate that each answers without loss. Without the privilege for private hosts it uses sockets on
-/// loopback and says what it left out.
+/// Creates two lab hosts, starts one server after another in one of them (sockets with one thread
+/// up to one for each core, one locked socket, XDP), and searches from the other for the highest
+/// rate that each answers without loss. Without the privilege to create lab hosts it uses sockets
+/// on loopback and reports what it left out.
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
-    /// About how long each server is loaded.
+    /// Approximate load time of each server.
     #[arg(long, value_name = "SECONDS", value_parser = crate::values::positive_duration, default_value = "5")]
-    seconds: Duration,
-    /// File for the result; - for standard output, instead of the table.
+    time: Duration,
+    /// Write the result to FILE as JSON; '-' writes it to standard output instead of the table.
     #[arg(long, value_name = "FILE", default_value = "result.json")]
     json: PathBuf,
-    /// File for the page.
+    /// Write an HTML report to FILE.
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     html: PathBuf,
     #[command(flatten)]
@@ -49,35 +49,35 @@ pub(crate) struct DemoArgs {
 }
 
 /// One server configuration.
-struct Contender {
+struct DemoServer {
     label: String,
     arguments: Vec<String>,
 }
 
-/// Where the demonstration takes place.
-enum Stage {
-    /// Private hosts.
+/// Environment of the demonstration.
+enum DemoEnvironment {
+    /// Lab hosts.
     Lab(Lab),
-    /// This host's loopback interface, and why.
+    /// This host's loopback interface, and the reason.
     Loopback(String),
 }
 
-pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &DemoArgs) -> Result<(), CommandFailure> {
     let quiet = output::is_stdout(&args.json);
     crate::files::apart(&[("--json", Some(&args.json)), ("--html", Some(&args.html))])?;
-    let (json, page) = (Destination::open(&args.json)?, Destination::open(&args.html)?);
-    output::end_gently()?;
-    let (stage, started) = (Stage::open()?, rfc3339_now());
+    let (json, page) = (ResultDestination::open(&args.json)?, ResultDestination::open(&args.html)?);
+    output::install_interrupt_handler()?;
+    let (stage, started) = (DemoEnvironment::open()?, rfc3339_now());
     let mut findings = stage.findings();
     for finding in &findings {
-        output::note(&format!("horolog: {}; {}", finding.message, finding.advice));
+        output::print_note(&format!("horolog: {}; {}", finding.message, finding.advice));
     }
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut candidates: Vec<Candidate> = Vec::new();
-    // All servers are loaded by the engine that the first one was loaded by.
+    let mut candidates: Vec<DemoCandidate> = Vec::new();
+    // All servers are loaded with the engine of the first one.
     let mut engine = None;
     for contender in stage.contenders(cores) {
-        match contest(&stage, &contender, engine, args.seconds) {
+        match measure_candidate(&stage, &contender, engine, args.time) {
             Ok(candidate) => {
                 engine = Some(candidate.load.engine);
                 candidates.push(candidate);
@@ -98,30 +98,30 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         findings,
     };
     let written = [json.write(&to_json(&result)), page.write(&html::demo(&result))];
-    args.keep.keep(&result, written.iter().any(Result::is_err));
-    // Behind the files: a full standard output ends the command here, and a file that could not be
-    // written takes nothing from the table.
+    args.keep.store_result(&result, written.iter().any(Result::is_err));
+    // After the files: a full standard output ends the command here, and the table is complete even
+    // if a file could not be written.
     if !quiet {
         output::line(&table::demo(&result, &output::table_style()))?;
     }
     written.into_iter().collect::<Result<(), _>>()?;
     let (json, html) = (args.json.display(), args.html.display());
-    output::note(&format!("horolog: wrote {json} and {html}"));
+    output::print_note(&format!("horolog: wrote {json} and {html}"));
     Ok(())
 }
 
-fn left_out(contender: &Contender, failure: &Failure) -> Finding {
+fn left_out(contender: &DemoServer, failure: &CommandFailure) -> Finding {
     Finding {
-        code: Code::EngineFallback,
+        code: FindingCode::EngineFallback,
         severity: Severity::Warning,
-        message: format!("{} was left out: {failure}", contender.label),
-        advice: "see there what it needs".to_owned(),
+        message: format!("{} skipped: {failure}", contender.label),
+        advice: "see the message for what it needs".to_owned(),
         trial: None,
     }
 }
 
-impl Stage {
-    fn open() -> Result<Self, Failure> {
+impl DemoEnvironment {
+    fn open() -> Result<Self, CommandFailure> {
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         match Lab::new(&LabConfig { queues: cores, ..LabConfig::default() }) {
             Ok(lab) => Ok(Self::Lab(lab)),
@@ -134,9 +134,9 @@ impl Stage {
         match self {
             Self::Lab(_) => Vec::new(),
             Self::Loopback(reason) => vec![Finding {
-                code: Code::EngineFallback,
+                code: FindingCode::EngineFallback,
                 severity: Severity::Warning,
-                message: "private hosts, XDP and the in-kernel generator were left out".to_owned(),
+                message: "lab hosts, XDP and the in-kernel generator skipped".to_owned(),
                 advice: reason.clone(),
                 trial: None,
             }],
@@ -150,8 +150,8 @@ impl Stage {
         }
     }
 
-    fn contenders(&self, cores: usize) -> Vec<Contender> {
-        let contender = |label: String, arguments: &[&str]| Contender {
+    fn contenders(&self, cores: usize) -> Vec<DemoServer> {
+        let contender = |label: String, arguments: &[&str]| DemoServer {
             label,
             arguments: arguments.iter().map(ToString::to_string).collect(),
         };
@@ -179,15 +179,15 @@ impl Stage {
             // The generator's own program runs at the other end of the link.
             let reply = ["--xdp-reply", "transmit"];
             contenders.push(contender(
-                "XDP, in the kernel".to_owned(),
+                "XDP, in-kernel".to_owned(),
                 &["--engine", "xdp", reply[0], reply[1], "--threads", "1"],
             ));
         }
         contenders
     }
 
-    /// Runs `work` where the load comes from.
-    fn at_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+    /// Runs `work` in the load generator's host.
+    fn at_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, CommandFailure> {
         match self {
             Self::Lab(lab) => Ok(lab.client().run(work)?),
             Self::Loopback(_) => Ok(work()),
@@ -196,50 +196,54 @@ impl Stage {
 }
 
 /// Runs one server under the search.
-fn contest(
-    stage: &Stage,
-    contender: &Contender,
-    engine: Option<Engine>,
+fn measure_candidate(
+    stage: &DemoEnvironment,
+    contender: &DemoServer,
+    engine: Option<LoadEngineKind>,
     time: Duration,
-) -> Result<Candidate, Failure> {
+) -> Result<DemoCandidate, CommandFailure> {
     let server = start(stage, contender)?;
-    let mut options = LoadOptions::new(contest::target(stage.server_address())?, search(time));
+    let mut options =
+        LoadOptions::new(server_under_test::target(stage.server_address())?, search(time));
     options.engine = engine;
     options.command = output::command_line();
-    if let Stage::Lab(lab) = stage {
+    if let DemoEnvironment::Lab(lab) = stage {
         options.namespaces = vec![lab.server().netns.clone()];
     }
-    options.ask_server = Some(server.asker());
-    let mut observer = Follower::named(format!("{}: ", contender.label));
+    options.counter_source = Some(server.counter_source());
+    let mut observer = SearchProgress::named(format!("{}: ", contender.label));
     let load: Result<LoadResult, LoadError> =
-        stage.at_client(|| Load::prepare(options)?.run(&mut observer))?;
+        stage.at_client(|| LoadRun::prepare(options)?.run(&mut observer))?;
     observer.finish();
     let server_command = server.command.clone();
-    let candidate = Candidate { label: contender.label.clone(), server_command, load: load? };
+    let candidate = DemoCandidate { label: contender.label.clone(), server_command, load: load? };
     if candidate.load.search.is_some() {
         let rate = horolog_report::highest(&candidate.load);
-        output::note(&format!("horolog: {}: {rate} without loss", candidate.label));
+        output::print_note(&format!("horolog: {}: {rate} without loss", candidate.label));
     }
     Ok(candidate)
 }
 
 /// A search that sends for about `time`.
-fn search(time: Duration) -> Job {
+fn search(time: Duration) -> LoadJob {
     let mut config = SearchConfig::new(LossGoal::NDR, 1e3, 20e6);
-    // With the usual second for the decisive trials a search sends for about ten.
+    // With the default second for the decisive trials a search sends for about ten.
     output::scale_search(&mut config, time / 10);
-    Job::Search { kind: SearchKind::Ndr, config }
+    LoadJob::Search { kind: SearchKind::Ndr, config }
 }
 
-fn start(stage: &Stage, contender: &Contender) -> Result<RunningServer, Failure> {
+fn start(
+    stage: &DemoEnvironment,
+    contender: &DemoServer,
+) -> Result<ServerUnderTest, CommandFailure> {
     let address = stage.server_address().to_string();
     let mut arguments: Vec<String> =
         ["--local", "--stratum", "1", "--listen", &address].map(str::to_owned).into();
     arguments.extend(contender.arguments.iter().cloned());
-    let program = RunningServer::program()?;
+    let program = ServerUnderTest::program()?;
     let command = match stage {
-        Stage::Lab(lab) => lab.server().command(&program),
-        Stage::Loopback(_) => Command::new(&program),
+        DemoEnvironment::Lab(lab) => lab.server().command(&program),
+        DemoEnvironment::Loopback(_) => Command::new(&program),
     };
-    RunningServer::start(command, &arguments)
+    ServerUnderTest::start(command, &arguments)
 }

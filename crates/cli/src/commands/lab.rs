@@ -1,51 +1,51 @@
-//! `horolog lab`: private hosts for demonstrations and tests.
+//! `horolog lab`: lab hosts for demonstrations and tests.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
-use horolog_lab::{Host, LabConfig};
+use horolog_lab::{LabConfig, LabHost};
 use horolog_sys::netlink::Prefix;
 use horolog_sys::signal::{BlockedSignals, Signal};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output;
 
-/// Make and use private hosts: network namespaces joined by virtual links.
+/// Create and use lab hosts: network namespaces joined by virtual links.
 ///
-/// Hosts are called client, server, server2, ... Each server has one link to the client. Nothing
+/// Hosts are named client, server, server2, ... Each server has one link to the client. Nothing
 /// outside of them changes.
 #[derive(Args, Debug)]
 pub(crate) struct LabArgs {
     #[command(subcommand)]
-    action: Action,
+    action: LabCommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum Action {
-    /// Make a lab, which stays until 'horolog lab down'.
+enum LabCommand {
+    /// Create a lab, which persists until 'horolog lab down'.
     Up {
-        /// Its name.
+        /// Name of the lab.
         #[arg(default_value = "lab")]
         name: String,
-        /// Hosts: one client and the rest servers.
+        /// Number of hosts: one client, the rest servers.
         #[arg(long, value_name = "N", default_value_t = 2)]
         hosts: usize,
         /// Queues of every interface [default: one for each core].
         #[arg(long, value_name = "N")]
         queues: Option<u32>,
-        /// Without IPv6.
+        /// Create the lab without IPv6.
         #[arg(long)]
         no_ipv6: bool,
-        /// Network of simulated clients, which the servers reach by way of the client; can be given
-        /// more than once [default: 10.0.0.0/8 fd00::/8].
+        /// Network of simulated clients, which the servers reach through the client. Repeatable
+        /// [default: 10.0.0.0/8 fd00::/8].
         #[arg(short = 's', long, value_name = "NETWORK/BITS")]
         clients: Vec<Prefix>,
     },
-    /// Remove a lab, or what a crash left of it.
+    /// Remove a lab, or the remains of one after a crash.
     Down {
-        /// Its name.
+        /// Name of the lab.
         #[arg(default_value = "lab")]
         name: String,
     },
@@ -56,17 +56,17 @@ enum Action {
         /// Name of the lab.
         #[arg(long, default_value = "lab")]
         name: String,
-        /// The host: client, server, ...
+        /// Host: client, server, server2, ...
         host: String,
-        /// The program and its arguments.
+        /// Program and its arguments.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         program: Vec<OsString>,
     },
 }
 
-pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: LabArgs) -> Result<(), CommandFailure> {
     match args.action {
-        Action::Up { name, hosts, queues, no_ipv6, clients } => {
+        LabCommand::Up { name, hosts, queues, no_ipv6, clients } => {
             let default = LabConfig::default();
             let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
             let config = LabConfig {
@@ -77,32 +77,32 @@ pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
             };
             up(&name, &config)
         }
-        Action::Down { name } => down(&name),
-        Action::List => list(),
-        Action::Exec { name, host, program } => {
+        LabCommand::Down { name } => down(&name),
+        LabCommand::List => list(),
+        LabCommand::Exec { name, host, program } => {
             horolog_lab::exec(&name, &host, &program)?;
             Ok(())
         }
     }
 }
 
-fn up(name: &str, config: &LabConfig) -> Result<(), Failure> {
-    // A lab is given out whole or not at all: signals wait until it is.
+fn up(name: &str, config: &LabConfig) -> Result<(), CommandFailure> {
+    // A lab is published whole or not at all: signals wait until it is.
     let signals = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
-    BlockedSignals::block(&signals).map_err(Failure::environment)?;
+    BlockedSignals::block(&signals).map_err(CommandFailure::environment)?;
     let lab = horolog_lab::up(name, config)?;
     let told = lab.hosts().iter().try_for_each(|host| output::line(&describe(host)));
     if let Err(failure) = told {
         down(name)?;
         return Err(failure);
     }
-    output::note(&format!(
+    output::print_note(&format!(
         "horolog: 'horolog lab exec --name {name} HOST PROGRAM' runs a program in a host"
     ));
     Ok(())
 }
 
-fn describe(host: &Host) -> String {
+fn describe(host: &LabHost) -> String {
     let ports = host.ports.iter().map(|port| {
         let ipv6 = port.ipv6.map(|address| format!(" {address}")).unwrap_or_default();
         format!("{} {}{ipv6}", port.interface, port.ipv4)
@@ -110,20 +110,20 @@ fn describe(host: &Host) -> String {
     format!("{}: {}", host.name, ports.collect::<Vec<_>>().join(", "))
 }
 
-fn down(name: &str) -> Result<(), Failure> {
+fn down(name: &str) -> Result<(), CommandFailure> {
     let downed = horolog_lab::down(name)?;
     for process in &downed.processes {
-        output::note(&format!(
-            "horolog: process {} ({}) still runs in a host and keeps it until it ends",
+        output::print_note(&format!(
+            "horolog: process {} ({}) still runs in a host, which remains until it ends",
             process.pid, process.name
         ));
     }
     Ok(())
 }
 
-fn list() -> Result<(), Failure> {
+fn list() -> Result<(), CommandFailure> {
     for lab in horolog_lab::list()? {
-        let note = if lab.is_whole() { "" } else { " (not whole; remove it)" };
+        let note = if lab.is_whole() { "" } else { " (incomplete; remove it)" };
         output::line(&format!("{}: {}{note}", lab.name, lab.hosts.join(", ")))?;
     }
     Ok(())

@@ -1,54 +1,55 @@
-//! `horolog load`: flags to a run, its rows as they come, its result as table, JSON and page.
+//! `horolog load`: flags to a run, its rows as they come, its result as table, JSON and HTML
+//! report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use horolog_load::limit::Wants;
+use horolog_load::limit::RequiredFeature;
 use horolog_load::ramp::Ramp;
-use horolog_load::target::{Family, Hints, TargetName};
-use horolog_load::{Job, Load, LoadOptions};
-use horolog_record::{Engine, SearchKind, Spacing};
+use horolog_load::target::{AddressFamily, RouteHints, TargetName};
+use horolog_load::{LoadJob, LoadOptions, LoadRun};
+use horolog_record::{LoadEngineKind, SearchKind, Spacing};
 use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output;
 use crate::values;
 
-mod additions;
 mod capture;
 mod clients;
 mod counters;
-mod course;
-mod establishment;
 mod limits;
 mod mix;
 pub(crate) mod ntpperf;
 mod nts;
+mod nts_ke;
 mod offset;
 mod outputs;
+mod profile;
 mod ptp;
-mod rows;
+mod trailer;
+mod trial_printer;
 
-use additions::AdditionsArgs;
 use capture::CaptureArgs;
 use clients::ClientArgs;
-use counters::PageArgs;
-use course::{CourseArgs, Rows as RowKind};
-use establishment::NtsKeArgs;
+use counters::RemoteCounterArgs;
 use limits::LimitArgs;
 use mix::MixArgs;
-use nts::NtsArgs;
+use nts::LoadNtsArgs;
+use nts_ke::NtsKeArgs;
 use offset::OffsetArgs;
-use outputs::{OutputArgs, Outputs};
-use ptp::PtpArgs;
-use rows::{Onlookers, Rows};
+use outputs::{LoadOutputs, OutputArgs};
+use profile::{ProfileArgs, RowKind};
+use ptp::LoadPtpArgs;
+use trailer::TrailerArgs;
+use trial_printer::{LiveOutputs, TrialPrinter};
 
-/// Highest rate that a search tries unless told otherwise: more than a processor core can send.
+/// Default highest rate of a search: more than a CPU core can send.
 const SEARCH_RATE_MAX: f64 = 20e6;
 
 /// Load a time server, verify every reply and account for every loss.
@@ -61,7 +62,7 @@ pub(crate) struct LoadArgs {
 #[derive(Subcommand, Debug)]
 enum ModeArgs {
     Ntp(Box<NtpArgs>),
-    Ptp(PtpArgs),
+    Ptp(LoadPtpArgs),
     Mix(Box<MixArgs>),
     NtsKe(Box<NtsKeArgs>),
 }
@@ -69,48 +70,49 @@ enum ModeArgs {
 /// Send NTP client requests at rising rates, or search for the highest rate that the server answers
 /// without loss.
 ///
-/// Latency is counted from the intended send instant. Engines with simulated clients need a route
-/// on the server for the clients' network that leads back to this machine; they drop the replies
-/// themselves.
+/// Latency counts from the intended send time. Engines with simulated clients need a route on the
+/// server for the clients' network that leads back to this host; they drop the replies themselves.
 #[derive(Args, Debug)]
 pub(crate) struct NtpArgs {
     #[command(flatten)]
-    run: RunArgs,
+    run: LoadRunArgs,
     /// NTP version of the requests, 1 to 4.
     #[arg(long, value_name = "N", default_value_t = 4)]
     ntp_version: u8,
-    /// Ask in interleaved mode (RFC 9769): each client refers to the last reply that it got, and
-    /// basic and interleaved replies are counted apart.
+    /// Send requests in interleaved mode (RFC 9769): each client refers to the last reply that it
+    /// received, and basic and interleaved replies are counted separately.
     #[arg(long, conflicts_with = "random_sources")]
     interleaved: bool,
     #[command(flatten)]
-    nts: NtsArgs,
+    nts: LoadNtsArgs,
     #[command(flatten)]
-    additions: AdditionsArgs,
+    additions: TrailerArgs,
 }
 
-// What all kinds of requests have in common. No doc comment: it would be a help text.
+// Options common to all kinds of requests. No doc comment: it would be a help text.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(crate) struct RunArgs {
-    /// The server: ADDRESS, ADDRESS:PORT, [IPV6]:PORT, NAME or NAME:PORT.
+pub(crate) struct LoadRunArgs {
+    /// Server: ADDRESS, ADDRESS:PORT, [IPV6]:PORT, NAME or NAME:PORT; a link-local address as
+    /// IPV6%INTERFACE or [IPV6%INTERFACE]:PORT.
     #[arg(required_unless_present = "address")]
     target: Option<TargetName>,
-    /// The server, as ntpperf has it.
+    /// Server, by the flag of ntpperf.
     #[arg(short = 'd', value_name = "ADDR", conflicts_with = "target")]
     address: Option<TargetName>,
-    /// Interface to send by [default: where the route leads].
+    /// Interface to send from [default: by the route].
     #[arg(short, long, value_name = "IF")]
     interface: Option<String>,
-    /// Network that simulated clients come from; private, link-local, documentation or loopback
-    /// [default: a private one that is free].
+    /// Network of the simulated clients: private, link-local, documentation or loopback [default:
+    /// an unused private one].
     #[arg(short = 's', long, value_name = "NETWORK/BITS")]
     source: Option<Prefix>,
-    /// MAC address to send to [default: the server's or its router's, from the neighbour table].
+    /// MAC address to send to [default: that of the server or its router, from the neighbour
+    /// table].
     #[arg(short, long, value_name = "MAC", value_parser = mac)]
     mac: Option<MacAddress>,
-    /// Requests per second: one rate, or lowest and highest of a ramp or search, such as 1k-4M
-    /// [default: 1k-1M; a search goes up to 20M].
+    /// Requests per second: one rate, or the lowest and highest of a ramp or search, such as 1k-4M
+    /// [default: 1k-1M; up to 20M in a search].
     #[arg(short, long, value_name = "RATE[-RATE]", value_parser = values::rates)]
     rate: Option<(f64, f64)>,
     /// Rate multiplier of a ramp.
@@ -122,8 +124,8 @@ pub(crate) struct RunArgs {
         conflicts_with = "search"
     )]
     multiplier: f64,
-    /// How long each rate of a ramp is held; in a search, the length of its decisive trials
-    /// [default: 2; 1 in a search].
+    /// Duration of each rate of a ramp; in a search, of its decisive trials [default: 2; 1 in a
+    /// search].
     #[arg(short = 't', long, value_name = "SECONDS", value_parser = values::positive_duration)]
     time: Option<Duration>,
     /// Space requests exponentially, as independent clients would.
@@ -132,45 +134,45 @@ pub(crate) struct RunArgs {
     /// Simulated clients, up to 1000000; sockets in the udp engine [default: 16384; 16].
     #[arg(short, long, value_name = "N", value_parser = values::count)]
     clients: Option<u32>,
-    /// Take sources from the whole network, scattered; none comes twice before all have
-    /// come, in up to 2^27 requests of each thread.
+    /// Take sources from the whole network in scattered order; none repeats before all have been
+    /// used, in up to 2^27 requests of each thread.
     #[arg(long)]
     random_sources: bool,
-    /// How to send and receive: in the kernel (XDP), raw frames (AF_PACKET), or ordinary sockets;
-    /// auto takes the first that works.
-    #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
-    engine: EngineArg,
+    /// Engine that sends and receives: in the kernel (XDP), raw frames (AF_PACKET), or ordinary
+    /// sockets; auto takes the first that works.
+    #[arg(long, value_enum, default_value_t = LoadEngineArg::Auto)]
+    engine: LoadEngineArg,
     /// Sending threads [default: one for each core].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     #[command(flatten)]
     offset: OffsetArgs,
     #[command(flatten)]
-    page: PageArgs,
+    page: RemoteCounterArgs,
     #[command(flatten)]
     capture: CaptureArgs,
-    /// How long a reply may take, 1ms to 60s; later ones count as late, not as received.
+    /// Timeout of a reply, 1ms to 60s; later replies count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
-    /// Search for the highest rate without loss (ndr) or with at most 0.5% (pdr), to 1%.
+    /// Search for the highest rate without loss (ndr) or with at most 0.5% (pdr), to within 1%.
     #[arg(long, value_enum, value_name = "KIND")]
     search: Option<SearchArg>,
-    /// Loss that a search allows, such as 0.01% [default: 0 for ndr, 0.5% for pdr].
+    /// Loss that a search permits, such as 0.01% [default: 0 for ndr, 0.5% for pdr].
     #[arg(long, value_name = "SHARE", value_parser = values::ratio, requires = "search")]
     loss_ratio: Option<f64>,
     #[command(flatten)]
-    course: CourseArgs,
+    profile: ProfileArgs,
     #[command(flatten)]
     apart: ClientArgs,
     #[command(flatten)]
     limits: LimitArgs,
-    /// Only IPv4 addresses of a name.
+    /// Use only IPv4 addresses of a name.
     #[arg(short = '4', conflicts_with = "ipv6")]
     ipv4: bool,
-    /// Only IPv6 addresses of a name.
+    /// Use only IPv6 addresses of a name.
     #[arg(short = '6')]
     ipv6: bool,
-    /// The target has a public address and is yours.
+    /// Confirm that a target with a public address is yours.
     #[arg(long)]
     i_own_this_target: bool,
     #[command(flatten)]
@@ -178,21 +180,21 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum EngineArg {
+enum LoadEngineArg {
     Auto,
     Udp,
     Packet,
     Xdp,
 }
 
-impl EngineArg {
-    /// The engine, where one was named.
-    const fn kind(self) -> Option<Engine> {
+impl LoadEngineArg {
+    /// The engine, if one was named.
+    const fn kind(self) -> Option<LoadEngineKind> {
         match self {
             Self::Auto => None,
-            Self::Udp => Some(Engine::Udp),
-            Self::Packet => Some(Engine::Packet),
-            Self::Xdp => Some(Engine::Xdp),
+            Self::Udp => Some(LoadEngineKind::Udp),
+            Self::Packet => Some(LoadEngineKind::Packet),
+            Self::Xdp => Some(LoadEngineKind::Xdp),
         }
     }
 }
@@ -204,13 +206,13 @@ enum SearchArg {
 }
 
 impl SearchArg {
-    /// What to search for; another share of losses takes the place of the usual one.
-    fn goal(self, loss_ratio: Option<f64>) -> Result<(SearchKind, LossGoal), Failure> {
+    /// The goal of the search; a specified loss ratio replaces the default one.
+    fn goal(self, loss_ratio: Option<f64>) -> Result<(SearchKind, LossGoal), CommandFailure> {
         let (kind, goal) = match self {
             Self::Ndr => (SearchKind::Ndr, LossGoal::NDR),
             Self::Pdr => (SearchKind::Pdr, LossGoal::PDR),
         };
-        Ok((kind, loss_ratio.map_or(Ok(goal), LossGoal::new).map_err(Failure::usage)?))
+        Ok((kind, loss_ratio.map_or(Ok(goal), LossGoal::new).map_err(CommandFailure::usage)?))
     }
 }
 
@@ -220,11 +222,11 @@ fn mac(text: &str) -> Result<MacAddress, String> {
 }
 
 impl NtpArgs {
-    fn resolve(self) -> Result<(LoadOptions, Outputs), Failure> {
+    fn resolve(self) -> Result<(LoadOptions, LoadOutputs), CommandFailure> {
         let (version, interleaved) = (self.ntp_version, self.interleaved);
         let nts = self.nts;
         let additions = self.additions.resolve()?;
-        let sessions = nts.given()?;
+        let sessions = nts.imported_session()?;
         let (mut options, outputs) = self.run.resolve()?;
         options.command = nts.hide(options.command);
         let nts = nts.resolve(&options.target)?;
@@ -232,15 +234,15 @@ impl NtpArgs {
     }
 }
 
-impl RunArgs {
-    fn job(&self) -> Result<Job, Failure> {
-        if let Some(job) = self.course.job(self.rate, self.search.is_some())? {
+impl LoadRunArgs {
+    fn job(&self) -> Result<LoadJob, CommandFailure> {
+        if let Some(job) = self.profile.job(self.rate, self.search.is_some())? {
             return Ok(job);
         }
         let Some(search) = self.search else {
             let (min, max) = self.rate.unwrap_or((1e3, 1e6));
             let duration = self.time.unwrap_or(Duration::from_secs(2));
-            return Ok(Job::Ramp(Ramp { min, max, multiplier: self.multiplier, duration }));
+            return Ok(LoadJob::Ramp(Ramp { min, max, multiplier: self.multiplier, duration }));
         };
         let (kind, goal) = search.goal(self.loss_ratio)?;
         let (min, max) = self.rate.unwrap_or((1e3, SEARCH_RATE_MAX));
@@ -248,28 +250,29 @@ impl RunArgs {
         if let Some(time) = self.time {
             output::scale_search(&mut config, time);
         }
-        Ok(Job::Search { kind, config })
+        Ok(LoadJob::Search { kind, config })
     }
 
-    fn resolve(self) -> Result<(LoadOptions, Outputs), Failure> {
+    fn resolve(self) -> Result<(LoadOptions, LoadOutputs), CommandFailure> {
         let job = self.job()?;
-        // One of the two is there: the parser sees to it.
-        let target = self.target.or(self.address).ok_or_else(|| Failure::usage("no target"))?;
+        // One of the two is present: the parser ensures it.
+        let target =
+            self.target.or(self.address).ok_or_else(|| CommandFailure::usage("no target"))?;
         let family = match (self.ipv4, self.ipv6) {
-            (true, _) => Some(Family::V4),
-            (_, true) => Some(Family::V6),
+            (true, _) => Some(AddressFamily::V4),
+            (_, true) => Some(AddressFamily::V6),
             _ => None,
         };
         let search = match &job {
-            Job::Search { kind, .. } => Some(*kind),
+            LoadJob::Search { kind, .. } => Some(*kind),
             _ => None,
         };
-        let surge = self.course.surge(self.time, search.is_some());
-        let rows = self.course.rows();
+        let surge = self.profile.overload(self.time, search.is_some());
+        let rows = self.profile.rows();
         let does = [
-            search.map(Wants::Search),
-            self.offset.takes_any().then_some(Wants::Offsets),
-            self.apart.manners().map(|_| Wants::WellBehaved),
+            search.map(RequiredFeature::Search),
+            self.offset.takes_any().then_some(RequiredFeature::Offsets),
+            self.apart.compliant_clients().map(|_| RequiredFeature::WellBehaved),
         ];
         let limits = self.limits.resolve(&does.into_iter().flatten().collect::<Vec<_>>())?;
         let counters = self.page.resolve()?;
@@ -283,8 +286,8 @@ impl RunArgs {
             capture: self.capture.resolve(),
             surge,
             fairness: self.apart.fairness(),
-            well_behaved: self.apart.manners(),
-            hints: Hints { interface: self.interface, mac: self.mac },
+            well_behaved: self.apart.compliant_clients(),
+            hints: RouteHints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: self.engine.kind(),
             source_network: self.source,
@@ -300,7 +303,7 @@ impl RunArgs {
     }
 }
 
-pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: LoadArgs) -> Result<(), CommandFailure> {
     match args.mode {
         ModeArgs::Ntp(args) => {
             let (options, outputs) = args.resolve()?;
@@ -314,29 +317,29 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
             let (options, outputs) = args.resolve()?;
             run_load(options, outputs)
         }
-        ModeArgs::NtsKe(args) => establishment::run(*args),
+        ModeArgs::NtsKe(args) => nts_ke::run(*args),
     }
 }
 
-fn run_load(options: LoadOptions, mut outputs: Outputs) -> Result<(), Failure> {
+fn run_load(options: LoadOptions, mut outputs: LoadOutputs) -> Result<(), CommandFailure> {
     let (quiet, kind) = (outputs.quiet, outputs.rows);
-    output::end_gently()?;
-    let load = Load::prepare(options)?;
+    output::install_interrupt_handler()?;
+    let load = LoadRun::prepare(options)?;
     let style = output::table_style();
     announce(&load);
     let part_is = if kind == RowKind::Trials { "trial" } else { "phase" };
-    let onlookers = Onlookers::start(&mut outputs, (title(&load), part_is))?;
-    let shown = table::Shown { mode: load.mode(), offsets: load.takes_offsets() };
-    let mut rows = Rows::new(style, shown, (kind, quiet), &onlookers);
+    let onlookers = LiveOutputs::start(&mut outputs, (title(&load), part_is))?;
+    let shown = table::LoadTableOptions { mode: load.mode(), offsets: load.takes_offsets() };
+    let mut rows = TrialPrinter::new(style, shown, (kind, quiet), &onlookers);
     rows.header();
     let result = load.run(&mut rows);
-    // The terminal is given back before anything is said on it.
+    // The terminal is restored before anything is printed on it.
     let web = onlookers.finish(result.as_ref().ok().map(|result| &result.findings[..]));
     let style = rows.finish();
     let result = result?;
     let written = outputs.write(&result, horolog_report::html::load);
-    // Behind the files: a full standard output ends the command here, and a file that could not be
-    // written takes nothing from the table.
+    // After the files: a full standard output ends the command here, and the table is complete even
+    // if a file could not be written.
     if !quiet {
         output::line(&table::summary(&result, &style))?;
     }
@@ -347,18 +350,18 @@ fn run_load(options: LoadOptions, mut outputs: Outputs) -> Result<(), Failure> {
     limits::verdict(&result.findings, &result.limits)
 }
 
-fn title(load: &Load) -> String {
+fn title(load: &LoadRun) -> String {
     let target = load.target();
     let mode = horolog_report::html::mode_name(load.mode());
     let engine = load.engine().name();
     format!("{mode} to {} port {}, engine {engine}", target.address, target.port)
 }
 
-fn announce(load: &Load) {
+fn announce(load: &LoadRun) {
     let target = load.target();
     let by = target.interface.map(|name| format!(" by {name}")).unwrap_or_default();
     let from = target.source_network.map(|net| format!(", clients from {net}")).unwrap_or_default();
-    output::note(&format!(
+    output::print_note(&format!(
         "horolog: loading {} port {}{by} with engine {}{from}",
         target.address,
         target.port,

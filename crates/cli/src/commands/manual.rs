@@ -1,6 +1,6 @@
-//! `horolog man` and `horolog completions`: the manual's pages and the completions of shells,
-//! written from the definitions that parse the command line, so that they cannot say anything else.
-//! Packages are built with these; whoever has the bare binary can call them as well.
+//! `horolog man` and `horolog completions`: man pages and shell completions, generated from the
+//! definitions that parse the command line, so that they cannot differ from it. They are used to
+//! build packages, and are available to users of the bare binary.
 
 use std::fs;
 use std::io;
@@ -12,32 +12,32 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::Cli;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output;
 
 const NAME: &str = "horolog";
 
-/// What every command ends with, and when.
-const STATUSES: [(&str, &str); 6] = [
-    ("0", "Done."),
-    ("1", "What was measured is not what it should be: nothing answered, or a limit is broken."),
-    ("2", "Wrong usage."),
-    ("3", "The machine lacks something, or a path has no far end."),
-    ("4", "Another agent of campaigns was started later with the same name."),
-    ("130", "A second Ctrl\\-C ended the command at once, without a result."),
+/// Exit statuses of all commands, with their meanings.
+pub(crate) const STATUSES: [(&str, &str); 6] = [
+    ("0", "Success."),
+    ("1", "The measurement failed: no reply, a failed limit or an error-level finding."),
+    ("2", "Usage error."),
+    ("3", "Missing prerequisite on this host, or far end unreachable."),
+    ("4", "A campaign agent with the same name was started later and took over."),
+    ("130", "Terminated by a second Ctrl\\-C, without a result."),
 ];
 const PASSED_ON: &str =
     "Commands that run a program (after, at, lab exec) end with the status of that program.";
 const GUIDES: &str = "The guides are in /usr/share/doc/horolog/docs where the Debian package is \
                       installed.";
 
-/// Write the manual: a page for each command, as horolog-load-ntp.1.
+/// Write the manual: one page for each command, such as horolog-load-ntp.1.
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
-    /// Directory to write the pages to; it is made where it is missing.
+    /// Directory to write the pages to; created if missing.
     #[arg(value_name = "DIRECTORY")]
     directory: PathBuf,
-    /// Date that the pages carry, such as 2026-01-31 [default: none].
+    /// Date of the pages, such as 2026-01-31 [default: none].
     #[arg(long, value_name = "DATE", value_parser = NonEmptyStringValueParser::new())]
     date: Option<String>,
 }
@@ -48,27 +48,28 @@ pub(crate) struct ManArgs {
 /// ~/.local/share/bash-completion/completions/horolog`.
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArgs {
-    /// Which shell's.
+    /// Shell to complete in.
     shell: Shell,
 }
 
-pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
+pub(crate) fn man(args: &ManArgs) -> Result<(), CommandFailure> {
     let mut command = definition();
     command.build();
     let directory = &args.directory;
     let date = args.date.as_deref().unwrap_or_default();
     fs::create_dir_all(directory)
         .and_then(|()| write_pages(&command, &mut Vec::new(), directory, date))
-        .map_err(|error| Failure::environment(format!("{}: {error}", directory.display())))
+        .map_err(|error| CommandFailure::environment(format!("{}: {error}", directory.display())))
 }
 
-/// What is documented: each page would list `help` beside its commands, which all have.
+/// The documented definition: without `help`, which every page would otherwise list beside its
+/// commands.
 fn definition() -> clap::Command {
     Cli::command().disable_help_subcommand(true)
 }
 
-/// Writes the page of a built command, and those of the commands in it. `above` are the names of
-/// the pages of those that it is in.
+/// Writes the page of a built command, and those of its subcommands. `above` are the names of the
+/// pages of its parent commands.
 fn write_pages(
     command: &clap::Command,
     above: &mut Vec<String>,
@@ -92,10 +93,9 @@ fn write_pages(
     Ok(())
 }
 
-/// A page with what it lacks as it is generated: a date where there is none, the line of the
-/// command's usage in place of a list of flags without their values, and what it ends with. Lines
-/// are not stretched, and the space before lists of possible values is made in the one way that
-/// mandoc has no objection to.
+/// A generated page with additions: a date if there is none, the usage line of the command in place
+/// of a list of flags without their values, and the exit statuses. Lines are not stretched, and the
+/// space before lists of possible values is made in the only way that mandoc accepts.
 fn completed(page: &str, command: &clap::Command, above: &[String]) -> String {
     let page = page.replace("\n.br\n\n.br\n", "\n.sp\n");
     let page = page.replacen(" 1  \"", " 1 \"\" \"", 1);
@@ -110,7 +110,7 @@ fn completed(page: &str, command: &clap::Command, above: &[String]) -> String {
     )
 }
 
-/// How a command is used, a line for each way, its words in bold.
+/// The usage of a command, a line for each form, its words in bold.
 fn usage(command: &clap::Command) -> String {
     let text = command.clone().render_usage().to_string();
     let lines = text.trim_start_matches("Usage:").lines().map(str::trim);
@@ -128,7 +128,7 @@ fn statuses() -> String {
     each.chain([format!(".PP\n{PASSED_ON}\n")]).collect()
 }
 
-/// The pages of the commands above one, and where there is more.
+/// References to the pages of the parent commands, and to further documentation.
 fn others(above: &[String]) -> String {
     let pages: Vec<String> =
         above.iter().map(|name| format!("\\fB{}\\fR(1)", name.replace('-', "\\-"))).collect();
@@ -138,7 +138,7 @@ fn others(above: &[String]) -> String {
     }
 }
 
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), CommandFailure> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), NAME, &mut text);
     output::line(String::from_utf8_lossy(&text).trim_end())

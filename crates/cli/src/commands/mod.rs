@@ -6,7 +6,6 @@ pub(crate) mod bench;
 #[cfg(feature = "campaign")]
 pub(crate) mod campaign;
 pub(crate) mod clock;
-mod contest;
 pub(crate) mod counters;
 pub(crate) mod cycle;
 pub(crate) mod demo;
@@ -19,4 +18,5 @@ pub(crate) mod query;
 pub(crate) mod relay;
 pub(crate) mod runs;
 pub(crate) mod serve;
+mod server_under_test;
 pub(crate) mod status;

@@ -24,39 +24,41 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use horolog_server::{Dispatch, Engine, ServerConfig, Trust, XdpReply, status};
+use horolog_server::{ClockTrust, Dispatch, EngineSelection, ServerConfig, XdpReply, status};
 use horolog_sys::affinity;
+use horolog_sys::listen::Wildcards;
 use horolog_time::Span;
-use horolog_wire::ntp::Leap;
+use horolog_wire::ntp::{LeapIndicator, PORT};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::values;
 
 /// Serve time to NTP clients.
 ///
-/// Serves the clock of this machine, which another daemon keeps right, or what other sources say
-/// (--source). While no source says that the time is right, replies say so (leap 3, stratum 16),
-/// unless --local is given.
+/// Serves the clock of this host, which another daemon disciplines, or the time of other sources
+/// (--source). Until a source confirms that the time is correct, replies are marked as
+/// unsynchronised (leap 3, stratum 0), unless --local is given.
 ///
-/// SIGTERM and SIGINT end it within a second; SIGUSR1 prints its counters; SIGHUP has the options
-/// read again.
+/// SIGTERM and SIGINT end it within a second; SIGUSR1 prints its counters; SIGHUP rereads the
+/// options.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
-    /// Address and port to answer at; can be given more than once [default: 0.0.0.0:123 [::]:123].
+    /// Address and port to listen at. Repeatable [default: 0.0.0.0:123 [::]:123, if the kernel has
+    /// both versions of IP].
     #[arg(short, long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     listen: Vec<SocketAddr>,
-    /// Interface to answer on in XDP; can be given more than once [default: all that have an
-    /// address listened on].
+    /// Interface to answer on in XDP. Repeatable [default: all with a listening address].
     #[arg(short, long, value_name = "IF")]
     interface: Vec<String>,
-    /// What answers: XDP and sockets for the rest, sockets only, or the best that can be had.
-    #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
-    engine: EngineArg,
-    /// Attach XDP behind the driver, which works on every interface, at a fraction of the speed.
+    /// Engine that answers: XDP with sockets for the rest, only sockets, or the best available one.
+    #[arg(long, value_enum, default_value_t = ServeEngineArg::Auto)]
+    engine: ServeEngineArg,
+    /// Attach generic XDP, after the driver, which works on every interface, at a fraction of the
+    /// speed.
     #[arg(long)]
     xdp_generic: bool,
-    /// How replies made in XDP leave: by transmission (XDP_TX), the fastest, but on a virtual link
-    /// (veth) only if its other end runs an XDP program too, or by redirect. Auto redirects on
+    /// Method to send replies made in XDP: transmission (XDP_TX), the fastest, but on a virtual
+    /// link (veth) only if its other end runs an XDP program too, or redirect. Auto redirects on
     /// virtual links.
     #[arg(long, value_enum, default_value_t = XdpReplyArg::Auto)]
     xdp_reply: XdpReplyArg,
@@ -64,44 +66,44 @@ pub(crate) struct ServeArgs {
     /// less].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// How the threads share the work: each its own socket and batches, or all one socket with a
-    /// lock around receiving and another around sending, one packet at a time.
+    /// Distribution of work over the threads: a socket and batches for each thread, or one socket
+    /// for all with a lock for receiving and one for sending, one packet at a time.
     #[arg(long, value_enum, default_value_t = DispatchArg::PerThread)]
     dispatch: DispatchArg,
-    /// Give each packet to the thread on the core that received it, instead of choosing by a hash
-    /// of its addresses: faster where the card spreads packets over the cores.
+    /// Steer each packet to the thread on the core that received it, instead of by a hash of its
+    /// addresses: faster if the NIC spreads packets over the cores.
     #[arg(long)]
     steer_by_cpu: bool,
-    /// Serve the system clock as it is, as if it were right.
+    /// Serve the system clock as it is, as if it were correct.
     #[arg(long)]
     local: bool,
     /// Stratum to claim while synchronised, 1 to 15 [default: the source's; 10 with --local].
     #[arg(long, value_name = "N")]
     stratum: Option<u8>,
-    /// Reference identifier: up to four characters or an IPv4 address [default: the
-    /// source's; with --local LOCL at stratum 1, otherwise 127.127.1.1].
+    /// Reference identifier: up to four characters or an IPv4 address [default: the source's; with
+    /// --local LOCL at stratum 1, otherwise 127.127.1.1].
     #[arg(long, value_name = "ID", value_parser = values::reference_id)]
     refid: Option<[u8; 4]>,
     /// Leap indicator while synchronised: none, insert, delete or unsynchronised [default: the
     /// source's].
     #[arg(long, value_name = "LEAP", value_parser = values::leap)]
-    leap: Option<Leap>,
+    leap: Option<LeapIndicator>,
     /// Delay to the reference clock, such as 0.5ms [default: the source's; 0 with --local].
     #[arg(long, value_name = "TIME", value_parser = values::span, allow_hyphen_values = true)]
     root_delay: Option<Span>,
     /// Dispersion to the reference clock [default: the source's; 0 with --local].
     #[arg(long, value_name = "TIME", value_parser = values::span, allow_hyphen_values = true)]
     root_dispersion: Option<Span>,
-    /// How long the clock may be served from without being renewed, 200ms to 2s.
+    /// Expiry of the clock page without an update, 200ms to 2s.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     clock_expiry: Duration,
-    /// For tests: serve time that is ahead of the clock by so many nanoseconds.
+    /// Offset the served time by this number of nanoseconds; for tests.
     #[arg(long, value_name = "NS", default_value_t = 0, allow_negative_numbers = true)]
     test_offset: i64,
-    /// For tests: serve time that gains so many parts per billion on the clock.
+    /// Add a drift of this number of parts per billion to the served time; for tests.
     #[arg(long, value_name = "PPB", default_value_t = 0, allow_negative_numbers = true)]
     test_drift: i64,
-    /// Where to answer 'horolog status' [default: /run/horolog/PID.sock for root, with --user
+    /// Socket for 'horolog status' [default: /run/horolog/PID.sock for root, with --user
     /// /run/horolog/user-NAME/PID.sock, otherwise $XDG_RUNTIME_DIR/horolog/PID.sock].
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
@@ -116,17 +118,17 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     calibration: calibration::CalibrationArgs,
     #[command(flatten)]
-    nts: nts::NtsArgs,
+    nts: nts::ServeNtsArgs,
     #[command(flatten)]
     timestamps: timestamps::TimestampsArgs,
     #[command(flatten)]
-    ptp: ptp::PtpArgs,
+    ptp: ptp::ServePtpArgs,
     #[command(flatten)]
     operation: operation::OperationArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum EngineArg {
+enum ServeEngineArg {
     Auto,
     Socket,
     Xdp,
@@ -146,20 +148,20 @@ enum DispatchArg {
 }
 
 impl ServeArgs {
-    fn resolve(self) -> Result<ServerConfig, Failure> {
+    fn resolve(self) -> Result<ServerConfig, CommandFailure> {
         let default = ServerConfig::default();
         let operation = self.operation.resolve()?;
         let user = operation.user.as_deref();
         Ok(ServerConfig {
             listen: if self.listen.is_empty() && self.leap_seconds.serves_utc() {
-                default.listen
+                Wildcards::of_this_kernel(PORT).addresses
             } else {
                 self.listen
             },
             engine: match self.engine {
-                EngineArg::Auto => Engine::Auto,
-                EngineArg::Socket => Engine::Socket,
-                EngineArg::Xdp => Engine::Xdp,
+                ServeEngineArg::Auto => EngineSelection::Auto,
+                ServeEngineArg::Socket => EngineSelection::Socket,
+                ServeEngineArg::Xdp => EngineSelection::Xdp,
             },
             interfaces: self.interface,
             xdp_generic: self.xdp_generic,
@@ -174,7 +176,7 @@ impl ServeArgs {
                 DispatchArg::SharedLock => Dispatch::SharedLock,
             },
             steer_by_cpu: self.steer_by_cpu,
-            trust: if self.local { Trust::Local } else { Trust::Kernel },
+            trust: if self.local { ClockTrust::Local } else { ClockTrust::Kernel },
             stratum: self.stratum.unwrap_or(default.stratum),
             reference_id: self.refid,
             leap: self.leap,
@@ -187,6 +189,7 @@ impl ServeArgs {
             limits: self.limits.resolve()?,
             interleaved: self.interleaved.resolve()?,
             leap_seconds: self.leap_seconds.resolve()?,
+            plausibility: self.source.plausibility(),
             source: self.source.resolve(
                 self.local || self.calibration.is_on(),
                 self.stratum.is_some(),
@@ -202,12 +205,19 @@ impl ServeArgs {
     }
 }
 
-/// Cores that this process may use; one where the kernel does not tell.
+/// Cores that this process may use; one if the kernel does not report them.
 fn cores() -> usize {
     affinity::allowed_cores().map_or(1, |cores| cores.len().max(1))
 }
 
 /// Serves until a signal ends it. The options are read from the command line again at each reload.
-pub(crate) fn run(_: ServeArgs) -> Result<(), Failure> {
-    running::serve(options::CommandLine::of_this_process())
+pub(crate) fn run(_: ServeArgs) -> Result<(), CommandFailure> {
+    running::serve(options::ServeCommandLine::of_this_process())
+}
+
+/// Keys of a configuration file.
+#[cfg(test)]
+pub(crate) fn keys() -> Vec<String> {
+    let definition = options::definition();
+    file::keys(&definition).filter_map(|argument| Some(argument.get_long()?.to_owned())).collect()
 }

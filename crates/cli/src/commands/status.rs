@@ -1,4 +1,4 @@
-//! `horolog status`: asks a running server for its state and counters.
+//! `horolog status`: requests the state and counters of a running server.
 
 pub(crate) mod live;
 mod view;
@@ -8,22 +8,22 @@ use std::path::PathBuf;
 use clap::Args;
 use horolog_server::status;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::live::needs_a_terminal;
 use crate::output;
 
 /// Print the state and counters of a running server, as JSON.
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
-    /// Status socket of the server [default: that of the one server that runs].
+    /// Status socket of the server [default: that of the only running server].
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
-    /// Show them on the terminal, anew each second, until q is pressed.
+    /// Show the state on the terminal, updated every second, until q is pressed.
     #[arg(long)]
     live: bool,
 }
 
-pub(crate) fn run(args: StatusArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: StatusArgs) -> Result<(), CommandFailure> {
     if args.live {
         needs_a_terminal()?;
     }
@@ -31,5 +31,5 @@ pub(crate) fn run(args: StatusArgs) -> Result<(), Failure> {
     if args.live {
         return live::run(&path, view::lay);
     }
-    output::line(status::ask(&path)?.trim_end())
+    output::line(status::fetch(&path)?.trim_end())
 }

@@ -1,67 +1,67 @@
-//! What a measurement hands to those who look on: the latest looks, behind a lock that is held for
-//! as long as it takes to read or add one.
+//! Live values of a measurement, passed to the live outputs: the latest snapshots, behind a lock
+//! that is held only while one is read or added.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use horolog_probe::path::Onlooker;
-use horolog_record::{Finding, Look, LookEnded, LookState, Looks};
+use horolog_probe::path::PathObserver;
+use horolog_record::{Finding, LiveRun, LiveState, PartSummary, Snapshot};
 
-use super::{View, lay};
-use crate::failure::Failure;
+use super::{TerminalView, layout};
+use crate::failure::CommandFailure;
 
-/// The looks of one measurement.
+/// Snapshots of one measurement.
 #[derive(Clone, Debug)]
-pub(crate) struct Feed(Arc<Mutex<Looks>>);
+pub(crate) struct LiveFeed(Arc<Mutex<LiveRun>>);
 
-impl Feed {
-    pub(crate) fn new(looks: Looks) -> Self {
+impl LiveFeed {
+    pub(crate) fn new(looks: LiveRun) -> Self {
         Self(Arc::new(Mutex::new(looks)))
     }
 
-    /// What there is so far.
-    pub(crate) fn read(&self) -> MutexGuard<'_, Looks> {
-        // Whole between any two of its own operations.
+    /// The snapshots so far.
+    pub(crate) fn read(&self) -> MutexGuard<'_, LiveRun> {
+        // The data is consistent between any two of its own operations.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The looks of so many rows of a path to a far end.
+    /// Creates a feed for the rows of a path to a far end.
     pub(crate) fn of_rows(kind: &'static str, target: String, rows: usize) -> Self {
-        let looks = Looks::new(kind, target, "row");
-        Self::new(Looks { parts: Some(rows), ..looks })
+        let looks = LiveRun::new(kind, target, "row");
+        Self::new(LiveRun { parts: Some(rows), ..looks })
     }
 
-    /// Shows them on the terminal.
-    pub(crate) fn view(&self) -> Result<View, Failure> {
+    /// Shows the snapshots on the terminal.
+    pub(crate) fn view(&self) -> Result<TerminalView, CommandFailure> {
         let seen = self.clone();
-        View::start(move |columns| lay(&seen.read(), columns))
+        TerminalView::start(move |columns| layout(&seen.read(), columns))
     }
 
-    pub(crate) fn look(&self, look: Look) {
-        self.read().looks.push(look);
+    pub(crate) fn push(&self, look: Snapshot) {
+        self.read().snapshots.push(look);
     }
 
-    pub(crate) fn ended(&self, part: LookEnded) {
+    pub(crate) fn ended(&self, part: PartSummary) {
         self.read().end_part(part);
     }
 
-    pub(crate) fn doubts(&self, findings: Vec<Finding>) {
+    pub(crate) fn findings(&self, findings: Vec<Finding>) {
         self.read().findings = findings;
     }
 
-    /// It is over, with these doubts.
+    /// Ends the feed, with these findings.
     pub(crate) fn over(&self, findings: &[Finding]) {
         let mut looks = self.read();
-        looks.state = LookState::Ended;
+        looks.state = LiveState::Ended;
         looks.findings = findings.to_vec();
     }
 }
 
-impl Onlooker for Feed {
-    fn look(&self, look: Look) {
-        self.read().looks.push(look);
+impl PathObserver for LiveFeed {
+    fn snapshot(&self, look: Snapshot) {
+        self.read().snapshots.push(look);
     }
 
-    fn ended(&self, row: LookEnded) {
+    fn ended(&self, row: PartSummary) {
         self.read().end_part(row);
     }
 }

@@ -1,37 +1,40 @@
-//! What is shown of something while it goes on: on the terminal, by one set of keys and marks for
-//! all commands, and as a page for a browser.
+//! Live views of a running command: on the terminal, with the same keys and marks for all commands,
+//! and as a page for a browser.
 
 mod feed;
-mod lay;
-mod marks;
+mod layout;
 mod screen;
+mod sparkline;
 mod view;
 pub(crate) mod web;
 
 use std::io::{self, IsTerminal};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-pub(crate) use feed::Feed;
-pub(crate) use lay::lay;
-pub(crate) use marks::{Course, bar};
-pub(crate) use screen::{Asked, Screen};
-pub(crate) use view::{View, Viewed};
+pub(crate) use feed::LiveFeed;
+pub(crate) use layout::layout;
+pub(crate) use screen::{KeyAction, Screen};
+pub(crate) use sparkline::{SparklineHistory, bar};
+pub(crate) use view::{SharedView, TerminalView};
 
-/// Complains where there is nothing to draw on and no keys to ask by.
-pub(crate) fn needs_a_terminal() -> Result<(), Failure> {
+/// Fails if there is no terminal to draw on and to read keys from.
+pub(crate) fn needs_a_terminal() -> Result<(), CommandFailure> {
     if io::stdout().is_terminal() && io::stdin().is_terminal() {
         return Ok(());
     }
-    Err(Failure::usage("--live draws on a terminal, and this is none; leave it out"))
+    Err(CommandFailure::usage("--live needs a terminal; omit it"))
 }
 
-/// The same for what draws on standard error, since its result goes to standard output.
-pub(crate) fn needs_a_terminal_beside() -> Result<(), Failure> {
+/// Checks the terminal of a view that draws on standard error, because its result goes to standard
+/// output.
+pub(crate) fn needs_a_terminal_on_stderr() -> Result<(), CommandFailure> {
     let missing = match (io::stderr().is_terminal(), io::stdin().is_terminal()) {
         (true, true) => return Ok(()),
         (false, _) => "standard error",
         (true, false) => "standard input",
     };
-    Err(Failure::usage(format!("--live draws on a terminal, and {missing} is none; leave it out")))
+    Err(CommandFailure::usage(format!(
+        "--live needs a terminal: {missing} is not one; omit --live"
+    )))
 }

@@ -1,5 +1,5 @@
-//! What is seen of lines that change: as many as the terminal has, from wherever its keys have
-//! moved to. Pure but for the frame that it draws in.
+//! Visible part of changing lines: as many as fit on the terminal, from the line to which its keys
+//! have scrolled. Pure, except for the frame that it draws in.
 
 use ratatui::Frame;
 use ratatui::crossterm::event::{Event, KeyCode, KeyModifiers};
@@ -7,26 +7,27 @@ use ratatui::layout::{Constraint, Layout};
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
-/// What an event asks for.
+/// Action requested by an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Asked {
-    /// To be drawn again, from another line on or in another size.
+pub(crate) enum KeyAction {
+    /// Draw again, from another line or in another size.
     Draw,
-    /// The end.
+    /// End the view.
     End,
 }
 
-/// What is seen of the lines.
+/// Visible part of the lines.
 #[derive(Default)]
 pub(crate) struct Screen {
-    /// Lines above it.
+    /// Number of lines above it.
     first: usize,
-    /// Lines that it has.
+    /// Its number of lines.
     rows: usize,
 }
 
 impl Screen {
-    /// Draws what `lay` makes of so many columns; `often` is how often it is drawn anew.
+    /// Draws the lines that `lay` returns for the width in columns; `often` is the interval between
+    /// updates, as text.
     pub(crate) fn draw(
         &mut self,
         frame: &mut Frame<'_>,
@@ -51,14 +52,14 @@ impl Screen {
         frame.render_widget(Paragraph::new(keys), bottom);
     }
 
-    /// What a key asks for; the arrows and their like move.
-    pub(crate) fn event(&mut self, event: &Event) -> Asked {
-        let Event::Key(key) = event else { return Asked::Draw };
+    /// The action of a key; the arrows and similar keys scroll.
+    pub(crate) fn event(&mut self, event: &Event) -> KeyAction {
+        let Event::Key(key) = event else { return KeyAction::Draw };
         let page = self.rows.saturating_sub(1).max(1);
         self.first = match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Asked::End,
+            KeyCode::Char('q') | KeyCode::Esc => return KeyAction::End,
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                return Asked::End;
+                return KeyAction::End;
             }
             KeyCode::Up => self.first.saturating_sub(1),
             KeyCode::Down => self.first.saturating_add(1),
@@ -68,11 +69,11 @@ impl Screen {
             KeyCode::End => usize::MAX,
             _ => self.first,
         };
-        Asked::Draw
+        KeyAction::Draw
     }
 }
 
-/// A line, broken at blanks where it is longer than that.
+/// A line, broken at blanks if it is longer than that.
 fn within(line: Line<'static>, columns: usize) -> Vec<Line<'static>> {
     if line.width() <= columns {
         return vec![line];
@@ -108,11 +109,11 @@ mod tests {
 
     fn drawn(screen: &mut Screen, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(60, height)).unwrap();
-        terminal.draw(|frame| screen.draw(frame, "anew each second", counted)).unwrap();
+        terminal.draw(|frame| screen.draw(frame, "updated every second", counted)).unwrap();
         terminal.backend().to_string()
     }
 
-    fn press(screen: &mut Screen, code: KeyCode) -> Asked {
+    fn press(screen: &mut Screen, code: KeyCode) -> KeyAction {
         screen.event(&Event::Key(KeyEvent::from(code)))
     }
 
@@ -132,24 +133,24 @@ mod tests {
             (KeyCode::Home, 1),
             (KeyCode::Up, 1),
         ] {
-            assert_eq!(press(&mut screen, key), Asked::Draw);
+            assert_eq!(press(&mut screen, key), KeyAction::Draw);
             let text = drawn(&mut screen, 11);
             assert!(
                 text.contains(&format!("lines {begin} to {} of", begin + 9)),
                 "{key:?}: {text}"
             );
         }
-        assert!(drawn(&mut screen, 40).contains("anew each second"));
+        assert!(drawn(&mut screen, 40).contains("updated every second"));
     }
 
     #[test]
     fn q_escape_and_control_c_end_it() {
         let mut screen = Screen::default();
-        assert_eq!(press(&mut screen, KeyCode::Char('q')), Asked::End);
-        assert_eq!(press(&mut screen, KeyCode::Esc), Asked::End);
-        assert_eq!(press(&mut screen, KeyCode::Char('c')), Asked::Draw);
+        assert_eq!(press(&mut screen, KeyCode::Char('q')), KeyAction::End);
+        assert_eq!(press(&mut screen, KeyCode::Esc), KeyAction::End);
+        assert_eq!(press(&mut screen, KeyCode::Char('c')), KeyAction::Draw);
         let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(screen.event(&Event::Key(control_c)), Asked::End);
+        assert_eq!(screen.event(&Event::Key(control_c)), KeyAction::End);
     }
 
     #[test]

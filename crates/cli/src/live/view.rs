@@ -1,5 +1,5 @@
-//! A view of something that goes on, on standard error's terminal, drawn by a thread of its own: a
-//! terminal that is slow holds nothing up but itself. Its keys end the run as Ctrl-C does.
+//! Live view on standard error's terminal, drawn by a thread of its own: a slow terminal delays
+//! nothing but itself. Its keys end the run as Ctrl-C does.
 
 use std::io::{self, Stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,68 +17,70 @@ use ratatui::crossterm::terminal::{
 use ratatui::text::Line;
 use ratatui::{Frame, Terminal};
 
-use super::{Asked, Screen, needs_a_terminal_beside};
-use crate::failure::Failure;
+use super::{KeyAction, Screen, needs_a_terminal_on_stderr};
+use crate::failure::CommandFailure;
 use crate::output;
 
-/// How often it is drawn.
+/// Interval between two drawings.
 const EVERY: Duration = Duration::from_millis(500);
-/// How often is looked for its end meanwhile.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval of the check for its end.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The view; finishing it leaves the terminal as it was.
-pub(crate) struct View {
+/// The view; finishing it restores the terminal.
+pub(crate) struct TerminalView {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// Puts the terminal back, also where a second Ctrl-C ends the process.
+    /// Restores the terminal, also if a second Ctrl-C ends the process.
     _terminal: Undo,
 }
 
-impl View {
-    /// Draws what `lay` makes of so many columns, until it is finished.
+impl TerminalView {
+    /// Draws the lines that `lay` returns for the width in columns, until it is finished.
     pub(crate) fn start(
         lay: impl Fn(usize) -> Vec<Line<'static>> + Send + 'static,
-    ) -> Result<Self, Failure> {
-        needs_a_terminal_beside()?;
+    ) -> Result<Self, CommandFailure> {
+        needs_a_terminal_on_stderr()?;
         output::set_viewed(true);
         let (terminal, undo) =
-            Undo::after(take_terminal, give_terminal_back).map_err(Failure::environment)?;
+            Undo::after(take_terminal, give_terminal_back).map_err(CommandFailure::environment)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let work = move || show(terminal, &stopped, lay);
-        let thread =
-            thread::Builder::new().name("view".into()).spawn(work).map_err(Failure::environment)?;
+        let thread = thread::Builder::new()
+            .name("view".into())
+            .spawn(work)
+            .map_err(CommandFailure::environment)?;
         Ok(Self { stop, thread: Some(thread), _terminal: undo })
     }
 }
 
-impl Drop for View {
+impl Drop for TerminalView {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Whatever it complained of, the run goes on without a view.
+            // After any error of the view the run continues without it.
             let _ = thread.join();
         }
         output::set_viewed(false);
     }
 }
 
-/// Something that changes while it is looked at. It is behind a lock that is held for as long as it
-/// takes to change it once, or to draw it.
-pub(crate) struct Viewed<T> {
+/// State that changes while it is displayed. It is behind a lock that is held only for one change
+/// or one drawing.
+pub(crate) struct SharedView<T> {
     state: Arc<Mutex<T>>,
-    _view: View,
+    _view: TerminalView,
 }
 
-impl<T: Send + 'static> Viewed<T> {
-    /// Draws what `lay` makes of it and so many columns.
+impl<T: Send + 'static> SharedView<T> {
+    /// Draws the lines that `lay` returns for the state and the width in columns.
     pub(crate) fn start(
         state: T,
         lay: fn(&T, usize) -> Vec<Line<'static>>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandFailure> {
         let state = Arc::new(Mutex::new(state));
         let seen = Arc::clone(&state);
-        let view = View::start(move |columns| {
+        let view = TerminalView::start(move |columns| {
             lay(&seen.lock().unwrap_or_else(PoisonError::into_inner), columns)
         })?;
         Ok(Self { state, _view: view })
@@ -99,7 +101,7 @@ fn take_terminal() -> io::Result<Terminal<CrosstermBackend<Stderr>>> {
     taken
 }
 
-/// A terminal that is gone needs no restoring.
+/// A closed terminal needs no restoring.
 fn give_terminal_back() {
     let _ = execute!(io::stderr(), LeaveAlternateScreen, ratatui::crossterm::cursor::Show);
     let _ = disable_raw_mode();
@@ -112,22 +114,22 @@ fn show(
 ) {
     let mut screen = Screen::default();
     while !stop.load(Ordering::Relaxed) {
-        let often = if output::flow().is_break() { "ending" } else { "anew twice a second" };
+        let often = if output::flow().is_break() { "ending" } else { "updated twice a second" };
         let draw = |frame: &mut Frame<'_>| screen.draw(frame, often, &lay);
-        // Nobody may be there to see it any longer.
+        // The terminal may be closed by now.
         if terminal.draw(draw).is_err() || wait(&mut screen, stop).is_err() {
             return;
         }
     }
 }
 
-/// Waits until it is to be drawn again. A key that asks for the end ends the run.
+/// Waits until the next drawing. A key that requests the end ends the run.
 fn wait(screen: &mut Screen, stop: &AtomicBool) -> io::Result<()> {
     let then = Instant::now() + EVERY;
     while !stop.load(Ordering::Relaxed) && Instant::now() < then {
-        if event::poll(LOOK)? {
-            if screen.event(&event::read()?) == Asked::End {
-                output::end();
+        if event::poll(POLL_INTERVAL)? {
+            if screen.event(&event::read()?) == KeyAction::End {
+                output::request_stop();
             }
             return Ok(());
         }

@@ -1,17 +1,17 @@
-//! Lists of numbers as all commands take them: `64,128,1000..5000:1000,1..64k:*2` is 64, 128, then
-//! from 1,000 to 5,000 in steps of 1,000, then from 1 on, each twice the one before, up to 64k. Of
-//! rates and counts that is 64,000; of sizes in bytes it is 65,536. Pure.
+//! Lists of numbers in the notation of all commands: `64,128,1000..5000:1000,1..64k:*2` is 64, 128,
+//! then from 1,000 to 5,000 in steps of 1,000, then from 1 on, each twice the one before, up to
+//! 64k. For rates and counts that is 64,000; for sizes in bytes it is 65,536. Pure.
 
 use super::{rate, size};
 
-/// The most numbers in a list; a step that is too small would otherwise make it endless.
+/// Greatest number of elements in a list; a step that is too small would otherwise make it endless.
 const NUMBERS_MAX: usize = 10_000;
 
-/// How far a number may lie beyond the end of its range for rounding's sake, as a share of it.
+/// Distance by which a number may exceed the end of its range due to rounding, as a share of it.
 const ROUNDING: f64 = 1e-9;
 
-/// How a single number is written.
-type Number = fn(&str) -> Result<f64, String>;
+/// Parser of a single number.
+type NumberParser = fn(&str) -> Result<f64, String>;
 
 /// The numbers of a list, in its order.
 pub(crate) fn numbers(text: &str) -> Result<Vec<f64>, String> {
@@ -20,7 +20,7 @@ pub(crate) fn numbers(text: &str) -> Result<Vec<f64>, String> {
 
 /// The sizes of a list in bytes, in its order, each written like [`size`].
 pub(crate) fn sizes(text: &str) -> Result<Vec<u64>, String> {
-    let number: Number = |text| size(text).map(|size| size as f64);
+    let number: NumberParser = |text| size(text).map(|size| size as f64);
     let sizes = list(text, number, "64, 1000..5000:1000 or 1..64k:*2")?;
     let whole = |size: f64| {
         let is_whole = size.fract() == 0.0;
@@ -29,7 +29,7 @@ pub(crate) fn sizes(text: &str) -> Result<Vec<u64>, String> {
     sizes.into_iter().map(whole).collect()
 }
 
-fn list(text: &str, number: Number, such_as: &str) -> Result<Vec<f64>, String> {
+fn list(text: &str, number: NumberParser, such_as: &str) -> Result<Vec<f64>, String> {
     let wrong = |part: &str| {
         let is_zero = part.parse::<f64>().is_ok_and(|number| number == 0.0);
         let what = if is_zero { "is too little" } else { "is no number or range" };
@@ -50,8 +50,8 @@ fn list(text: &str, number: Number, such_as: &str) -> Result<Vec<f64>, String> {
     Ok(numbers)
 }
 
-/// Adds the numbers of a range; `None` where it is not one.
-fn extend(numbers: &mut Vec<f64>, from: &str, rest: &str, number: Number) -> Option<()> {
+/// Adds the numbers of a range; `None` if it is not one.
+fn extend(numbers: &mut Vec<f64>, from: &str, rest: &str, number: NumberParser) -> Option<()> {
     let (to, step) = rest.split_once(':')?;
     let (mut next, to) = (number(from).ok()?, number(to).ok()?);
     let (factor, step) = match step.strip_prefix('*') {
@@ -61,7 +61,7 @@ fn extend(numbers: &mut Vec<f64>, from: &str, rest: &str, number: Number) -> Opt
     if next > to || (factor <= 1.0 && step <= 0.0) {
         return None;
     }
-    // One more than may be: the caller sees that there are too many.
+    // One more than allowed: the caller detects that there are too many.
     while next <= to * (1.0 + ROUNDING) && numbers.len() <= NUMBERS_MAX {
         numbers.push(next);
         next = next * factor + step;

@@ -1,4 +1,4 @@
-//! A test as a person writes it, in a TOML file. Times are written with their units.
+//! Test file as written by a person, in TOML. Times are written with their units.
 
 #[cfg(test)]
 mod tests;
@@ -9,20 +9,21 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::plan::{
-    Audience, Fault, NO_DEADLINE, Plan, Profile, Sharing, Size, Source, Stage, State,
+    ArrivalProfile, Audience, Delivery, FaultSpec, NO_DEADLINE, ReportSource, Size, Stage,
+    StateSpec, TestPlan,
 };
-use crate::task::{Fault as Wrong, PRIORITY, check_name};
+use crate::task::{PRIORITY, TaskSetError as Wrong, check_name};
 
-/// The longest file that is read, in bytes.
+/// Longest file that is read, in bytes.
 pub const FILE_MAX: u64 = 1 << 20;
-/// What a file begins with.
-const SCHEMA: &str = "horolog.test/1";
-/// The longest label, in characters.
+/// Schema at the beginning of a file.
+const SCHEMA: &str = "horolog.test/2";
+/// Longest label, in characters.
 const LABEL_MAX: usize = 40;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Raw {
+struct RawTestPlan {
     schema: Spanned<String>,
     name: Spanned<String>,
     nodes: Option<u16>,
@@ -35,8 +36,8 @@ struct Raw {
     cores: Vec<usize>,
     budget: Option<u32>,
     steady: Option<u32>,
-    silent_after: Option<u32>,
-    slow_after: Option<Spanned<String>>,
+    node_timeout: Option<u32>,
+    response_limit: Option<Spanned<String>>,
     seed: Option<u64>,
     #[serde(default, rename = "stage")]
     stages: Vec<Spanned<RawStage>>,
@@ -109,29 +110,28 @@ struct RawState {
     to: Spanned<String>,
 }
 
-impl Plan {
-    /// Reads a test file.
+impl TestPlan {
+    /// Parses a test file.
     ///
     /// # Errors
     ///
-    /// What is wrong, and in which line.
+    /// The error with its line.
     pub fn parse(text: &str) -> Result<Self, Wrong> {
         Self::parse_as(text, None, None)
     }
 
-    /// Reads a test file that is to run on so many nodes and for so long, where that is not to be
-    /// as it says.
+    /// Parses a test file, replacing its number of nodes or its duration if given.
     ///
     /// # Errors
     ///
-    /// What is wrong, and in which line.
+    /// The error with its line.
     pub fn parse_as(text: &str, nodes: Option<u16>, time_ns: Option<u64>) -> Result<Self, Wrong> {
-        let raw: Raw = toml::from_str(text).map_err(|error| {
+        let raw: RawTestPlan = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
             Wrong::at(text, at, reason)
         })?;
-        let reader = Reader { text };
+        let reader = TestPlanReader { text };
         let mut plan = reader.head(&raw)?;
         plan.nodes = nodes.unwrap_or(plan.nodes);
         plan.time_ns = time_ns.unwrap_or(plan.time_ns);
@@ -150,7 +150,7 @@ impl Plan {
         for state in &raw.states {
             plan.states.push(reader.state(state, &plan.states)?);
         }
-        // What is wrong with all of it is said of the file, what is wrong with a part of its line.
+        // Errors of the plan as a whole refer to the file, errors of a part to its line.
         plan.check_head().map_err(Wrong::of_set)?;
         for (source, read) in raw.sources.iter().zip(&plan.sources) {
             plan.check_source(read).map_err(|reason| reader.wrong(source, reason))?;
@@ -162,19 +162,19 @@ impl Plan {
     }
 }
 
-/// Turns what stands in a text into what it means, or says where it means nothing.
-struct Reader<'a> {
+/// Interpreter of the file's texts; it reports those without a meaning.
+struct TestPlanReader<'a> {
     text: &'a str,
 }
 
-impl Reader<'_> {
+impl TestPlanReader<'_> {
     fn wrong<T>(&self, at: &Spanned<T>, reason: impl std::fmt::Display) -> Wrong {
         Wrong::at(self.text, at.span().start, reason)
     }
 
-    fn head(&self, raw: &Raw) -> Result<Plan, Wrong> {
+    fn head(&self, raw: &RawTestPlan) -> Result<TestPlan, Wrong> {
         if raw.schema.get_ref() != SCHEMA {
-            let reason = format!("this version reads schema = \"{SCHEMA}\"");
+            let reason = format!("unsupported schema; this version reads schema = \"{SCHEMA}\"");
             return Err(self.wrong(&raw.schema, reason));
         }
         let policy = match &raw.policy {
@@ -189,7 +189,7 @@ impl Reader<'_> {
             return Err(self.wrong(&raw.period, "a period is 1ms to 1h long"));
         }
         let deadline_ns = self.time_or(raw.deadline.as_ref(), period_ns)?;
-        Ok(Plan {
+        Ok(TestPlan {
             name: self.label(&raw.name)?,
             nodes: raw.nodes.unwrap_or(2),
             time_ns: self.time_ns(&raw.time)?,
@@ -200,8 +200,8 @@ impl Reader<'_> {
             cores: raw.cores.clone(),
             budget: raw.budget.unwrap_or(1_000),
             steady: raw.steady.unwrap_or(5),
-            silent_after: raw.silent_after.unwrap_or(3),
-            slow_after_ns: self.time_or(raw.slow_after.as_ref(), deadline_ns / 4)?,
+            node_timeout: raw.node_timeout.unwrap_or(3),
+            response_limit_ns: self.time_or(raw.response_limit.as_ref(), deadline_ns / 4)?,
             seed: raw.seed.unwrap_or(1),
             stages: Vec::new(),
             sources: Vec::new(),
@@ -210,7 +210,7 @@ impl Reader<'_> {
         })
     }
 
-    fn stage(&self, raw: &RawStage, plan: &Plan) -> Result<Stage, Wrong> {
+    fn stage(&self, raw: &RawStage, plan: &TestPlan) -> Result<Stage, Wrong> {
         let to = match &raw.to {
             None => Audience::All,
             Some(to) => match to.get_ref().as_str() {
@@ -221,11 +221,11 @@ impl Reader<'_> {
         };
         let needless = [raw.to.as_ref(), raw.late_after.as_ref()].into_iter().flatten().next();
         if let (Some(needless), None) = (needless, raw.message) {
-            return Err(self.wrong(needless, "there is no message that this could be said of"));
+            return Err(self.wrong(needless, "no message to apply this to"));
         }
         let meets = raw.message.is_some() || raw.barrier == Some(true);
         if let (Some(wait), false) = (&raw.wait, meets) {
-            return Err(self.wrong(wait, "there is neither a message nor a barrier to wait for"));
+            return Err(self.wrong(wait, "no message or barrier to wait for"));
         }
         let fraction_ns = |time: &Spanned<String>| {
             text::duration(time.get_ref()).map(|_| time).map_err(|_| self.no_time(time))?;
@@ -245,19 +245,19 @@ impl Reader<'_> {
         })
     }
 
-    fn source(&self, spanned: &Spanned<RawSource>, plan: &Plan) -> Result<Source, Wrong> {
+    fn source(&self, spanned: &Spanned<RawSource>, plan: &TestPlan) -> Result<ReportSource, Wrong> {
         let raw = spanned.get_ref();
         let name = self.name(&raw.name)?;
         if plan.sources.iter().any(|other| other.name == name) {
-            return Err(self.wrong(&raw.name, "there is another source of this name"));
+            return Err(self.wrong(&raw.name, "another source has this name"));
         }
         let profile = match raw.profile.as_ref().map(|name| name.get_ref().as_str()) {
-            None | Some("constant") => Profile::Constant,
-            Some("poisson") => Profile::Poisson,
-            Some("burst") => Profile::Burst(raw.burst.unwrap_or(10)),
+            None | Some("constant") => ArrivalProfile::Constant,
+            Some("poisson") => ArrivalProfile::Poisson,
+            Some("burst") => ArrivalProfile::Burst(raw.burst.unwrap_or(10)),
             Some("ramp") => match raw.ramp_to {
-                Some(rate) => Profile::Ramp(rate),
-                None => return Err(self.wrong(spanned, "a ramp goes somewhere; give ramp-to")),
+                Some(rate) => ArrivalProfile::Ramp(rate),
+                None => return Err(self.wrong(spanned, "a ramp needs an end; add ramp-to")),
             },
             Some(_) => {
                 let reason = "write constant, poisson, burst or ramp";
@@ -268,18 +268,18 @@ impl Reader<'_> {
             }
         };
         let needless = [
-            (raw.burst.is_some() && !matches!(profile, Profile::Burst(_)), "burst"),
-            (raw.ramp_to.is_some() && !matches!(profile, Profile::Ramp(_)), "ramp-to"),
+            (raw.burst.is_some() && !matches!(profile, ArrivalProfile::Burst(_)), "burst"),
+            (raw.ramp_to.is_some() && !matches!(profile, ArrivalProfile::Ramp(_)), "ramp-to"),
         ];
         if let Some((_, key)) = needless.into_iter().find(|(is_needless, _)| *is_needless) {
-            return Err(self.wrong(spanned, format!("the profile of the source has no {key}")));
+            return Err(self.wrong(spanned, format!("the profile of the source lacks {key}")));
         }
         let to = match raw.to.as_ref().map(|to| (to, to.get_ref().as_str())) {
-            None | Some((_, "turn")) => Sharing::Turn,
-            Some((_, "all")) => Sharing::All,
+            None | Some((_, "turn")) => Delivery::Turn,
+            Some((_, "all")) => Delivery::All,
             Some((to, _)) => return Err(self.wrong(to, "write turn or all")),
         };
-        Ok(Source {
+        Ok(ReportSource {
             name,
             rate: raw.rate,
             profile,
@@ -289,7 +289,7 @@ impl Reader<'_> {
                 .iter()
                 .map(|node| node.checked_sub(1))
                 .collect::<Option<_>>()
-                .ok_or_else(|| self.wrong(spanned, "nodes are counted from 1"))?,
+                .ok_or_else(|| self.wrong(spanned, "node numbers start at 1"))?,
             to,
             late_after_ns: self
                 .time_or(raw.late_after.as_ref(), plan.period_ns.saturating_mul(3))?,
@@ -313,7 +313,11 @@ impl Reader<'_> {
         }
     }
 
-    fn fault(&self, spanned: &Spanned<RawFault>, sources: &[Source]) -> Result<Fault, Wrong> {
+    fn fault(
+        &self,
+        spanned: &Spanned<RawFault>,
+        sources: &[ReportSource],
+    ) -> Result<FaultSpec, Wrong> {
         let raw = spanned.get_ref();
         let named = FaultKind::ALL.into_iter().find(|kind| kind.name() == raw.kind.get_ref());
         let Some(kind) = named else {
@@ -325,12 +329,12 @@ impl Reader<'_> {
             None => None,
             Some(name) => {
                 let at = sources.iter().position(|source| source.name == *name.get_ref());
-                let missing = || self.wrong(name, "there is no source of this name");
+                let missing = || self.wrong(name, "no source has this name");
                 Some(at.ok_or_else(missing)? as u16)
             }
         };
         let node = match raw.node {
-            Some(0) => return Err(self.wrong(spanned, "nodes are counted from 1")),
+            Some(0) => return Err(self.wrong(spanned, "node numbers start at 1")),
             node => node.map(|node| node - 1),
         };
         let share = raw.share.unwrap_or(1.0);
@@ -345,7 +349,7 @@ impl Reader<'_> {
         if lasting == Some(0) {
             return Err(self.wrong(spanned, "a fault lasts longer than 0"));
         }
-        Ok(Fault {
+        Ok(FaultSpec {
             kind,
             at_ns: self.time_ns(&raw.at)?,
             for_ns: lasting.unwrap_or(0),
@@ -358,7 +362,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Whether a fault has what one of its kind has, and nothing else.
+    /// Checks that a fault has the fields of its kind, and no others.
     fn fits(&self, spanned: &Spanned<RawFault>, kind: FaultKind) -> Result<(), Wrong> {
         use FaultKind::{DataError, End, Late, LateMessage, Lost, LostMessage, Slow, Stop};
         let raw = spanned.get_ref();
@@ -381,7 +385,9 @@ impl Reader<'_> {
         for (key, is_given, may_be, must_be) in keys {
             let name = kind.name();
             if is_given && !may_be {
-                return Err(self.wrong(spanned, format!("a fault of kind {name} has no {key}")));
+                return Err(
+                    self.wrong(spanned, format!("a fault of kind {name} does not support {key}"))
+                );
             }
             if must_be && !is_given {
                 return Err(self.wrong(spanned, format!("a fault of kind {name} needs {key}")));
@@ -390,9 +396,9 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn state(&self, spanned: &Spanned<RawState>, before: &[State]) -> Result<State, Wrong> {
+    fn state(&self, spanned: &Spanned<RawState>, before: &[StateSpec]) -> Result<StateSpec, Wrong> {
         let raw = spanned.get_ref();
-        let state = State {
+        let state = StateSpec {
             name: self.label(&raw.name)?,
             from_ns: self.time_ns(&raw.from)?,
             to_ns: self.time_ns(&raw.to)?,
@@ -400,21 +406,21 @@ impl Reader<'_> {
         if state.from_ns >= state.to_ns {
             return Err(self.wrong(spanned, "a state begins before it ends"));
         }
-        let meets = |other: &&State| other.from_ns < state.to_ns && state.from_ns < other.to_ns;
+        let meets = |other: &&StateSpec| other.from_ns < state.to_ns && state.from_ns < other.to_ns;
         if let Some(other) = before.iter().find(meets) {
-            let reason = format!("the state '{}' holds at the same time", other.name);
+            let reason = format!("the state '{}' overlaps in time", other.name);
             return Err(self.wrong(spanned, reason));
         }
         Ok(state)
     }
 
-    /// Names stand in tables and messages.
+    /// Checks a name; names stand in tables and messages.
     fn name(&self, name: &Spanned<String>) -> Result<String, Wrong> {
         check_name(name.get_ref()).map_err(|why| self.wrong(name, why))?;
         Ok(name.get_ref().clone())
     }
 
-    /// Labels may have blanks besides.
+    /// Checks a label; labels may contain blanks as well.
     fn label(&self, label: &Spanned<String>) -> Result<String, Wrong> {
         let text = label.get_ref();
         let is_plain = !text.trim().is_empty() && !text.chars().any(char::is_control);
@@ -429,7 +435,7 @@ impl Reader<'_> {
     }
 
     fn time_ns(&self, time: &Spanned<String>) -> Result<u64, Wrong> {
-        // Fifty years, so that sums of a few times are numbers too.
+        // Fifty years, so that the sum of a few times is a number too.
         const MAX_NS: u64 = 50 * 365 * 86_400 * 1_000_000_000;
         let read = text::long_duration(time.get_ref()).or_else(|_| text::duration(time.get_ref()));
         let ns = read.ok().and_then(|time| u64::try_from(time.as_nanos()).ok());
@@ -441,7 +447,7 @@ impl Reader<'_> {
     }
 }
 
-/// A time in ns that may be shorter than one, as computing for a byte is.
+/// Parses a time in ns that may be shorter than one, such as the computation for a byte.
 fn fractional_ns(text: &str) -> f64 {
     let number = text.strip_suffix("ns").and_then(|number| number.trim().parse::<f64>().ok());
     let whole = || text::duration(text).map_or(0.0, |time| time.as_secs_f64() * 1e9);

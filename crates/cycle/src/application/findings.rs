@@ -1,24 +1,25 @@
-//! The doubts about a test, from its record and how it ended.
+//! Findings of a test, from its record and its end.
 
 use horolog_conditions::{self as conditions, REAL_TIME_ADVICE, finding};
 use horolog_record::{
-    Code, CyclePredictWorst, CycleTestFault, CycleTestResult, CycleTestRun, Finding, Severity,
+    CyclePredictPercentile, CycleTestFault, CycleTestResult, CycleTestRun, Finding, FindingCode,
+    Severity,
 };
 
-use crate::predict::{Source, source};
+use crate::predict::{CostInput, source};
 
-/// How a run came to its end.
+/// End of a run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Ending {
-    /// Somebody wanted it to end early.
-    pub(super) is_called: bool,
-    /// It was ended since it took much longer than planned.
-    pub(super) is_cut: bool,
-    /// Nodes that ended by themselves, and how.
+pub(super) struct TestEnd {
+    /// The user ended it early.
+    pub(super) is_interrupted: bool,
+    /// It was ended because it took much longer than planned.
+    pub(super) is_truncated: bool,
+    /// Nodes that exited by themselves, with the reason.
     pub(super) died: Vec<(String, String)>,
     /// Nodes that were ended on purpose.
     pub(super) killed: Vec<String>,
-    /// Nodes that were not through when all were to be.
+    /// Nodes that had not finished when all should have.
     pub(super) stuck: Vec<String>,
     /// Deadlines missed far from every fault.
     pub(super) missed_apart: u64,
@@ -26,8 +27,8 @@ pub(super) struct Ending {
 
 pub(super) fn findings(
     result: &CycleTestResult,
-    ending: &Ending,
-    measured: &[Source],
+    ending: &TestEnd,
+    measured: &[CostInput],
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(run) = &result.run {
@@ -38,8 +39,8 @@ pub(super) fn findings(
         findings.extend(run.faults.iter().filter_map(of_fault));
     }
     ended(ending, &mut findings);
-    // The scorecard takes means; they need no more values than there are.
-    findings.extend(source::doubts(measured, &result.host, CyclePredictWorst::P50));
+    // The scorecard uses medians; they need no more values than are available.
+    findings.extend(source::source_findings(measured, &result.host, CyclePredictPercentile::P50));
     findings
 }
 
@@ -47,11 +48,11 @@ fn of_run(run: &CycleTestRun, result: &CycleTestResult, findings: &mut Vec<Findi
     let refused = run.nodes.iter().find_map(|node| Some((node, node.scheduling.error.as_ref()?)));
     if let Some((node, error)) = refused {
         findings.push(finding(
-            Code::RealTimeRefused,
+            FindingCode::RealTimeRefused,
             Severity::Warning,
             format!(
-                "Policy {} was refused ({error}): {} ran as an ordinary process.",
-                node.scheduling.asked.name(),
+                "Policy {} was refused ({error}): {} ran as a sched-other process.",
+                node.scheduling.requested.name(),
                 node.name
             ),
             REAL_TIME_ADVICE,
@@ -60,38 +61,39 @@ fn of_run(run: &CycleTestRun, result: &CycleTestResult, findings: &mut Vec<Findi
     findings.extend(conditions::findings(&run.conditions, &[]));
     if run.nodes.len() > result.host.cores {
         findings.push(finding(
-            Code::SharedMachine,
+            FindingCode::SharedMachine,
             Severity::Warning,
             format!(
-                "{} nodes shared {} processors: they waited for each other's cores, not only for \
-                 each other.",
+                "{} nodes shared {} CPUs: they waited for each other's cores, not only for each \
+                 other.",
                 run.nodes.len(),
                 result.host.cores
             ),
-            "Run no more nodes than there are processors.",
+            "Run at most one node per CPU.",
         ));
     }
     let uncounted: u64 = run.nodes.iter().map(|node| node.uncounted).sum();
     if uncounted > 0 {
         findings.push(finding(
-            Code::PeriodsUncounted,
+            FindingCode::PeriodsNotRecorded,
             Severity::Warning,
             format!(
-                "{uncounted} entries of nodes are not in the figures: nobody took them in time."
+                "{uncounted} entries of nodes are missing from the results: the collector was too \
+                 slow."
             ),
-            "Leave the collector a core, or some time on one.",
+            "Reserve a core, or time on one, for the collector.",
         ));
     }
     let (unsent, due) = run
         .sources
         .iter()
-        .fold((0, 0), |(unsent, due), source| (unsent + source.unsent, due + source.due));
+        .fold((0, 0), |(unsent, due), source| (unsent + source.send_failed, due + source.due));
     if unsent > 0 {
         findings.push(finding(
-            Code::GeneratorBehind,
+            FindingCode::GeneratorBehind,
             Severity::Warning,
             format!("{unsent} of {due} reports were not sent: their sources fell behind."),
-            "Give the sources lower rates, or the machine more cores.",
+            "Lower the rates of the sources, or use more cores.",
         ));
     }
     let period_ns = result.application.period_ns;
@@ -100,30 +102,30 @@ fn of_run(run: &CycleTestRun, result: &CycleTestResult, findings: &mut Vec<Findi
     });
     if let Some(source) = late {
         findings.push(finding(
-            Code::GeneratorBehind,
+            FindingCode::GeneratorBehind,
             Severity::Warning,
             format!(
-                "Reports of source '{}' were sent more than a period late, one in a hundred of \
-                 them: what was late by itself is among what nodes noticed.",
+                "One in a hundred reports of source '{}' was sent more than a period late: \
+                 detections include this lateness.",
                 source.name
             ),
-            "Leave the sources time on a core: run as root, or with a lower load.",
+            "Reserve CPU time for the sources: run as root, or with a lower load.",
         ));
     }
 }
 
-/// What was missed that no fault explains.
-fn missed(run: &CycleTestRun, ending: &Ending, findings: &mut Vec<Finding>) {
+/// Adds the findings about misses that no fault explains.
+fn missed(run: &CycleTestRun, ending: &TestEnd, findings: &mut Vec<Finding>) {
     if ending.missed_apart > 0 {
         let periods: u64 = run.nodes.iter().map(|node| node.periods).sum();
         findings.push(finding(
-            Code::DeadlinesMissed,
+            FindingCode::DeadlinesMissed,
             Severity::Warning,
             format!(
-                "{} of {periods} periods were not done by their deadline with no fault near.",
+                "{} of {periods} periods missed their deadline without a fault nearby.",
                 ending.missed_apart
             ),
-            "Look at the states for when; a lower --load tells whether it is too much work.",
+            "See the states for the times; a lower --load shows whether there is too much work.",
         ));
     }
 }
@@ -135,52 +137,51 @@ fn of_fault(fault: &CycleTestFault) -> Option<Finding> {
         Some(finding(code, Severity::Warning, format!("{named} {words}"), advice))
     };
     if fault.injected == 0 {
-        let advice = "Give it a larger share, a longer time, or a source that sends then.";
-        return told(Code::FaultNotInjected, "was never injected.", advice);
+        let advice = "Use a larger share, a longer time, or a source that sends then.";
+        return told(FindingCode::FaultNotInjected, "was never injected.", advice);
     }
     if fault.detected.is_none() {
-        let advice = "It may be too small to matter; else look at late-after, slow-after and \
-                      silent-after.";
-        return told(Code::FaultUnnoticed, "was injected and nobody noticed it.", advice);
+        let advice = "It may be too small to matter; otherwise check late-after, response-limit \
+                      and node-timeout.";
+        return told(FindingCode::FaultNotDetected, "was injected and not detected.", advice);
     }
     if !fault.has_recovered() {
-        let advice = "See what is noticed after it; leave more time to the next fault.";
-        return told(Code::FaultNotRecovered, "was not recovered from.", advice);
+        let advice = "See the detections after it; allow more time before the next fault.";
+        return told(FindingCode::FaultNotRecovered, "was not recovered from.", advice);
     }
     None
 }
 
-fn ended(ending: &Ending, findings: &mut Vec<Finding>) {
+fn ended(ending: &TestEnd, findings: &mut Vec<Finding>) {
     for (node, how) in &ending.died {
         findings.push(finding(
-            Code::NodeLost,
+            FindingCode::NodeLost,
             Severity::Error,
-            format!("The process of {node} ended {how}; the others went on without it."),
-            "See what ended it: memory (dmesg), a limit, or somebody.",
+            format!("The process of {node} ended {how}; the others continued without it."),
+            "Find what terminated it: out of memory (dmesg), a limit, or a signal.",
         ));
     }
     for node in &ending.stuck {
         findings.push(finding(
-            Code::NodeLost,
+            FindingCode::NodeLost,
             Severity::Error,
-            format!("{node} did not come to its end, and was ended."),
-            "Give it a longer period or less to do.",
+            format!("{node} did not finish, and was terminated."),
+            "Use a longer period or less work.",
         ));
     }
-    if ending.is_cut {
+    if ending.is_truncated {
         findings.push(finding(
-            Code::PeriodsNotRun,
+            FindingCode::PeriodsNotRun,
             Severity::Error,
-            "Not all periods were over long after they should have been: the rest were not run."
-                .to_owned(),
-            "Give it a longer period or less to do.",
+            "Periods were still unfinished long after their end: the rest were not run.".to_owned(),
+            "Use a longer period or less work.",
         ));
     }
-    if ending.is_called {
+    if ending.is_interrupted {
         findings.push(finding(
-            Code::Interrupted,
+            FindingCode::Interrupted,
             Severity::Note,
-            "The test was ended before it was through.".to_owned(),
+            "The test was interrupted.".to_owned(),
             "",
         ));
     }

@@ -1,5 +1,5 @@
-//! The world outside as a thread: it sends what the script says, when it says, to the nodes'
-//! sockets, and counts what it did. It waits for nobody.
+//! Simulated sources as a thread: it sends the script's reports at their times to the nodes'
+//! sockets, and counts them. It waits for no node.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,34 +9,34 @@ use std::time::Duration;
 
 use horolog_record::{CycleTestSource, Distribution};
 use horolog_stats::Recorder;
-use horolog_sys::affinity::Policy;
+use horolog_sys::affinity::SchedulingParameters;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_sys::datagram;
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::plan::{Plan, REPORT_MAX};
-use super::report::Report;
-use super::script::{Cue, HarmKind, Script};
+use super::plan::{REPORT_MAX, TestPlan};
+use super::report::TestSourceReport;
+use super::script::{ErrorKind, ScheduledReport, Script};
 
-/// How long it sleeps at most before it looks whether it is to end.
-const LOOK: Span = Span::from_ms(20);
-/// Reports that it sends before it looks.
+/// Longest sleep between two checks for the end.
+const POLL_INTERVAL: Span = Span::from_ms(20);
+/// Reports that it sends between two checks.
 const BATCH: usize = 256;
-/// A full buffer is waited for so long, once.
+/// Wait for room in a full buffer, once.
 const ROOM: Duration = Duration::from_micros(500);
 
-/// What it did.
-pub(super) struct Sent {
+/// Outcome of the generator.
+pub(super) struct GeneratorOutcome {
     /// By source.
     pub(super) sources: Vec<CycleTestSource>,
-    /// By fault: how often, and when first, in ns of the run.
+    /// By fault: number of injections, and time of the first, in ns of the run.
     pub(super) faults: Vec<(u64, Option<u64>)>,
 }
 
-/// A socket for each source, whose addresses tell nodes which source a report is of that says so no
-/// longer.
-pub(super) fn sockets(plan: &Plan) -> io::Result<Vec<(Socket, SocketAddr)>> {
+/// Opens a socket for each source. Its address identifies the source of a report whose content no
+/// longer does.
+pub(super) fn sockets(plan: &TestPlan) -> io::Result<Vec<(Socket, SocketAddr)>> {
     let open = |_| {
         let home = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let socket = Socket::udp(home)?;
@@ -47,9 +47,9 @@ pub(super) fn sockets(plan: &Plan) -> io::Result<Vec<(Socket, SocketAddr)>> {
     plan.sources.iter().map(open).collect()
 }
 
-/// What is counted of a source.
+/// Counters of a source.
 #[derive(Default)]
-struct Count {
+struct SourceCounts {
     due: u64,
     sent: u64,
     unsent: u64,
@@ -59,23 +59,23 @@ struct Count {
 }
 
 /// The generator.
-pub(super) struct Generator<'a> {
-    plan: &'a Plan,
+pub(super) struct ReportGenerator<'a> {
+    plan: &'a TestPlan,
     script: Script<'a>,
     sockets: Vec<(Socket, SocketAddr)>,
     nodes: Vec<SocketAddr>,
     begin: Timestamp<Monotonic>,
     until_ns: u64,
-    counts: Vec<Count>,
+    counts: Vec<SourceCounts>,
     faults: Vec<(u64, Option<u64>)>,
     bytes: Vec<u8>,
 }
 
-impl<'a> Generator<'a> {
+impl<'a> ReportGenerator<'a> {
     /// Sends to these addresses of the nodes, from `begin` until two periods before the end of the
-    /// plan, so that all of it is taken.
+    /// plan, so that all reports are taken.
     pub(super) fn new(
-        plan: &'a Plan,
+        plan: &'a TestPlan,
         load: f64,
         sockets: Vec<(Socket, SocketAddr)>,
         nodes: Vec<SocketAddr>,
@@ -85,7 +85,7 @@ impl<'a> Generator<'a> {
         Self {
             plan,
             script: Script::new(plan, load, until_ns),
-            counts: plan.sources.iter().map(|_| Count::default()).collect(),
+            counts: plan.sources.iter().map(|_| SourceCounts::default()).collect(),
             faults: vec![(0, None); plan.faults.len()],
             sockets,
             nodes,
@@ -95,12 +95,12 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Sends until all is sent or `stop`.
-    pub(super) fn run(mut self, stop: &AtomicBool) -> Sent {
-        // The world outside does not wait for those who look at it. Where that is refused it is as
-        // late as others are, which is counted.
+    /// Sends until all reports are sent or `stop` is set.
+    pub(super) fn run(mut self, stop: &AtomicBool) -> GeneratorOutcome {
+        // The sources take precedence over the nodes. If the priority is refused they are late as
+        // other threads are, which is counted.
         let priority = i32::from(self.plan.priority).clamp(1, 98) + 1;
-        let _ = Policy::fifo(priority, true).take();
+        let _ = SchedulingParameters::fifo(priority, true).apply();
         while !stop.load(Ordering::Relaxed) {
             let now_ns = self.now_ns();
             for _ in 0..BATCH {
@@ -109,38 +109,38 @@ impl<'a> Generator<'a> {
             }
             let now_ns = self.now_ns();
             match self.script.next_ns() {
-                // What is not sent by now is too late to be taken.
+                // Reports not sent by now are too late to be taken.
                 Some(_) if now_ns > self.until_ns => self.give_up(),
                 Some(next_ns) if next_ns <= now_ns => {}
                 Some(next_ns) => {
                     let next = self.begin + Span::from_ns(next_ns as i64);
-                    sleep_until(next.min(MonotonicClock.now() + LOOK));
+                    sleep_until(next.min(MonotonicClock.now() + POLL_INTERVAL));
                 }
                 None if now_ns >= self.until_ns => break,
-                None => sleep_until(MonotonicClock.now() + LOOK),
+                None => sleep_until(MonotonicClock.now() + POLL_INTERVAL),
             }
         }
         self.end();
-        self.told()
+        self.into_outcome()
     }
 
     fn now_ns(&self) -> u64 {
         (MonotonicClock.now() - self.begin).as_ns().max(0).unsigned_abs()
     }
 
-    fn send(&mut self, cue: &Cue) {
+    fn send(&mut self, cue: &ScheduledReport) {
         let count = &mut self.counts[usize::from(cue.source)];
         count.due += 1;
-        if let Some(harm) = cue.harm {
+        if let Some(harm) = cue.error {
             let (times, first_ns) = &mut self.faults[harm.fault];
             *times += 1;
             first_ns.get_or_insert(cue.send_ns);
-            if harm.kind == HarmKind::Lost {
+            if harm.kind == ErrorKind::Lost {
                 return;
             }
         }
         let sent = MonotonicClock.now();
-        let report = Report {
+        let report = TestSourceReport {
             is_end: false,
             source: cue.source,
             number: cue.number,
@@ -149,11 +149,11 @@ impl<'a> Generator<'a> {
         };
         let len = cue.len.min(self.bytes.len());
         report.write(&mut self.bytes[..len]);
-        if let Some(HarmKind::Turned(bit)) = cue.harm.map(|harm| harm.kind) {
+        if let Some(ErrorKind::BitFlipped(bit)) = cue.error.map(|harm| harm.kind) {
             self.bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
         }
         let is_sent = self.put(cue.source, cue.node, len);
-        if let Some(HarmKind::Turned(bit)) = cue.harm.map(|harm| harm.kind) {
+        if let Some(ErrorKind::BitFlipped(bit)) = cue.error.map(|harm| harm.kind) {
             self.bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
         }
         let count = &mut self.counts[usize::from(cue.source)];
@@ -170,7 +170,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Sends what was written; says whether it went.
+    /// Sends the written bytes; returns true if they were sent.
     fn put(&self, source: u16, node: u16, len: usize) -> bool {
         let (socket, _) = &self.sockets[usize::from(source)];
         let Some(to) = self.nodes.get(usize::from(node)) else { return false };
@@ -180,14 +180,14 @@ impl<'a> Generator<'a> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let _ = socket.wait_writable(ROOM);
                 }
-                // What the network says of an earlier one, which is over once it was said.
+                // The error belongs to an earlier datagram, and is cleared once it was returned.
                 Err(_) => {}
             }
         }
         false
     }
 
-    /// Counts what is still to be sent as not sent.
+    /// Counts the remaining reports as not sent.
     fn give_up(&mut self) {
         while let Some(cue) = self.script.take(u64::MAX) {
             let count = &mut self.counts[usize::from(cue.source)];
@@ -196,28 +196,29 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Tells each node how many reports there were, so that the loss of the last ones is seen too.
+    /// Sends each node the number of its reports, so that it detects the loss of the last ones too.
     fn end(&mut self) {
         let ends: Vec<_> = self.script.ends().collect();
         for (source, node, number) in ends {
             let now_ns = MonotonicClock.now().as_ns();
-            let end = Report { is_end: true, source, number, due_ns: now_ns, sent_ns: now_ns };
+            let end =
+                TestSourceReport { is_end: true, source, number, due_ns: now_ns, sent_ns: now_ns };
             end.write(&mut self.bytes[..super::report::HEADER_LEN]);
             self.put(source, node, super::report::HEADER_LEN);
         }
     }
 
-    fn told(self) -> Sent {
-        let told = |(source, count): (&super::plan::Source, &Count)| CycleTestSource {
+    fn into_outcome(self) -> GeneratorOutcome {
+        let told = |(source, count): (&super::plan::ReportSource, &SourceCounts)| CycleTestSource {
             name: source.name.clone(),
             due: count.due,
             sent: count.sent,
-            unsent: count.unsent,
+            send_failed: count.unsent,
             bytes: count.bytes,
             rate: count.sent as f64 / (count.last_ns.max(1) as f64 / 1e9),
             lateness_ns: Distribution::of_recorder(&count.lateness),
         };
-        Sent {
+        GeneratorOutcome {
             sources: self.plan.sources.iter().zip(&self.counts).map(told).collect(),
             faults: self.faults,
         }

@@ -1,91 +1,103 @@
-//! What a node makes of reports that come in: which are whole, which are damaged, which are too
-//! old, and which are missing. Pure: it knows what came, and nothing of what was done to it.
+//! Classification of a node's incoming reports: whole, damaged, too old, or missing. Pure: it uses
+//! only what was received, without knowledge of the injected faults.
 
 use std::collections::BTreeSet;
 
-use super::report::{Report, Unread};
+use super::report::{ReportError, TestSourceReport};
 
-/// Missing reports of a source that are remembered, in case they come yet.
+/// Missing reports of a source that are remembered, in case they still arrive.
 const MISSING_MAX: usize = 4_096;
 
-/// What came.
+/// Classification of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Taken {
-    /// A report that can be used, even if it is late.
+pub(super) enum IntakeOutcome {
+    /// Usable report, even if it is late.
     Whole {
         /// Its source.
         source: u16,
-        /// Whether it was older than allowed.
+        /// True if it was older than allowed.
         is_late: bool,
-        /// What it says of others of its source.
-        order: Order,
+        /// Its position in the sequence of its source.
+        order: SequenceOrder,
     },
-    /// The last report of a source was before.
+    /// End of a source's reports.
     End {
         /// The source.
         source: u16,
         /// Reports before it that are missing.
         lost: u64,
     },
-    /// A damaged one, of the source whose socket it came from.
+    /// Damaged report, of the source whose socket it came from.
     Damaged(Option<u16>),
-    /// None at all.
+    /// Not a report.
     Foreign,
 }
 
-/// What the number of a report says.
+/// Position of a report in its source's sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Order {
-    /// So many before it are missing, mostly none.
+pub(super) enum SequenceOrder {
+    /// Follows the highest number so far, with this number of reports missing in between, mostly 0.
     After(u64),
-    /// It was missing, and was counted so.
+    /// It had been counted as missing.
     Found,
-    /// It came before, or is too old to tell.
+    /// It is a duplicate, or too old to decide.
     Repeated,
 }
 
-/// The sources as one node sees them.
+/// Sources from the point of view of one node.
 pub(super) struct Intake {
-    sources: Vec<Known>,
+    sources: Vec<SourceTracker>,
 }
 
-struct Known {
+struct SourceTracker {
     late_after_ns: u64,
     next: u64,
     missing: BTreeSet<u64>,
-    /// Damaged ones whose numbers will be found missing.
+    /// Damaged reports whose numbers will be missing.
     damaged: u64,
 }
 
 impl Intake {
-    /// Of sources whose reports may be so old.
+    /// Takes the greatest permitted age of each source's reports.
     pub(super) fn new(late_after_ns: impl IntoIterator<Item = u64>) -> Self {
-        let known =
-            |late_after_ns| Known { late_after_ns, next: 0, missing: BTreeSet::new(), damaged: 0 };
+        let known = |late_after_ns| SourceTracker {
+            late_after_ns,
+            next: 0,
+            missing: BTreeSet::new(),
+            damaged: 0,
+        };
         Self { sources: late_after_ns.into_iter().map(known).collect() }
     }
 
-    /// Takes what came from the socket of a source at an instant of `CLOCK_MONOTONIC`.
-    pub(super) fn take(&mut self, from: Option<u16>, datagram: &[u8], now_ns: i64) -> Taken {
-        let report = match Report::read(datagram) {
+    /// Classifies a datagram that came from the socket of a source at an instant of
+    /// `CLOCK_MONOTONIC`.
+    pub(super) fn take(
+        &mut self,
+        from: Option<u16>,
+        datagram: &[u8],
+        now_ns: i64,
+    ) -> IntakeOutcome {
+        let report = match TestSourceReport::read(datagram) {
             Ok(report) => report,
-            Err(Unread::Damaged) => {
+            Err(ReportError::Damaged) => {
                 let from = from.filter(|from| usize::from(*from) < self.sources.len());
                 if let Some(from) = from {
                     self.sources[usize::from(from)].damaged += 1;
                 }
-                return Taken::Damaged(from);
+                return IntakeOutcome::Damaged(from);
             }
-            Err(Unread::Foreign) => return Taken::Foreign,
+            Err(ReportError::Foreign) => return IntakeOutcome::Foreign,
         };
         let source = report.source;
-        let Some(known) = self.sources.get_mut(usize::from(source)) else { return Taken::Foreign };
+        let Some(known) = self.sources.get_mut(usize::from(source)) else {
+            return IntakeOutcome::Foreign;
+        };
         if report.is_end {
             let lost = if report.number > known.next { known.up_to(report.number) } else { 0 };
-            return Taken::End { source, lost };
+            return IntakeOutcome::End { source, lost };
         }
         let age_ns = now_ns.saturating_sub(report.due_ns).max(0).unsigned_abs();
-        Taken::Whole {
+        IntakeOutcome::Whole {
             source,
             is_late: age_ns > known.late_after_ns,
             order: known.order(report.number),
@@ -93,19 +105,19 @@ impl Intake {
     }
 }
 
-impl Known {
-    fn order(&mut self, number: u64) -> Order {
+impl SourceTracker {
+    fn order(&mut self, number: u64) -> SequenceOrder {
         if number < self.next {
             let was_missing = self.missing.remove(&number);
-            return if was_missing { Order::Found } else { Order::Repeated };
+            return if was_missing { SequenceOrder::Found } else { SequenceOrder::Repeated };
         }
         let lost = self.up_to(number);
         self.next = number.saturating_add(1);
-        Order::After(lost)
+        SequenceOrder::After(lost)
     }
 
-    /// All numbers below this one have been: so many of them did not come, and no damaged one
-    /// stands for them.
+    /// Advances to `number`: returns the reports below it that did not arrive and that no damaged
+    /// one accounts for.
     fn up_to(&mut self, number: u64) -> u64 {
         let gap = number.saturating_sub(self.next);
         let first = number.saturating_sub(MISSING_MAX as u64).max(self.next);
@@ -129,28 +141,28 @@ mod tests {
 
     fn bytes(number: u64, due_ns: i64, is_end: bool) -> Vec<u8> {
         let mut bytes = vec![0; HEADER_LEN + 8];
-        Report { is_end, source: 0, number, due_ns, sent_ns: due_ns }.write(&mut bytes);
+        TestSourceReport { is_end, source: 0, number, due_ns, sent_ns: due_ns }.write(&mut bytes);
         bytes
     }
 
-    fn take(intake: &mut Intake, number: u64) -> Taken {
+    fn take(intake: &mut Intake, number: u64) -> IntakeOutcome {
         intake.take(Some(0), &bytes(number, 0, false), 50)
     }
 
-    fn whole(order: Order) -> Taken {
-        Taken::Whole { source: 0, is_late: false, order }
+    fn whole(order: SequenceOrder) -> IntakeOutcome {
+        IntakeOutcome::Whole { source: 0, is_late: false, order }
     }
 
     #[test]
     fn gaps_are_lost_until_what_is_missing_comes() {
         let mut intake = Intake::new([100]);
-        assert_eq!(take(&mut intake, 0), whole(Order::After(0)));
-        assert_eq!(take(&mut intake, 3), whole(Order::After(2)));
-        assert_eq!(take(&mut intake, 2), whole(Order::Found));
-        assert_eq!(take(&mut intake, 2), whole(Order::Repeated));
-        assert_eq!(take(&mut intake, 4), whole(Order::After(0)));
+        assert_eq!(take(&mut intake, 0), whole(SequenceOrder::After(0)));
+        assert_eq!(take(&mut intake, 3), whole(SequenceOrder::After(2)));
+        assert_eq!(take(&mut intake, 2), whole(SequenceOrder::Found));
+        assert_eq!(take(&mut intake, 2), whole(SequenceOrder::Repeated));
+        assert_eq!(take(&mut intake, 4), whole(SequenceOrder::After(0)));
         let end = intake.take(Some(0), &bytes(7, 0, true), 0);
-        assert_eq!(end, Taken::End { source: 0, lost: 2 });
+        assert_eq!(end, IntakeOutcome::End { source: 0, lost: 2 });
     }
 
     #[test]
@@ -158,19 +170,19 @@ mod tests {
         let mut intake = Intake::new([100]);
         let mut damaged = bytes(0, 0, false);
         damaged[50] ^= 1;
-        assert_eq!(intake.take(Some(0), &damaged, 0), Taken::Damaged(Some(0)));
-        assert_eq!(take(&mut intake, 2), whole(Order::After(1)));
+        assert_eq!(intake.take(Some(0), &damaged, 0), IntakeOutcome::Damaged(Some(0)));
+        assert_eq!(take(&mut intake, 2), whole(SequenceOrder::After(1)));
         // From nobody that is known, or of nobody.
-        assert_eq!(intake.take(None, &damaged, 0), Taken::Damaged(None));
-        assert_eq!(intake.take(Some(9), &damaged, 0), Taken::Damaged(None));
-        assert_eq!(intake.take(Some(0), b"hello", 0), Taken::Foreign);
-        assert_eq!(Intake::new([]).take(None, &bytes(0, 0, false), 0), Taken::Foreign);
+        assert_eq!(intake.take(None, &damaged, 0), IntakeOutcome::Damaged(None));
+        assert_eq!(intake.take(Some(9), &damaged, 0), IntakeOutcome::Damaged(None));
+        assert_eq!(intake.take(Some(0), b"hello", 0), IntakeOutcome::Foreign);
+        assert_eq!(Intake::new([]).take(None, &bytes(0, 0, false), 0), IntakeOutcome::Foreign);
     }
 
     #[test]
     fn what_is_too_old_is_late() {
         let mut intake = Intake::new([100]);
-        let late = |taken| matches!(taken, Taken::Whole { is_late: true, .. });
+        let late = |taken| matches!(taken, IntakeOutcome::Whole { is_late: true, .. });
         assert!(!late(intake.take(Some(0), &bytes(0, 1_000, false), 1_100)));
         assert!(late(intake.take(Some(0), &bytes(1, 1_000, false), 1_101)));
     }
@@ -178,9 +190,9 @@ mod tests {
     #[test]
     fn numbers_far_ahead_do_not_fill_the_memory() {
         let mut intake = Intake::new([100]);
-        assert_eq!(take(&mut intake, u64::MAX - 1), whole(Order::After(u64::MAX - 1)));
+        assert_eq!(take(&mut intake, u64::MAX - 1), whole(SequenceOrder::After(u64::MAX - 1)));
         assert_eq!(intake.sources[0].missing.len(), MISSING_MAX);
-        assert_eq!(take(&mut intake, 5), whole(Order::Repeated));
+        assert_eq!(take(&mut intake, 5), whole(SequenceOrder::Repeated));
     }
 
     proptest! {
@@ -205,13 +217,13 @@ mod tests {
                     _ => {}
                 }
                 match intake.take(Some(0), &bytes, 0) {
-                    Taken::Whole { order: Order::After(missing), .. } => lost += missing as i64,
-                    Taken::Whole { order: Order::Found, .. } => lost -= 1,
-                    Taken::Damaged(Some(0)) => damaged += 1,
+                    IntakeOutcome::Whole { order: SequenceOrder::After(missing), .. } => lost += missing as i64,
+                    IntakeOutcome::Whole { order: SequenceOrder::Found, .. } => lost -= 1,
+                    IntakeOutcome::Damaged(Some(0)) => damaged += 1,
                     other => prop_assert!(false, "{:?}", other),
                 }
             }
-            if let Taken::End { lost: missing, .. } =
+            if let IntakeOutcome::End { lost: missing, .. } =
                 intake.take(Some(0), &self::bytes(100, 0, true), 0)
             {
                 lost += missing as i64;

@@ -1,81 +1,82 @@
-//! A node's link to the others: messages with what the plan does to them, and what the node notices
-//! of the others by what comes and what does not.
+//! Link of a node to its peers: messages with the faults of the plan, and the node's detections
+//! about its peers from what arrives and what does not.
 
 use std::collections::VecDeque;
 
-use horolog_record::CycleTestNotice as Kind;
+use horolog_record::CycleTestDetectionKind as Kind;
 use horolog_time::{Monotonic, Timestamp};
 
-use super::fault::Faults;
-use super::plan::{Plan, Stage};
-use crate::entry::Entry;
-use crate::node::mesh::{Mesh, Place};
-use crate::task::Message;
+use super::fault::NodeFaults;
+use super::plan::{Stage, TestPlan};
+use crate::entry::PeriodEntry;
+use crate::node::mesh::{Mesh, StepId};
+use crate::task::StepMessage;
 
-/// Messages that were given up and may come yet, at most.
-const GIVEN_UP_MAX: usize = 1_024;
+/// Messages that timed out and may still arrive, at most.
+const TIMED_OUT_MAX: usize = 1_024;
 
-/// Something that was noticed: what, of which node, how often, and how many before were none.
-pub(super) type Told<'a> = &'a mut dyn FnMut(Kind, Option<u16>, u32, u32);
+/// Receiver of detections: kind, node, count, and number of earlier ones that are retracted.
+pub(super) type DetectionSink<'a> = &'a mut dyn FnMut(Kind, Option<u16>, u32, u32);
 
-/// The others, as one node sees them.
-pub(super) struct Link<'a> {
+/// The peers of one node.
+pub(super) struct MeshLink<'a> {
     mesh: Mesh,
     own: u16,
-    plan: &'a Plan,
-    pub(super) faults: Faults<'a>,
-    given_up: VecDeque<(u16, Place)>,
+    plan: &'a TestPlan,
+    pub(super) faults: NodeFaults<'a>,
+    timed_out: VecDeque<(u16, StepId)>,
 }
 
-impl<'a> Link<'a> {
-    pub(super) fn new(mesh: Mesh, plan: &'a Plan, own: u16) -> Self {
-        Self { mesh, own, plan, faults: Faults::new(plan, own), given_up: VecDeque::new() }
+impl<'a> MeshLink<'a> {
+    pub(super) fn new(mesh: Mesh, plan: &'a TestPlan, own: u16) -> Self {
+        Self { mesh, own, plan, faults: NodeFaults::new(plan, own), timed_out: VecDeque::new() }
     }
 
-    /// Hears what has come since, and whether nothing is heard of somebody any longer.
-    pub(super) fn listen(&mut self, cycle: u64, told: Told<'_>) {
+    /// Takes new arrivals, and detects nodes from which no message arrives any longer.
+    pub(super) fn listen(&mut self, cycle: u64, told: DetectionSink<'_>) {
         self.mesh.listen();
-        // Where nobody is to say anything, nobody is silent.
+        // If no node sends anything, none is silent.
         let meets = self.plan.stages.iter().any(|stage| stage.message.is_some() || stage.barrier);
         for node in (0..self.plan.nodes).filter(|node| *node != self.own) {
-            // Before the first period nobody has said anything.
-            let silent = cycle.saturating_sub(self.mesh.newest(node).unwrap_or(0));
-            let is_silent = meets && silent > u64::from(self.plan.silent_after);
+            // No node sends anything before the first period.
+            let silent = cycle.saturating_sub(self.mesh.latest_period(node).unwrap_or(0));
+            let is_silent = meets && silent > u64::from(self.plan.node_timeout);
             let Some(account) = self.mesh.account() else { continue };
             let ignored = &mut account.ignored[usize::from(node)];
             if is_silent && !*ignored {
-                told(Kind::NodeSilent, Some(node), 1, 0);
+                told(Kind::NodeTimeout, Some(node), 1, 0);
             }
             *ignored = is_silent;
         }
-        self.came(told);
+        self.report_received(told);
     }
 
-    /// What of a stage is between nodes. Says which faults were injected, each as often as it was.
-    pub(super) fn meet(
+    /// Runs the exchange and the barrier of a stage. Returns the injected faults, each once for
+    /// each injection.
+    pub(super) fn synchronise(
         &mut self,
         stage: &Stage,
-        place: Place,
+        place: StepId,
         (due_ns, limit): (u64, Timestamp<Monotonic>),
-        entry: &mut Entry,
-        told: Told<'_>,
+        entry: &mut PeriodEntry,
+        told: DetectionSink<'_>,
     ) -> Vec<u16> {
         let mut injected = Vec::new();
         if let Some(bytes) = stage.message {
             injected = self.decide(due_ns, stage);
-            let message = Message { bytes, to: stage.to };
+            let message = StepMessage { bytes, to: stage.to };
             self.mesh.exchange(place, message, limit).of_messages(entry);
             self.give_up(place, told);
-            self.came(told);
+            self.report_received(told);
         }
         if stage.barrier {
-            self.mesh.meet(place, limit).of_barrier(entry);
-            self.came(told);
+            self.mesh.barrier(place, limit).of_barrier(entry);
+            self.report_received(told);
         }
         injected
     }
 
-    /// Decides what becomes of the next message to each node that gets one.
+    /// Decides the disposition of the next message to each of its receivers.
     fn decide(&mut self, due_ns: u64, stage: &Stage) -> Vec<u16> {
         let Some(account) = self.mesh.account() else { return Vec::new() };
         let nodes = self.plan.nodes;
@@ -87,38 +88,37 @@ impl<'a> Link<'a> {
                 crate::task::Audience::Next => node == next,
             };
             if gets {
-                let (fate, fault) = self.faults.fate(due_ns);
-                account.fates[usize::from(node)] = fate;
+                let (fate, fault) = self.faults.disposition(due_ns);
+                account.dispositions[usize::from(node)] = fate;
                 injected.extend(fault);
             }
         }
         injected
     }
 
-    /// Tells whose messages did not come to an exchange.
-    fn give_up(&mut self, place: Place, told: Told<'_>) {
+    /// Reports the nodes whose messages were missing in an exchange.
+    fn give_up(&mut self, place: StepId, told: DetectionSink<'_>) {
         let Some(account) = self.mesh.account() else { return };
         for node in std::mem::take(&mut account.missing) {
             told(Kind::MessageMissing, Some(node), 1, 0);
-            self.given_up.push_back((node, place));
-            if self.given_up.len() > GIVEN_UP_MAX {
-                self.given_up.pop_front();
+            self.timed_out.push_back((node, place));
+            if self.timed_out.len() > TIMED_OUT_MAX {
+                self.timed_out.pop_front();
             }
         }
     }
 
-    /// Looks at the messages that came: those that were long on their way, and those that were
-    /// given up before.
-    fn came(&mut self, told: Told<'_>) {
+    /// Reports messages with a long transit time, and retracts those that had been given up.
+    fn report_received(&mut self, told: DetectionSink<'_>) {
         let Some(account) = self.mesh.account() else { return };
-        for came in std::mem::take(&mut account.came) {
-            let stage = self.plan.stages.get(usize::from(came.place.1));
-            if stage.is_some_and(|stage| came.way_ns > stage.late_after_ns) {
+        for came in std::mem::take(&mut account.received) {
+            let stage = self.plan.stages.get(usize::from(came.step_id.1));
+            if stage.is_some_and(|stage| came.transit_ns > stage.late_after_ns) {
                 told(Kind::MessageLate, Some(came.node), 1, 0);
             }
-            let was = self.given_up.iter().position(|one| *one == (came.node, came.place));
+            let was = self.timed_out.iter().position(|one| *one == (came.node, came.step_id));
             if let Some(at) = was {
-                self.given_up.remove(at);
+                self.timed_out.remove(at);
                 told(Kind::MessageMissing, Some(came.node), 0, 1);
             }
         }

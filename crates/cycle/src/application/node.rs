@@ -1,6 +1,6 @@
-//! A node of an application under test: a process of its own, told by its standard input what to
-//! do. It knows its own faults, since somebody has to make them, and nothing of what is done to
-//! others: what it notices it notices by itself.
+//! Node of an application under test: a process of its own that receives its order on standard
+//! input. It knows its own faults, since it must inject them, and none of those of its peers: its
+//! detections are its own.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,67 +17,68 @@ use horolog_sys::socket::Socket;
 use horolog_time::{Monotonic, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::link::Link;
-use super::plan::Plan;
+use super::link::MeshLink;
+use super::plan::TestPlan;
 use super::stages::Stages;
-use crate::entry::Entry;
-use crate::load::Load;
+use crate::entry::PeriodEntry;
 use crate::node::mesh::{self, Mesh};
-use crate::node::periods::{self, Releases};
+use crate::node::periods::{self, ClockReleases};
 use crate::node::{
-    Account, Begin, Gate, REGION, Shared, before, next_line, read_line, schedule, write_line,
+    MeshInstrument, REGION, SharedState, StartGate, StartInstant, before, next_line, read_line,
+    schedule, write_line,
 };
-use crate::ring::Writer;
-use crate::task::Schedule;
+use crate::ring::RingWriter;
+use crate::synthetic_load::SyntheticLoad;
+use crate::task::SchedulingSpec;
 
-/// What a node is to do.
+/// Order to a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Order {
-    pub(super) plan: Plan,
-    /// Its place among all, from 0 on.
+pub(super) struct TestOrder {
+    pub(super) plan: TestPlan,
+    /// Its index among all, from 0 on.
     pub(super) node: u16,
-    /// By what fixed computation is multiplied.
+    /// Multiplier of fixed computation.
     pub(super) load: f64,
-    /// Whether deep idle states are held off.
+    /// True if deep idle states are prevented.
     pub(super) hold_awake: bool,
 }
 
-/// What it says before it begins, or why it cannot.
+/// Report of a node before it begins, or the reason for which it cannot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Ready {
+pub(super) struct TestReady {
     pub(super) conditions: HostConditions,
     pub(super) scheduling: TaskScheduling,
     pub(super) unit_ns: f64,
-    /// Where it takes messages of other nodes.
+    /// Address for messages of other nodes.
     pub(super) messages: SocketAddr,
-    /// Where it takes reports.
+    /// Address for reports.
     pub(super) reports: SocketAddr,
 }
 
-/// What all nodes are told when all are ready.
+/// Start command to all nodes when all are ready.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Go {
-    /// The first release, in ns of `CLOCK_MONOTONIC`.
+pub(super) struct TestStart {
+    /// First release, in ns of `CLOCK_MONOTONIC`.
     pub(super) begin_ns: i64,
-    /// Where each node takes messages.
+    /// Message address of each node.
     pub(super) peers: Vec<SocketAddr>,
-    /// Where reports of each source come from.
+    /// Address from which each source sends its reports.
     pub(super) sources: Vec<SocketAddr>,
 }
 
-/// Does what standard input says until all periods are over.
+/// Executes the order on standard input until all periods are over.
 ///
 /// # Errors
 ///
-/// When it is told nothing that it understands, or nobody listens.
+/// If standard input has no valid order, or standard output has no reader.
 pub fn serve() -> io::Result<()> {
     let mut input = io::stdin().lock();
-    let order: Order = read_line(&mut input)?;
+    let order: TestOrder = read_line(&mut input)?;
     let region = SharedRegion::inherited(REGION)?;
-    let shared = Shared::new(region.words(), 1).ok_or(io::ErrorKind::InvalidInput)?;
+    let shared = SharedState::new(region.words(), 1).ok_or(io::ErrorKind::InvalidInput)?;
     let conditions = Conditions::arrange(order.hold_awake);
     let (told, ready) = mpsc::channel();
-    let gate = Gate::new();
+    let gate = StartGate::new();
     thread::scope(|scope| {
         let name = order.plan.name.clone();
         let (order, gate) = (&order, &gate);
@@ -85,101 +86,102 @@ pub fn serve() -> io::Result<()> {
             work(order, shared, &told, gate);
             shared.end(0);
         })?;
-        let answer: Result<Prepared, String> =
-            ready.recv().unwrap_or_else(|_| Err("it ended before it began".to_owned()));
-        let answer = answer.map(|prepared| Ready {
+        let answer: Result<PreparedTest, String> =
+            ready.recv().unwrap_or_else(|_| Err("it ended before its start".to_owned()));
+        let answer = answer.map(|prepared| TestReady {
             conditions: conditions.record(),
             scheduling: prepared.scheduling,
             unit_ns: prepared.unit_ns,
             messages: prepared.messages,
             reports: prepared.reports,
         });
-        // Whatever becomes of it, the scope waits for it.
+        // The scope waits for the thread in any case.
         drop(working);
-        gate.tell(
+        gate.release_or_cancel(
             write_line(&answer)
                 .and_then(|()| if answer.is_ok() { next_line(&mut input) } else { Ok(None) }),
         )
     })
 }
 
-/// What is known before it begins.
-struct Prepared {
+/// Results of the preparation.
+struct PreparedTest {
     scheduling: TaskScheduling,
     unit_ns: f64,
     messages: SocketAddr,
     reports: SocketAddr,
 }
 
-/// Prepares, tells so, waits, and runs all periods.
+/// Prepares, reports so, waits, and runs all periods.
 fn work(
-    order: &Order,
-    shared: Shared<'_>,
-    told: &mpsc::Sender<Result<Prepared, String>>,
-    gate: &Gate<Go>,
+    order: &TestOrder,
+    shared: SharedState<'_>,
+    told: &mpsc::Sender<Result<PreparedTest, String>>,
+    gate: &StartGate<TestStart>,
 ) {
     let Sockets { load, messages, account, reports } = match prepare(order) {
         Ok((prepared, sockets)) => {
-            // Whoever waits for it is there as long as this thread is.
+            // The receiver exists as long as this thread does.
             let _ = told.send(Ok(prepared));
             sockets
         }
         Err(why) => return drop(told.send(Err(why))),
     };
     let Some(mut go) = gate.wait(shared) else { return };
-    let Some(writer) = Writer::new(shared.ring(0)) else { return };
+    let Some(writer) = RingWriter::new(shared.ring(0)) else { return };
     let begin = Timestamp::from_ns(go.begin_ns);
     let mut link = None;
     if order.plan.nodes > 1 {
         let mut mesh = Mesh::new(messages, order.node, std::mem::take(&mut go.peers));
-        shared.tell_latency(0, mesh.acquaint(before(begin)).latency_ns);
-        mesh.keep_account(account);
-        link = Some(Link::new(mesh, &order.plan, order.node));
+        shared.set_latency(0, mesh.measure_baseline(before(begin)).latency_ns);
+        mesh.instrument(account);
+        link = Some(MeshLink::new(mesh, &order.plan, order.node));
     }
     run(order, load, (link, reports), &go, writer, shared.stop_word());
 }
 
 fn run(
-    order: &Order,
-    (load, unit_ns): (Load, f64),
-    (link, reports): (Option<Link<'_>>, Socket),
-    go: &Go,
-    writer: Writer<'_>,
+    order: &TestOrder,
+    (load, unit_ns): (SyntheticLoad, f64),
+    (link, reports): (Option<MeshLink<'_>>, Socket),
+    go: &TestStart,
+    writer: RingWriter<'_>,
     stop: &AtomicU64,
 ) {
     let writer = RefCell::new(writer);
-    let mut pace = Releases::new(Begin::Monotonic(go.begin_ns), 0, order.plan.period_ns, 0, stop);
-    let mut put = |entry: &Entry| writer.borrow_mut().push(entry);
+    let mut pace =
+        ClockReleases::new(StartInstant::Monotonic(go.begin_ns), 0, order.plan.period_ns, 0, stop);
+    let mut put = |entry: &PeriodEntry| writer.borrow_mut().push(entry);
     let begin: Timestamp<Monotonic> = Timestamp::from_ns(go.begin_ns);
     let mut stages =
         Stages::new(order, (load, unit_ns), link, (reports, &go.sources), &writer, begin);
     periods::run((order.plan.cycles(), begin), &mut pace, &mut stages, &mut put);
 }
 
-/// What it works with.
+/// Sockets of a node.
 struct Sockets {
-    load: (Load, f64),
+    load: (SyntheticLoad, f64),
     messages: Socket,
-    account: Account,
+    account: MeshInstrument,
     reports: Socket,
 }
 
-fn prepare(order: &Order) -> Result<(Prepared, Sockets), String> {
+fn prepare(order: &TestOrder) -> Result<(PreparedTest, Sockets), String> {
     let plan = &order.plan;
     let core = plan.cores.get(usize::from(order.node) % plan.cores.len().max(1)).copied();
     if let Some(core) = core {
         affinity::pin_to_core(core).map_err(|error| format!("core {core}: {error}"))?;
     }
-    let mut load = Load::default();
+    let mut load = SyntheticLoad::default();
     let unit_ns = load.calibrate();
     let home = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let open = || mesh::open(home).map_err(|error| format!("a socket: {error}"));
+    let open = || mesh::open((home, 0).into()).map_err(|error| format!("a socket: {error}"));
     let (messages, at) = open()?;
     let (reports, reports_at) = open()?;
-    let account = Account::new(&messages, usize::from(plan.nodes))
-        .map_err(|error| format!("when messages come cannot be told: {error}"))?;
-    let asked = Schedule { policy: plan.policy, priority: plan.priority, core };
-    let prepared = Prepared {
+    let account = MeshInstrument::new(&messages, usize::from(plan.nodes))
+        .map_err(|error| format!("cannot record message arrivals: {error}"))?;
+    let asked = SchedulingSpec { policy: plan.policy, priority: plan.priority, core };
+    let prepared = PreparedTest {
         scheduling: schedule(asked, true, None),
         unit_ns,
         messages: (home, at).into(),

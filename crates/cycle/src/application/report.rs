@@ -1,51 +1,51 @@
-//! What sources send: a header of 44 bytes, behind which data follow up to the length that it says.
-//! All numbers are big-endian.
+//! Reports of sources: a header of 44 bytes, followed by data up to the length in the header. All
+//! numbers are big-endian.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 0 to 3 | `HRPT` |
 //! | 4 | kind: 0 a report, 1 the end of all reports of the source |
 //! | 5 | 0 |
 //! | 6, 7 | source |
 //! | 8 to 15 | number: each source counts for each node, from 0 on |
-//! | 16 to 23 | when it was due, in ns of `CLOCK_MONOTONIC` |
-//! | 24 to 31 | when it was sent, likewise |
-//! | 32 to 35 | length of all, header included |
+//! | 16 to 23 | intended send time, in ns of `CLOCK_MONOTONIC` |
+//! | 24 to 31 | actual send time, likewise |
+//! | 32 to 35 | length of the whole, header included |
 //! | 36 to 39 | 0 |
-//! | 40 to 43 | CRC-32 (IEEE 802.3) of all of it with these four bytes 0 |
+//! | 40 to 43 | CRC-32 (IEEE 802.3) of the whole with these four bytes 0 |
 
 /// Length of the header.
 pub const HEADER_LEN: usize = 44;
 const MAGIC: [u8; 4] = *b"HRPT";
 const CHECKSUM: usize = 40;
 
-/// What the header of a report says.
+/// Content of a report's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Report {
-    /// Whether it says that no other will come, with the number that the next one would have.
+pub struct TestSourceReport {
+    /// True if no further report follows; `number` is the one that the next would have.
     pub is_end: bool,
     /// The source.
     pub source: u16,
     /// Its number.
     pub number: u64,
-    /// When it was due, in ns.
+    /// Intended send time, in ns.
     pub due_ns: i64,
-    /// When it was sent, in ns.
+    /// Actual send time, in ns.
     pub sent_ns: i64,
 }
 
-/// Why bytes are no report.
+/// Reason for which bytes are not a valid report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unread {
-    /// It was one: something in it is not as it was sent.
+pub enum ReportError {
+    /// A report that was altered after it was sent.
     Damaged,
-    /// It is none.
+    /// Not a report.
     Foreign,
 }
 
-impl Report {
-    /// Writes the header into the first bytes of what is to be sent, whose other bytes are the
-    /// data; what is shorter than a header stays as it is.
+impl TestSourceReport {
+    /// Writes the header into the first bytes of a datagram whose other bytes are the data; a
+    /// datagram shorter than a header is left unchanged.
     pub fn write(&self, datagram: &mut [u8]) {
         let len = datagram.len() as u32;
         let Some(bytes) = datagram.first_chunk_mut::<HEADER_LEN>() else { return };
@@ -61,18 +61,18 @@ impl Report {
         datagram[CHECKSUM..HEADER_LEN].copy_from_slice(&checksum.to_be_bytes());
     }
 
-    /// Reads what came, if all of it is as it was sent.
+    /// Parses a datagram, if it is unaltered.
     ///
     /// # Errors
     ///
-    /// It is damaged, or none.
-    pub fn read(datagram: &[u8]) -> Result<Self, Unread> {
-        let bytes = datagram.first_chunk::<HEADER_LEN>().ok_or(Unread::Foreign)?;
+    /// If it is damaged, or not a report.
+    pub fn read(datagram: &[u8]) -> Result<Self, ReportError> {
+        let bytes = datagram.first_chunk::<HEADER_LEN>().ok_or(ReportError::Foreign)?;
         let long = |at: usize| bytes[at..].first_chunk().copied().unwrap_or_default();
         let word =
             |at: usize| u32::from_be_bytes(bytes[at..].first_chunk().copied().unwrap_or_default());
         if word(CHECKSUM) != checksum(datagram) {
-            return Err(Unread::Damaged);
+            return Err(ReportError::Damaged);
         }
         let is_ours = bytes[..4] == MAGIC
             && bytes[4] <= 1
@@ -80,7 +80,7 @@ impl Report {
             && word(32) as usize == datagram.len()
             && word(36) == 0;
         if !is_ours {
-            return Err(Unread::Foreign);
+            return Err(ReportError::Foreign);
         }
         Ok(Self {
             is_end: bytes[4] == 1,
@@ -92,7 +92,7 @@ impl Report {
     }
 }
 
-/// Of all bytes, those of the checksum taken for 0.
+/// Returns the checksum of all bytes, with those of the checksum taken as 0.
 fn checksum(datagram: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     crc.update(&datagram[..CHECKSUM.min(datagram.len())]);
@@ -113,12 +113,12 @@ mod tests {
             source in any::<u16>(),
             number in any::<u64>(),
             (due_ns, sent_ns) in any::<(i64, i64)>(),
-        ) -> Report {
-            Report { is_end, source, number, due_ns, sent_ns }
+        ) -> TestSourceReport {
+            TestSourceReport { is_end, source, number, due_ns, sent_ns }
         }
     }
 
-    fn written(report: Report, data: &[u8]) -> Vec<u8> {
+    fn written(report: TestSourceReport, data: &[u8]) -> Vec<u8> {
         let mut bytes = [&[0; HEADER_LEN], data].concat();
         report.write(&mut bytes);
         bytes
@@ -130,7 +130,7 @@ mod tests {
             report in report(),
             data in prop::collection::vec(any::<u8>(), 0..200),
         ) {
-            prop_assert_eq!(Report::read(&written(report, &data)), Ok(report));
+            prop_assert_eq!(TestSourceReport::read(&written(report, &data)), Ok(report));
         }
 
         /// A CRC finds every single bit, wherever it is.
@@ -143,26 +143,27 @@ mod tests {
             let mut bytes = written(report, &data);
             let bit = bit.index(bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(Report::read(&bytes), Err(Unread::Damaged));
+            prop_assert_eq!(TestSourceReport::read(&bytes), Err(ReportError::Damaged));
         }
 
         #[test]
         fn whatever_comes_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..90)) {
-            let _ = Report::read(&bytes);
+            let _ = TestSourceReport::read(&bytes);
         }
     }
 
     #[test]
     fn what_is_not_ours_is_refused() {
-        assert_eq!(Report::read(b"hello"), Err(Unread::Foreign));
-        let report = Report { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
+        assert_eq!(TestSourceReport::read(b"hello"), Err(ReportError::Foreign));
+        let report =
+            TestSourceReport { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
         let cut = &written(report, &[7; 9])[..50];
-        assert_eq!(Report::read(cut), Err(Unread::Damaged));
+        assert_eq!(TestSourceReport::read(cut), Err(ReportError::Damaged));
         // Whole by its checksum, and of another kind.
         let mut other = written(report, &[]);
         other[4] = 7;
         let right = checksum(&other);
         other[CHECKSUM..].copy_from_slice(&right.to_be_bytes());
-        assert_eq!(Report::read(&other), Err(Unread::Foreign));
+        assert_eq!(TestSourceReport::read(&other), Err(ReportError::Foreign));
     }
 }

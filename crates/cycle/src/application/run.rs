@@ -1,6 +1,6 @@
-//! A test: a process for each node, a thread that plays the world outside, and this one, which
-//! collects what nodes hand over, stops and ends those that are to be stopped or ended, and judges.
-//! It ends in time whatever a node does, and leaves no process behind.
+//! Run of a test: a process for each node, a thread that simulates the sources, and this one, which
+//! collects the nodes' entries, stops and ends nodes according to the plan, and judges. It ends in
+//! time whatever a node does, and leaves no process running.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,68 +12,68 @@ use horolog_record::{
     CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestFaultKind as FaultKind, CycleTestNode,
     CycleTestResult, CycleTestRun, Distribution, Host, rfc3339_now,
 };
-use horolog_stats::search::ConfigError;
+use horolog_stats::search::SearchConfigError;
 use horolog_sys::clock::MonotonicClock;
+use horolog_sys::explain::explain;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use thiserror::Error;
 
-use super::account::{Account, node_name};
-use super::findings::{self, Ending};
-use super::generator::{self, Generator, Sent};
-use super::glance::Glance;
-use super::node::{Go, Order, Ready};
-use super::notice::Notice;
-use super::plan::Plan;
+use super::findings::{self, TestEnd};
+use super::generator::{self, GeneratorOutcome, ReportGenerator};
+use super::node::{TestOrder, TestReady, TestStart};
+use super::node_event::NodeEvent;
+use super::plan::TestPlan;
 use super::score;
 use super::search::{self, SearchOptions};
-use crate::entry::Entry;
-use crate::predict::Source;
-use crate::run::child::Child;
+use super::snapshot::TestSnapshot;
+use super::test_stats::{TestStats, node_name};
+use crate::entry::PeriodEntry;
+use crate::predict::CostInput;
+use crate::run::child::TaskProcess;
 
-/// From when all nodes are ready to the first release.
+/// Time from the last node's report that it is ready to the first release.
 const HEAD_START: Span = Span::from_ms(100);
-/// What is added where they send each other messages: they get to know each other meanwhile.
+/// Additional time if nodes exchange messages: they measure the baseline of the network meanwhile.
 const ACQUAINTANCE: Span = Span::from_ms(300);
-/// How often what was handed over is taken.
+/// Interval between two collections.
 const ROUND: Span = Span::from_ms(10);
-/// How often it is shown to who watches.
+/// Interval between two calls of the observer.
 const SHOW: Span = Span::from_ms(250);
-/// What is added to the time that a run takes by its plan before it is ended, and how long nodes
-/// have for that.
-const PATIENCE: Span = Span::from_ms(1_000);
-/// What a node may take to be ready.
-const READY_PATIENCE: Duration = Duration::from_secs(30);
+/// Time beyond the planned end after which a run is ended, and grace period of its nodes.
+const GRACE_PERIOD: Span = Span::from_ms(1_000);
+/// Time for a node to become ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What to test, and how.
+/// Test and its options.
 #[derive(Clone, Debug)]
 pub struct TestOptions {
-    /// The program that [`super::node::serve`]s when it is given `arguments`.
+    /// Program that calls [`super::node::serve`] when it is started with `arguments`.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
     /// The test.
-    pub plan: Plan,
-    /// By what rates and fixed computation are multiplied.
+    pub plan: TestPlan,
+    /// Multiplier of rates and fixed computation.
     pub load: f64,
-    /// Looks for the largest load instead of running the plan.
+    /// Searches for the largest load instead of running the plan.
     pub search: Option<SearchOptions>,
-    /// Whether deep idle states are held off.
+    /// True if deep idle states are prevented.
     pub hold_awake: bool,
-    /// Measurements of the machine, for the scorecard.
-    pub measured: Vec<Source>,
-    /// The command line, for the record.
+    /// Measurements of the host, for the scorecard.
+    pub measured: Vec<CostInput>,
+    /// Command line, for the record.
     pub command: Vec<String>,
 }
 
-/// Why a test cannot begin.
+/// Reason for which a test cannot begin.
 #[derive(Debug, Error)]
 pub enum TestError {
     /// A node's process could not be started.
-    #[error("{node} cannot be started: {error}")]
+    #[error("cannot start {node}: {why}", why = explain(.error))]
     Start {
         /// The node.
         node: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// A node is not ready.
@@ -81,33 +81,33 @@ pub enum TestError {
     Ready {
         /// The node.
         node: String,
-        /// What it says, or that it says nothing.
+        /// Its reason, or that it sent none.
         reason: String,
     },
     /// Reports cannot be sent.
-    #[error("reports cannot be sent: {0}")]
+    #[error("cannot send reports: {why}", why = explain(.0))]
     Sources(io::Error),
-    /// A search cannot be made so.
-    #[error("such loads cannot be searched: {0}")]
-    Search(ConfigError),
+    /// The search has invalid parameters.
+    #[error("invalid loads for a search: {0}")]
+    Search(SearchConfigError),
     /// The runs of a search would be too short.
     #[error(
-        "runs of a search have {least} periods at least, which is {} ms; give longer ones",
+        "runs of a search need at least {least} periods, which is {} ms; use longer ones",
         least_ns / 1_000_000
     )]
     Short {
         /// Periods.
         least: u64,
-        /// How long they are.
+        /// Their duration.
         least_ns: u64,
     },
 }
 
-/// Who watches a test.
-pub trait Watch {
-    /// Looks at it, some times a second.
-    fn glance(&mut self, glance: &Glance<'_>);
-    /// Whether it is to end now.
+/// Observer of a test.
+pub trait TestObserver {
+    /// Receives the state, several times a second.
+    fn snapshot(&mut self, glance: &TestSnapshot<'_>);
+    /// Returns true if the test is to end now.
     fn is_over(&self) -> bool;
 }
 
@@ -115,14 +115,17 @@ pub trait Watch {
 ///
 /// # Errors
 ///
-/// When a node cannot begin.
-pub fn test(options: &TestOptions, watch: &mut dyn Watch) -> Result<CycleTestResult, TestError> {
+/// If a node cannot begin.
+pub fn test(
+    options: &TestOptions,
+    watch: &mut dyn TestObserver,
+) -> Result<CycleTestResult, TestError> {
     let started = rfc3339_now();
     let plan = &options.plan;
     let (ran, found, is_called) = match &options.search {
         None => {
             let what = format!("load {}", options.load);
-            (Some(one(options, plan, options.load, (&what, watch))?), None, false)
+            (Some(run_once(options, plan, options.load, (&what, watch))?), None, false)
         }
         Some(search) => {
             let searched = search::search(options, search, watch)?;
@@ -130,16 +133,16 @@ pub fn test(options: &TestOptions, watch: &mut dyn Watch) -> Result<CycleTestRes
         }
     };
     let (run, mut ending) =
-        ran.map_or((None, Ending::default()), |ran| (Some(ran.run), ran.ending));
-    ending.is_called |= is_called;
+        ran.map_or((None, TestEnd::default()), |ran| (Some(ran.run), ran.ending));
+    ending.is_interrupted |= is_called;
     let application = CycleTestApplication {
         name: plan.name.clone(),
         period_ns: plan.period_ns,
         deadline_ns: plan.deadline_ns,
         nodes: plan.nodes,
         steady: plan.steady,
-        slow_after_ns: plan.slow_after_ns,
-        silent_after: plan.silent_after,
+        response_limit_ns: plan.response_limit_ns,
+        node_timeout: plan.node_timeout,
     };
     let mut result = CycleTestResult {
         schema: CYCLE_TEST_SCHEMA.to_owned(),
@@ -157,40 +160,40 @@ pub fn test(options: &TestOptions, watch: &mut dyn Watch) -> Result<CycleTestRes
     Ok(result)
 }
 
-/// A run, and how it came to its end.
-pub(super) struct Ran {
+/// Run with its end.
+pub(super) struct TestRun {
     pub(super) run: CycleTestRun,
-    pub(super) ending: Ending,
+    pub(super) ending: TestEnd,
 }
 
-/// One run of a plan under a load.
-pub(super) fn one(
+/// Runs a plan once under a load.
+pub(super) fn run_once(
     options: &TestOptions,
-    plan: &Plan,
+    plan: &TestPlan,
     load: f64,
-    (what, watch): (&str, &mut dyn Watch),
-) -> Result<Ran, TestError> {
+    (what, watch): (&str, &mut dyn TestObserver),
+) -> Result<TestRun, TestError> {
     let mut nodes = Vec::new();
     for node in 0..plan.nodes {
-        // One after the other: they would find each other in the speed that they measure.
-        nodes.push(Node::ready(options, plan, (node, load), &|| watch.is_over())?);
+        // One after the other: they would disturb each other's calibration.
+        nodes.push(NodeProcess::ready(options, plan, (node, load), &|| watch.is_over())?);
     }
     let sockets = generator::sockets(plan).map_err(TestError::Sources)?;
     let head_start = if plan.nodes > 1 { HEAD_START + ACQUAINTANCE } else { HEAD_START };
     let begin = MonotonicClock.now() + head_start;
-    let go = Go {
+    let go = TestStart {
         begin_ns: begin.as_ns(),
         peers: nodes.iter().map(|node| node.ready.messages).collect(),
         sources: sockets.iter().map(|(_, address)| *address).collect(),
     };
     for node in &mut nodes {
         let start = |error| TestError::Start { node: node.name.clone(), error };
-        node.child.tell(&go).map_err(start)?;
+        node.child.send(&go).map_err(start)?;
     }
     let reports = nodes.iter().map(|node| node.ready.reports).collect();
-    let generator = Generator::new(plan, load, sockets, reports, begin);
-    let account = Account::new(plan, begin.as_ns());
-    let mut collector = Collector::new(plan, nodes, account, begin);
+    let generator = ReportGenerator::new(plan, load, sockets, reports, begin);
+    let account = TestStats::new(plan, begin.as_ns());
+    let mut collector = TestCollector::new(plan, nodes, account, begin);
     let stop = AtomicBool::new(false);
     let sent = thread::scope(|scope| {
         let named = thread::Builder::new().name("sources".into());
@@ -198,90 +201,90 @@ pub(super) fn one(
             named.spawn_scoped(scope, || generator.run(&stop)).map_err(TestError::Sources)?;
         collector.collect(what, watch);
         stop.store(true, Ordering::Relaxed);
-        // It does not panic; if it did, so would this.
+        // The thread does not panic; if it did, the panic would continue here.
         Ok(playing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
-    Ok(collector.told(load, sent))
+    Ok(collector.into_test_run(load, sent))
 }
 
-/// A node's process.
-struct Node {
+/// Process of a node.
+struct NodeProcess {
     name: String,
-    child: Child<Result<Ready, String>>,
-    ready: Ready,
-    died: Option<String>,
+    child: TaskProcess<Result<TestReady, String>>,
+    ready: TestReady,
+    exit_reason: Option<String>,
 }
 
-impl Node {
+impl NodeProcess {
     fn ready(
         options: &TestOptions,
-        plan: &Plan,
+        plan: &TestPlan,
         (node, load): (u16, f64),
         is_over: &dyn Fn() -> bool,
     ) -> Result<Self, TestError> {
         let name = node_name(node);
-        let order = Order { plan: plan.clone(), node, load, hold_awake: options.hold_awake };
-        let mut child: Child<Result<Ready, String>> =
-            Child::start(&options.program, &options.arguments, &order, 1)
+        let order = TestOrder { plan: plan.clone(), node, load, hold_awake: options.hold_awake };
+        let mut child: TaskProcess<Result<TestReady, String>> =
+            TaskProcess::start(&options.program, &options.arguments, &order, 1)
                 .map_err(|error| TestError::Start { node: name.clone(), error })?;
-        let ready = child.said(READY_PATIENCE, is_over).and_then(|answer| answer);
+        let ready = child.receive(READY_TIMEOUT, is_over).and_then(|answer| answer);
         let ready = ready.map_err(|reason| TestError::Ready { node: name.clone(), reason })?;
-        Ok(Self { name, child, ready, died: None })
+        Ok(Self { name, child, ready, exit_reason: None })
     }
 
     fn is_through(&self) -> bool {
-        self.died.is_some() || self.child.shared().is_over(0)
+        self.exit_reason.is_some() || self.child.shared().is_over(0)
     }
 }
 
-/// What is to be done to a node, and when.
+/// Action on a node, with its time.
 #[derive(Clone, Copy)]
-struct Deed {
+struct ScheduledFault {
     at_ns: u64,
     node: u16,
     fault: usize,
-    kind: DeedKind,
+    kind: FaultAction,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum DeedKind {
+enum FaultAction {
     Stop,
     Resume,
     End,
 }
 
-/// Collects.
-struct Collector<'a> {
-    plan: &'a Plan,
-    nodes: Vec<Node>,
-    account: Account<'a>,
+/// Collector of the nodes' entries.
+struct TestCollector<'a> {
+    plan: &'a TestPlan,
+    nodes: Vec<NodeProcess>,
+    account: TestStats<'a>,
     begin: Timestamp<Monotonic>,
-    /// The next one last.
-    deeds: Vec<Deed>,
-    ending: Ending,
-    /// When it is shown again.
+    /// The next one is last.
+    deeds: Vec<ScheduledFault>,
+    ending: TestEnd,
+    /// Time of the next call of the observer.
     show_at: Timestamp<Monotonic>,
 }
 
-impl<'a> Collector<'a> {
+impl<'a> TestCollector<'a> {
     fn new(
-        plan: &'a Plan,
-        nodes: Vec<Node>,
-        account: Account<'a>,
+        plan: &'a TestPlan,
+        nodes: Vec<NodeProcess>,
+        account: TestStats<'a>,
         begin: Timestamp<Monotonic>,
     ) -> Self {
-        let (deeds, ending) = (deeds(plan), Ending::default());
+        let (deeds, ending) = (deeds(plan), TestEnd::default());
         Self { plan, nodes, account, begin, deeds, ending, show_at: begin }
     }
 
-    /// Collects until all nodes are through, or have had the time for it.
-    fn collect(&mut self, what: &str, watch: &mut dyn Watch) {
-        let mut until = self.begin + Span::from_ns(self.total_ns() as i64) + PATIENCE;
+    /// Collects until all nodes have finished, or their time is over.
+    fn collect(&mut self, what: &str, watch: &mut dyn TestObserver) {
+        let mut until = self.begin + Span::from_ns(self.total_ns() as i64) + GRACE_PERIOD;
         let mut is_called_off = false;
         loop {
-            // Asked before what is left is taken, so that nothing comes behind it.
-            self.look();
-            let is_over = self.nodes.iter().all(Node::is_through);
+            // Checked before the remaining entries are taken, so that none can follow.
+            self.record_early_exits();
+            let is_over = self.nodes.iter().all(NodeProcess::is_through);
             self.act();
             self.take();
             let now = MonotonicClock.now();
@@ -303,11 +306,11 @@ impl<'a> Collector<'a> {
                 return;
             }
             if (is_late || watch.is_over()) && !is_called_off {
-                self.ending.is_called = !is_late;
-                self.ending.is_cut = is_late;
+                self.ending.is_interrupted = !is_late;
+                self.ending.is_truncated = is_late;
                 is_called_off = true;
                 self.call_off();
-                until = now + PATIENCE;
+                until = now + GRACE_PERIOD;
             }
             let next = self.deeds.last().map_or(now + ROUND, |deed| self.instant(deed.at_ns));
             let wait_ns = (next.min(now + ROUND) - now).as_ns().max(0).unsigned_abs();
@@ -315,15 +318,15 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn show(&self, what: &str, watch: &mut dyn Watch) {
+    fn show(&self, what: &str, watch: &mut dyn TestObserver) {
         let total_ns = self.total_ns();
         let elapsed_ns = self.now_ns().min(total_ns);
-        watch.glance(&Glance {
+        watch.snapshot(&TestSnapshot {
             what,
             elapsed: Duration::from_nanos(elapsed_ns),
             total: Duration::from_nanos(total_ns),
             state: self.plan.state_at(elapsed_ns),
-            nodes: &self.account.glance(),
+            nodes: &self.account.snapshot(),
             faults: &self.account.faults(),
         });
     }
@@ -340,29 +343,29 @@ impl<'a> Collector<'a> {
         (MonotonicClock.now() - self.begin).as_ns().max(0).unsigned_abs()
     }
 
-    /// Has all nodes end at their next release; those that stand still go on for that.
+    /// Requests all nodes to end at their next release; stopped ones are resumed for that.
     fn call_off(&mut self) {
         self.deeds.clear();
         for node in &self.nodes {
             node.child.shared().stop();
-            // One that has ended needs none.
+            // A node that has ended need not be resumed.
             let _ = node.child.handle().and_then(|handle| handle.resume());
         }
     }
 
-    /// Notes which nodes have ended before their time.
-    fn look(&mut self) {
+    /// Records the nodes that have ended early.
+    fn record_early_exits(&mut self) {
         let now_ns = self.now_ns();
         for (at, node) in self.nodes.iter_mut().enumerate() {
             let ended = node.child.ended();
-            if node.died.is_none() && !node.child.shared().is_over(0) && ended.is_some() {
-                node.died = ended;
-                self.account.died_ns[at].get_or_insert(now_ns);
+            if node.exit_reason.is_none() && !node.child.shared().is_over(0) && ended.is_some() {
+                node.exit_reason = ended;
+                self.account.exited_ns[at].get_or_insert(now_ns);
             }
         }
     }
 
-    /// Does to nodes what is to be done by now.
+    /// Executes the actions that are due.
     fn act(&mut self) {
         while let Some(deed) = self.deeds.last().copied() {
             if self.now_ns() < deed.at_ns {
@@ -371,42 +374,42 @@ impl<'a> Collector<'a> {
             self.deeds.pop();
             let node = &mut self.nodes[usize::from(deed.node)];
             let done = match deed.kind {
-                DeedKind::Stop => node.child.handle().and_then(|handle| handle.stop()),
-                DeedKind::Resume => node.child.handle().and_then(|handle| handle.resume()),
-                DeedKind::End => node.child.end(),
+                FaultAction::Stop => node.child.handle().and_then(|handle| handle.stop()),
+                FaultAction::Resume => node.child.handle().and_then(|handle| handle.resume()),
+                FaultAction::End => node.child.end(),
             };
             let now_ns = self.now_ns();
             if done.is_err() {
                 continue;
             }
-            if deed.kind == DeedKind::Resume {
+            if deed.kind == FaultAction::Resume {
                 self.account.ended(deed.fault, now_ns);
                 continue;
             }
             self.account.injected(deed.fault, 1, now_ns);
-            if deed.kind == DeedKind::End {
+            if deed.kind == FaultAction::End {
                 self.account.ended(deed.fault, now_ns);
-                self.account.died_ns[usize::from(deed.node)] = Some(now_ns);
+                self.account.exited_ns[usize::from(deed.node)] = Some(now_ns);
                 self.ending.killed.push(self.nodes[usize::from(deed.node)].name.clone());
             }
         }
     }
 
-    /// Takes what nodes have handed over.
+    /// Takes the entries that nodes have published.
     fn take(&mut self) {
         let account = &mut self.account;
         for (node, one) in (0..).zip(&self.nodes) {
             one.child.take_words(0, &mut |words| {
-                if let Some(notice) = Notice::from_words(words) {
+                if let Some(notice) = NodeEvent::from_words(words) {
                     account.notice(node, &notice);
-                } else if let Some(entry) = Entry::from_words(words) {
+                } else if let Some(entry) = PeriodEntry::from_words(words) {
                     account.entry(node, &entry);
                 }
             });
         }
     }
 
-    fn told(mut self, load: f64, sent: Sent) -> Ran {
+    fn into_test_run(mut self, load: f64, sent: GeneratorOutcome) -> TestRun {
         let elapsed_ns = self.now_ns().min(self.total_ns());
         for (fault, (count, first_ns)) in sent.faults.iter().enumerate() {
             self.account.injected(fault, *count, first_ns.unwrap_or(0));
@@ -414,7 +417,7 @@ impl<'a> Collector<'a> {
         self.ending.missed_apart = self.account.missed_apart;
         for node in &self.nodes {
             let is_meant = self.ending.killed.contains(&node.name);
-            if let Some(how) = node.died.as_ref().filter(|_| !is_meant) {
+            if let Some(how) = node.exit_reason.as_ref().filter(|_| !is_meant) {
                 self.ending.died.push((node.name.clone(), how.clone()));
             }
         }
@@ -429,12 +432,12 @@ impl<'a> Collector<'a> {
             sources: sent.sources,
             states: self.account.states(),
             faults: self.account.faults(),
-            noticed: self.account.all_noticed(),
+            detections: self.account.all_noticed(),
         };
-        Ran { run, ending: self.ending }
+        TestRun { run, ending: self.ending }
     }
 
-    fn node(&self, at: usize, node: &Node) -> CycleTestNode {
+    fn node(&self, at: usize, node: &NodeProcess) -> CycleTestNode {
         let book = &self.account.nodes[at];
         let state = node.child.state(0);
         CycleTestNode {
@@ -451,23 +454,23 @@ impl<'a> Collector<'a> {
             computation_ns: Distribution::of_recorder(&book.computation),
             communication_ns: Distribution::of_recorder(&book.communication),
             idle_ns: Distribution::of_recorder(&book.idle),
-            ended: node.died.clone(),
+            ended: node.exit_reason.clone(),
         }
     }
 }
 
-/// What is to be done to nodes, the last first.
-fn deeds(plan: &Plan) -> Vec<Deed> {
+/// Returns the actions on nodes, the last one first.
+fn deeds(plan: &TestPlan) -> Vec<ScheduledFault> {
     let mut deeds = Vec::new();
     for (fault, one) in plan.faults.iter().enumerate() {
         let Some(node) = one.node else { continue };
-        let mut deed = |at_ns, kind| deeds.push(Deed { at_ns, node, fault, kind });
+        let mut deed = |at_ns, kind| deeds.push(ScheduledFault { at_ns, node, fault, kind });
         match one.kind {
             FaultKind::Stop => {
-                deed(one.at_ns, DeedKind::Stop);
-                deed(one.until_ns(), DeedKind::Resume);
+                deed(one.at_ns, FaultAction::Stop);
+                deed(one.until_ns(), FaultAction::Resume);
             }
-            FaultKind::End => deed(one.at_ns, DeedKind::End),
+            FaultKind::End => deed(one.at_ns, FaultAction::End),
             _ => {}
         }
     }

@@ -1,42 +1,42 @@
-//! The scorecard of Hao, Xue and Qin, "Performance and test method for real-time parallel system"
-//! (2010), Table 2: two figures of the operating system and three of the middleware, each with a
+//! Scorecard of Hao, Xue and Qin, "Performance and test method for real-time parallel system"
+//! (2010), Table 2: two values of the operating system and three of the middleware, each with a
 //! grade. Pure.
 //!
-//! The document names what is graded and no scale, so there is one here, the same step from grade
-//! to grade everywhere: ten.
+//! The paper names the graded values but no scale. The scale here has the same step from grade to
+//! grade everywhere: ten.
 //!
-//! - What costs time in each period (a switch, an interrupt, a message) is graded by its share of
-//!   the deadline. The document calls microseconds beside milliseconds of execution wholly
-//!   predictable (section 4.1): a thousandth is excellent, a hundredth good, a tenth fair.
-//! - Granularity is communication to computing, and load strategy what the busiest node computes
-//!   above the mean. With both, one of `1 + share` parts of the time is computing: 99% where it is
-//!   excellent, 91% where it is good, half where it is fair.
+//! - A cost in each period (a switch, an interrupt, a message) is graded by its share of the
+//!   deadline. The paper calls microseconds beside milliseconds of execution wholly predictable
+//!   (section 4.1): a thousandth is excellent, a hundredth good, a tenth fair.
+//! - Granularity is communication to computing, and load strategy is the excess of the busiest
+//!   node's computing over the mean. With both, one of `1 + share` parts of the time is computing:
+//!   99% if excellent, 91% if good, half if fair.
 
 use horolog_record::{
     CycleTestApplication, CycleTestGrade as Grade, CycleTestRun, CycleTestScale as Scale,
     CycleTestScore, HandlerKind, HostInterruptResult, HostSwitchResult,
 };
 
-use crate::predict::{Measured, Source};
+use crate::predict::{CostInput, CostRecord};
 
-/// Up to which share of the deadline a cost is excellent, good and fair.
+/// Largest share of the deadline for which a cost is excellent, good and fair.
 pub const COST_BOUNDS: [f64; 3] = [0.001, 0.01, 0.1];
-/// Up to which share of computing what is none is excellent, good and fair.
+/// Largest ratio of other time to computing that is excellent, good and fair.
 pub const IDLE_BOUNDS: [f64; 3] = [0.01, 0.1, 1.0];
 
-/// The grade of a share.
+/// Returns the grade of a share.
 #[must_use]
 pub fn grade(share: f64, bounds: [f64; 3]) -> Grade {
     let better = bounds.iter().zip(Grade::ALL).find(|(bound, _)| share <= **bound);
     better.map_or(Grade::Poor, |(_, grade)| grade)
 }
 
-/// The scorecard of a run, with what was measured of the machine.
+/// Returns the scorecard of a run, with the measurements of the host.
 #[must_use]
 pub fn scorecard(
     run: Option<&CycleTestRun>,
     application: &CycleTestApplication,
-    measured: &[Source],
+    measured: &[CostInput],
 ) -> Vec<CycleTestScore> {
     let row = |scale| match scale {
         Scale::SwitchTime => cost(scale, worst(measured.iter().filter_map(switch)), application),
@@ -50,22 +50,22 @@ pub fn scorecard(
     Scale::ALL.into_iter().map(row).collect()
 }
 
-/// A figure, and which one it is.
-type Figure = (f64, String);
+/// Value and its description.
+type ScoreValue = (f64, String);
 
-fn worst(figures: impl Iterator<Item = Figure>) -> Option<Figure> {
+fn worst(figures: impl Iterator<Item = ScoreValue>) -> Option<ScoreValue> {
     figures.max_by(|(one, _), (other, _)| one.total_cmp(other))
 }
 
 fn cost(
     scale: Scale,
-    figure: Option<Figure>,
+    figure: Option<ScoreValue>,
     application: &CycleTestApplication,
 ) -> CycleTestScore {
     let share = figure.as_ref().map(|(ns, _)| ns / application.deadline_ns.max(1) as f64);
     let absent = match scale {
         Scale::MessageLatency => "not measured: no messages were sent to another node",
-        _ => "not measured; give a result of 'host all' by --measured",
+        _ => "not measured; add a result of 'host all' with --measured",
     };
     CycleTestScore {
         scale,
@@ -78,9 +78,9 @@ fn cost(
     }
 }
 
-/// A quality, by the share of what is no computing.
+/// Grades a quality by the ratio of other time to computing.
 fn quality(scale: Scale, figure: Option<(f64, f64, &str)>) -> CycleTestScore {
-    let absent = "not measured: there is one node alone, or nothing was computed or sent";
+    let absent = "not measured: a single node, or nothing was computed or sent";
     let share = figure.map(|(_, share, _)| share);
     CycleTestScore {
         scale,
@@ -93,8 +93,8 @@ fn quality(scale: Scale, figure: Option<(f64, f64, &str)>) -> CycleTestScore {
     }
 }
 
-fn switch(source: &Source) -> Option<Figure> {
-    let Measured::Switch(result) = &source.measured else { return None };
+fn switch(source: &CostInput) -> Option<ScoreValue> {
+    let CostRecord::Switch(result) = &source.measured else { return None };
     let HostSwitchResult { steps, exchanges, .. } = &**result;
     let by_steps = steps.iter().filter_map(|steps| steps.per_switch_ns).reduce(f64::max);
     let by_turns = exchanges.iter().filter_map(|turns| turns.per_switch_ns).reduce(f64::max);
@@ -104,18 +104,18 @@ fn switch(source: &Source) -> Option<Figure> {
     Some((ns, format!("a switch {how} [{}]", source.name)))
 }
 
-fn interrupt(source: &Source) -> Option<Figure> {
-    let Measured::Interrupt(result) = &source.measured else { return None };
+fn interrupt(source: &CostInput) -> Option<ScoreValue> {
+    let CostRecord::Interrupt(result) = &source.measured else { return None };
     let HostInterruptResult { handlers, .. } = &**result;
-    // The kernel's own handler is what the document means; without it the nearest to it.
+    // The paper refers to the kernel's own handler; without it the closest one is used.
     let of = |kind: HandlerKind| {
         let delays = handlers.iter().filter(|handler| handler.kind == kind);
         delays.filter_map(|handler| Some(handler.delay_ns.as_ref()?.mean)).reduce(f64::max)
     };
     let kinds = [
-        (HandlerKind::Kernel, "a handler in the kernel"),
-        (HandlerKind::Timerfd, "a thread that a timer wakes"),
-        (HandlerKind::Signal, "a signal's handler"),
+        (HandlerKind::Kernel, "an in-kernel handler"),
+        (HandlerKind::Timerfd, "a thread woken by a timer"),
+        (HandlerKind::Signal, "a signal handler"),
     ];
     let (ns, what) = kinds.into_iter().find_map(|(kind, what)| Some((of(kind)?, what)))?;
     Some((
@@ -124,7 +124,7 @@ fn interrupt(source: &Source) -> Option<Figure> {
     ))
 }
 
-fn latency(run: &CycleTestRun) -> Option<Figure> {
+fn latency(run: &CycleTestRun) -> Option<ScoreValue> {
     let slowest = run.nodes.iter().filter_map(|node| node.latency_ns).max()?;
     let basis = "half of the shortest message's round trip before the run, the median of the slowest \
                  node";
@@ -136,13 +136,13 @@ fn granularity(run: &CycleTestRun) -> Option<(f64, f64, &'static str)> {
     let communication: f64 =
         run.stages.iter().map(|stage| stage.communication_ns + stage.barrier_ns).sum();
     let is_known = computation > 0.0 && communication > 0.0;
-    let basis = "computing to communication, barriers included, the means of a period";
+    let basis = "computation to communication, barriers included, means of a period";
     is_known.then(|| (computation / communication, communication / computation, basis))
 }
 
 fn balance(run: &CycleTestRun) -> Option<(f64, f64, &'static str)> {
     let share = run.imbalance?;
-    Some((1.0 + share, share, "the most that a node computes to the mean of all"))
+    Some((1.0 + share, share, "the maximum computation of a node to the mean of all"))
 }
 
 #[cfg(test)]
@@ -176,8 +176,8 @@ mod tests {
             deadline_ns: 40_000_000,
             nodes: 1,
             steady: 5,
-            slow_after_ns: 1,
-            silent_after: 3,
+            response_limit_ns: 1,
+            node_timeout: 3,
         };
         let card = scorecard(None, &application, &[]);
         assert_eq!(card.iter().map(|row| row.scale).collect::<Vec<_>>(), Scale::ALL);

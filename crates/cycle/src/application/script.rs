@@ -1,6 +1,6 @@
-//! What the world outside does when: which source has a report for which node, how long it is, and
-//! what goes wrong with it. Pure; instants are ns of the run, and chance begins with the plan's
-//! seed, so the same plan says the same.
+//! Script of the simulated sources: the time, source, node, length and injected error of each
+//! report. Pure; instants are ns of the run, and the random numbers begin with the plan's seed, so
+//! the same plan yields the same script.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,64 +8,64 @@ use std::collections::BinaryHeap;
 use horolog_record::CycleTestFaultKind as FaultKind;
 use horolog_time::SplitMix64;
 
-use super::plan::{Plan, Profile, Sharing, Size, Source};
+use super::plan::{ArrivalProfile, Delivery, ReportSource, Size, TestPlan};
 
-/// Reports that are kept to be sent late, at most; what finds no room is sent in time.
-const KEPT_MAX: usize = 65_536;
+/// Reports that are kept to be sent late, at most; further ones are sent in time.
+const DELAYED_MAX: usize = 65_536;
 
-/// A report that is to be sent now, or would have been.
+/// Report to be sent now, or that would have been.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Cue {
-    /// When it is to be sent.
+pub(super) struct ScheduledReport {
+    /// Time at which it is sent.
     pub(super) send_ns: u64,
-    /// When it was due.
+    /// Intended send time without injected delay.
     pub(super) due_ns: u64,
     /// Its source.
     pub(super) source: u16,
-    /// The node that gets it.
+    /// Node that receives it.
     pub(super) node: u16,
     /// Its number among those of the source for the node.
     pub(super) number: u64,
     /// Its length.
     pub(super) len: usize,
-    /// What is done to it.
-    pub(super) harm: Option<Harm>,
+    /// Error injected into it.
+    pub(super) error: Option<InjectedError>,
 }
 
-/// What is done to a report.
+/// Error injected into a report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Harm {
-    /// By which fault of the plan.
+pub(super) struct InjectedError {
+    /// Fault of the plan that causes it.
     pub(super) fault: usize,
-    /// What.
-    pub(super) kind: HarmKind,
+    /// Kind of the error.
+    pub(super) kind: ErrorKind,
 }
 
-/// The ways in which a report is harmed.
+/// Kinds of injected errors.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum HarmKind {
-    /// This bit of it is turned.
-    Turned(u64),
+pub(super) enum ErrorKind {
+    /// This bit of it is inverted.
+    BitFlipped(u64),
     /// It is not sent.
     Lost,
-    /// It is sent later than it was due.
+    /// It is sent later than intended.
     Late,
 }
 
-/// The world outside.
+/// The simulated sources.
 pub(super) struct Script<'a> {
-    plan: &'a Plan,
+    plan: &'a TestPlan,
     until_ns: u64,
-    sources: Vec<Next<'a>>,
-    kept: BinaryHeap<Reverse<Cue>>,
-    /// Copies of a report that several nodes get.
-    ready: Vec<Cue>,
-    chance: SplitMix64,
+    sources: Vec<ReportSourceState<'a>>,
+    delayed: BinaryHeap<Reverse<ScheduledReport>>,
+    /// Copies of a report for several nodes.
+    ready: Vec<ScheduledReport>,
+    rng: SplitMix64,
 }
 
-/// A source, and its next report.
-struct Next<'a> {
-    source: &'a Source,
+/// Source with its next report.
+struct ReportSourceState<'a> {
+    source: &'a ReportSource,
     rate: f64,
     last_rate: f64,
     due_ns: f64,
@@ -73,23 +73,23 @@ struct Next<'a> {
     nodes: Vec<u16>,
     turn: usize,
     numbers: Vec<u64>,
-    chance: SplitMix64,
+    rng: SplitMix64,
 }
 
 impl<'a> Script<'a> {
-    /// What happens under so many times the rates of the plan; nothing is due from `until_ns` on.
-    pub(super) fn new(plan: &'a Plan, load: f64, until_ns: u64) -> Self {
-        let of = |(at, source): (u64, &'a Source)| {
+    /// Makes the script for this multiple of the plan's rates; no report is due from `until_ns` on.
+    pub(super) fn new(plan: &'a TestPlan, load: f64, until_ns: u64) -> Self {
+        let of = |(at, source): (u64, &'a ReportSource)| {
             let nodes = if source.nodes.is_empty() {
                 (0..plan.nodes).collect()
             } else {
                 source.nodes.clone()
             };
             let last_rate = match source.profile {
-                Profile::Ramp(rate) => rate,
+                ArrivalProfile::Ramp(rate) => rate,
                 _ => source.rate,
             };
-            let mut next = Next {
+            let mut next = ReportSourceState {
                 source,
                 rate: source.rate * load,
                 last_rate: last_rate * load,
@@ -98,11 +98,11 @@ impl<'a> Script<'a> {
                 numbers: vec![0; nodes.len()],
                 nodes,
                 turn: 0,
-                chance: SplitMix64::new(plan.seed ^ (at + 1) << 32),
+                rng: SplitMix64::new(plan.seed ^ (at + 1) << 32),
             };
-            // Sources do not begin together: a random share of a gap.
-            next.due_ns = next.chance.unit() * 1e9 / next.rate;
-            if let Profile::Burst(count) = source.profile {
+            // Sources do not begin together: each is offset by a random share of a gap.
+            next.due_ns = next.rng.unit() * 1e9 / next.rate;
+            if let ArrivalProfile::Burst(count) = source.profile {
                 next.due_ns *= f64::from(count);
                 next.left_of_burst = count;
             }
@@ -112,80 +112,84 @@ impl<'a> Script<'a> {
             plan,
             until_ns,
             sources: (0..).zip(&plan.sources).map(of).collect(),
-            kept: BinaryHeap::new(),
+            delayed: BinaryHeap::new(),
             ready: Vec::new(),
-            chance: SplitMix64::new(plan.seed),
+            rng: SplitMix64::new(plan.seed),
         }
     }
 
-    /// When something is to be sent next; `None` where nothing is any more.
+    /// Returns the next send time; `None` if no report is left.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        let kept = self.kept.peek().map(|Reverse(cue)| cue.send_ns);
+        let kept = self.delayed.peek().map(|Reverse(cue)| cue.send_ns);
         let due = self.first().map(|at| self.sources[at].due_ns as u64);
         let ready = self.ready.first().map(|cue| cue.send_ns);
         [kept, due, ready].into_iter().flatten().min()
     }
 
-    /// The source whose report is due first.
+    /// Returns the source whose report is due first.
     fn first(&self) -> Option<usize> {
         let open = |at: &usize| (self.sources[*at].due_ns as u64) < self.until_ns;
         let all = (0..self.sources.len()).filter(open);
         all.min_by(|a, b| self.sources[*a].due_ns.total_cmp(&self.sources[*b].due_ns))
     }
 
-    /// What is to be sent next, if its time has come.
-    pub(super) fn take(&mut self, now_ns: u64) -> Option<Cue> {
+    /// Takes the next report to be sent, if its time has come.
+    pub(super) fn take(&mut self, now_ns: u64) -> Option<ScheduledReport> {
         loop {
             if let Some(cue) = self.ready.pop() {
-                if let Some(cue) = self.harmed(cue) {
+                if let Some(cue) = self.inject_error(cue) {
                     return Some(cue);
                 }
                 continue;
             }
-            let kept_ns = self.kept.peek().map(|Reverse(cue)| cue.send_ns);
+            let kept_ns = self.delayed.peek().map(|Reverse(cue)| cue.send_ns);
             let due = self.first().map(|at| (at, self.sources[at].due_ns as u64));
             if let Some(kept_ns) = kept_ns
                 && kept_ns <= now_ns
                 && due.is_none_or(|(_, due_ns)| kept_ns <= due_ns)
             {
-                return self.kept.pop().map(|Reverse(cue)| cue);
+                return self.delayed.pop().map(|Reverse(cue)| cue);
             }
             let (at, _) = due.filter(|(_, due_ns)| *due_ns <= now_ns)?;
             self.sources[at].report(at as u16, self.until_ns, &mut self.ready);
-            // Nodes get theirs in their order.
+            // Nodes receive theirs in their order.
             self.ready.reverse();
         }
     }
 
-    /// The report with what is done to it; `None` where it is kept for later.
-    fn harmed(&mut self, cue: Cue) -> Option<Cue> {
+    /// Injects the errors into a report; `None` if it is kept for later.
+    fn inject_error(&mut self, cue: ScheduledReport) -> Option<ScheduledReport> {
         let faults = self.plan.faults.iter().enumerate();
         let mut meant = faults.filter(|(_, fault)| {
             fault.is_of_reports()
                 && fault.is_at(cue.due_ns)
                 && fault.source.is_none_or(|source| source == cue.source)
         });
-        let chance = &mut self.chance;
+        let chance = &mut self.rng;
         let Some((at, fault)) = meant.find(|(_, fault)| chance.unit() < fault.share) else {
             return Some(cue);
         };
-        let harm = |kind| Some(Harm { fault: at, kind });
+        let harm = |kind| Some(InjectedError { fault: at, kind });
         match fault.kind {
             FaultKind::DataError => {
-                let bit = self.chance.below(cue.len * 8) as u64;
-                Some(Cue { harm: harm(HarmKind::Turned(bit)), ..cue })
+                let bit = self.rng.below(cue.len * 8) as u64;
+                Some(ScheduledReport { error: harm(ErrorKind::BitFlipped(bit)), ..cue })
             }
-            FaultKind::Late if self.kept.len() < KEPT_MAX => {
+            FaultKind::Late if self.delayed.len() < DELAYED_MAX => {
                 let send_ns = cue.due_ns.saturating_add(fault.delay_ns);
-                self.kept.push(Reverse(Cue { send_ns, harm: harm(HarmKind::Late), ..cue }));
+                self.delayed.push(Reverse(ScheduledReport {
+                    send_ns,
+                    error: harm(ErrorKind::Late),
+                    ..cue
+                }));
                 None
             }
             FaultKind::Late => Some(cue),
-            _ => Some(Cue { harm: harm(HarmKind::Lost), ..cue }),
+            _ => Some(ScheduledReport { error: harm(ErrorKind::Lost), ..cue }),
         }
     }
 
-    /// The number that the next report of each source for each of its nodes would have.
+    /// Returns the next number of each source for each of its nodes.
     pub(super) fn ends(&self) -> impl Iterator<Item = (u16, u16, u64)> + '_ {
         (0..).zip(&self.sources).flat_map(|(source, next)| {
             let nodes = next.nodes.iter().zip(&next.numbers);
@@ -194,14 +198,14 @@ impl<'a> Script<'a> {
     }
 }
 
-impl Next<'_> {
-    /// The report that is due, a copy for each node that gets it, and when the next one is.
-    fn report(&mut self, source: u16, until_ns: u64, copies: &mut Vec<Cue>) {
+impl ReportSourceState<'_> {
+    /// Appends the due report, a copy for each node that receives it, and schedules the next one.
+    fn report(&mut self, source: u16, until_ns: u64, copies: &mut Vec<ScheduledReport>) {
         let due_ns = self.due_ns as u64;
         let len = self.len();
         let targets = match self.source.to {
-            Sharing::All => 0..self.nodes.len(),
-            Sharing::Turn => {
+            Delivery::All => 0..self.nodes.len(),
+            Delivery::Turn => {
                 self.turn = (self.turn + 1) % self.nodes.len();
                 self.turn..self.turn + 1
             }
@@ -210,7 +214,15 @@ impl Next<'_> {
             let number = self.numbers[at];
             self.numbers[at] += 1;
             let node = self.nodes[at];
-            copies.push(Cue { send_ns: due_ns, due_ns, source, node, number, len, harm: None });
+            copies.push(ScheduledReport {
+                send_ns: due_ns,
+                due_ns,
+                source,
+                node,
+                number,
+                len,
+                error: None,
+            });
         }
         self.due_ns += self.gap_ns(until_ns);
     }
@@ -218,18 +230,18 @@ impl Next<'_> {
     fn len(&mut self) -> usize {
         match &self.source.size {
             Size::Between(least, most) => {
-                *least as usize + self.chance.below((most - least) as usize + 1)
+                *least as usize + self.rng.below((most - least) as usize + 1)
             }
-            Size::OneOf(sizes) => sizes[self.chance.below(sizes.len())] as usize,
+            Size::OneOf(sizes) => sizes[self.rng.below(sizes.len())] as usize,
         }
     }
 
     fn gap_ns(&mut self, until_ns: u64) -> f64 {
         match self.source.profile {
-            Profile::Constant => 1e9 / self.rate,
+            ArrivalProfile::Constant => 1e9 / self.rate,
             // 1 minus a number below 1 is above 0, so the logarithm is finite.
-            Profile::Poisson => -(1.0 - self.chance.unit()).ln() * 1e9 / self.rate,
-            Profile::Burst(count) => {
+            ArrivalProfile::Poisson => -(1.0 - self.rng.unit()).ln() * 1e9 / self.rate,
+            ArrivalProfile::Burst(count) => {
                 self.left_of_burst = self.left_of_burst.saturating_sub(1);
                 if self.left_of_burst > 0 {
                     return 0.0;
@@ -237,7 +249,7 @@ impl Next<'_> {
                 self.left_of_burst = count;
                 f64::from(count) * 1e9 / self.rate
             }
-            Profile::Ramp(_) => {
+            ArrivalProfile::Ramp(_) => {
                 let way = (self.due_ns / until_ns.max(1) as f64).min(1.0);
                 1e9 / (self.rate + (self.last_rate - self.rate) * way)
             }
@@ -252,13 +264,13 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn plan(source: &str, more: &str) -> Plan {
-        let head = "schema = \"horolog.test/1\"\nname = \"a\"\ntime = \"100s\"\nperiod = \"50ms\"\n\
+    fn plan(source: &str, more: &str) -> TestPlan {
+        let head = "schema = \"horolog.test/2\"\nname = \"a\"\ntime = \"100s\"\nperiod = \"50ms\"\n\
                     [[stage]]\nname = \"s\"\nintake = true\n[[source]]\nname = \"r\"\n";
-        Plan::parse(&[head, source, "\n", more].concat()).unwrap()
+        TestPlan::parse(&[head, source, "\n", more].concat()).unwrap()
     }
 
-    fn all(plan: &Plan, load: f64) -> Vec<Cue> {
+    fn all(plan: &TestPlan, load: f64) -> Vec<ScheduledReport> {
         let mut script = Script::new(plan, load, 10 * SECOND);
         let mut cues = Vec::new();
         while let Some(next_ns) = script.next_ns() {
@@ -312,14 +324,14 @@ mod tests {
         for (kind, more) in [("data-error", ""), ("lost", ""), ("late", "delay = \"70ms\"")] {
             let cues = all(&plan(source, &fault(kind, more)), 1.0);
             assert!((9_999..10_002).contains(&cues.len()), "{kind}: {}", cues.len());
-            let harmed: Vec<_> = cues.iter().filter(|cue| cue.harm.is_some()).collect();
+            let harmed: Vec<_> = cues.iter().filter(|cue| cue.error.is_some()).collect();
             assert!((2_300..2_700).contains(&harmed.len()), "{kind}: {}", harmed.len());
             for cue in harmed {
                 assert!((2 * SECOND..7 * SECOND).contains(&cue.due_ns));
                 let late_ns = cue.send_ns - cue.due_ns;
-                match cue.harm.map(|harm| harm.kind) {
-                    Some(HarmKind::Turned(bit)) => assert!(bit < cue.len as u64 * 8),
-                    Some(HarmKind::Late) => assert_eq!(late_ns, 70_000_000),
+                match cue.error.map(|harm| harm.kind) {
+                    Some(ErrorKind::BitFlipped(bit)) => assert!(bit < cue.len as u64 * 8),
+                    Some(ErrorKind::Late) => assert_eq!(late_ns, 70_000_000),
                     _ => assert_eq!((kind, late_ns), ("lost", 0)),
                 }
             }
@@ -328,7 +340,7 @@ mod tests {
 
     #[test]
     fn the_same_plan_says_the_same_and_its_ends_are_one_past_the_last() {
-        let plan = Plan::parse(SAMPLE).unwrap();
+        let plan = TestPlan::parse(SAMPLE).unwrap();
         let first = all(&plan, 1.5);
         assert_eq!(first, all(&plan, 1.5));
         let mut script = Script::new(&plan, 1.5, 10 * SECOND);

@@ -1,49 +1,50 @@
-//! The largest load at which no deadline is missed, by the search for rates of [`horolog_stats`]: a
-//! load is a rate of periods' worth of work, and a period that is not in time is one that is lost.
+//! Search for the largest load at which no deadline is missed, by the rate search of
+//! [`horolog_stats`]: a load is a rate of periods' worth of work, and a period that is not in time
+//! counts as lost.
 
 use std::time::Duration;
 
-use horolog_record::{CycleTestNotice, CycleTestRun, CycleTestSearch, CycleTestTrial};
-use horolog_stats::{LossGoal, Search, SearchConfig, Step, TrialOutcome};
+use horolog_record::{CycleTestDetectionKind, CycleTestRun, CycleTestSearch, CycleTestTrial};
+use horolog_stats::{LossGoal, Search, SearchConfig, SearchStep, TrialOutcome};
 
-use super::run::{Ran, TestError, TestOptions, Watch, one};
+use super::run::{TestError, TestObserver, TestOptions, TestRun, run_once};
 
 /// Periods of the shortest run.
 const PERIODS_MIN: u64 = 10;
-/// Runs at most, and the most time of them as a multiple of the longest one.
+/// Runs at most, and their total time at most as a multiple of the longest one.
 const TRIALS_MAX: usize = 60;
-/// Loads that are as close as this are the same.
+/// Relative difference below which loads are the same.
 const SAME: f64 = 1e-6;
 
-/// What to search.
+/// Parameters of a search.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SearchOptions {
-    /// The least load that is tried.
+    /// Smallest load that is tried.
     pub from: f64,
-    /// The largest.
+    /// Largest load that is tried.
     pub to: f64,
-    /// How close the bounds have to be, as a share.
+    /// Greatest distance of the final bounds, as a share.
     pub width: f64,
-    /// How long the runs are that decide.
+    /// Duration of the runs that decide.
     pub trial: Duration,
 }
 
-/// What a search came to.
-pub(super) struct Searched {
-    /// The last run at the load that was found.
-    pub(super) ran: Option<Ran>,
-    /// What was found.
+/// Outcome of a search.
+pub(super) struct TestSearchOutcome {
+    /// Last run at the load that was found.
+    pub(super) ran: Option<TestRun>,
+    /// Result of the search.
     pub(super) found: CycleTestSearch,
-    /// Whether somebody wanted it to end early.
+    /// True if the user ended it early.
     pub(super) is_called: bool,
 }
 
-/// Searches.
+/// Searches for the largest load.
 pub(super) fn search(
     options: &TestOptions,
     wanted: &SearchOptions,
-    watch: &mut dyn Watch,
-) -> Result<Searched, TestError> {
+    watch: &mut dyn TestObserver,
+) -> Result<TestSearchOutcome, TestError> {
     let plan = &options.plan;
     let least_ns = PERIODS_MIN.saturating_mul(plan.period_ns);
     if wanted.trial.as_nanos() < u128::from(least_ns) {
@@ -51,17 +52,17 @@ pub(super) fn search(
     }
     let nominal = f64::from(plan.nodes) * 1e9 / plan.period_ns as f64;
     let mut search = Search::new(config(wanted, least_ns, nominal)).map_err(TestError::Search)?;
-    let (mut trials, mut runs) = (Vec::new(), Vec::<Ran>::new());
+    let (mut trials, mut runs) = (Vec::new(), Vec::<TestRun>::new());
     let outcome = loop {
         let (rate, duration) = match search.next() {
-            Step::Trial { rate, duration } if !watch.is_over() => (rate, duration),
-            Step::Trial { .. } => break None,
-            Step::Done(outcome) => break Some(outcome),
+            SearchStep::Trial { rate, duration } if !watch.is_over() => (rate, duration),
+            SearchStep::Trial { .. } => break None,
+            SearchStep::Done(outcome) => break Some(outcome),
         };
         let load = rate / nominal;
         let bare = plan.bare(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
         let what = format!("run {}, load {load:.3}", trials.len() + 1);
-        let ran = one(options, &bare, load, (&what, watch))?;
+        let ran = run_once(options, &bare, load, (&what, watch))?;
         if watch.is_over() {
             break None;
         }
@@ -86,7 +87,7 @@ pub(super) fn search(
     let ran = best.map(|at| runs.swap_remove(at));
     let SearchOptions { from, to, width, .. } = *wanted;
     let found = CycleTestSearch { from, to, width, lower, upper, end, trials };
-    Ok(Searched { ran, found, is_called: outcome.is_none() })
+    Ok(TestSearchOutcome { ran, found, is_called: outcome.is_none() })
 }
 
 fn config(wanted: &SearchOptions, least_ns: u64, nominal: f64) -> SearchConfig {
@@ -104,16 +105,17 @@ fn config(wanted: &SearchOptions, least_ns: u64, nominal: f64) -> SearchConfig {
     }
 }
 
-/// What a run says of its load.
+/// Returns the trial that a run amounts to at its load.
 fn trial(run: &CycleTestRun, load: f64, duration: Duration) -> CycleTestTrial {
     let planned: u64 = run.nodes.iter().map(|node| node.planned).sum();
     let in_time: u64 = run.nodes.iter().map(|node| node.periods - node.missed).sum();
     let due: u64 = run.sources.iter().map(|source| source.due).sum();
     let sent: u64 = run.sources.iter().map(|source| source.sent).sum();
-    // There are no faults in a search: what is lost or old was more than could be taken.
-    let is_of_load = |kind| matches!(kind, CycleTestNotice::Lost | CycleTestNotice::Late);
+    // A search injects no faults: lost or old reports were more than the nodes could take.
+    let is_of_load =
+        |kind| matches!(kind, CycleTestDetectionKind::Lost | CycleTestDetectionKind::Late);
     let left_over =
-        run.noticed.iter().filter(|one| is_of_load(one.kind)).map(|one| one.count).sum::<u64>();
+        run.detections.iter().filter(|one| is_of_load(one.kind)).map(|one| one.count).sum::<u64>();
     CycleTestTrial {
         load,
         duration_s: duration.as_secs_f64(),

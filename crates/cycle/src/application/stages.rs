@@ -1,47 +1,47 @@
-//! The stages of an application as work: reports are taken in and checked, all is computed that
-//! they and the stage ask for, and the other nodes are met.
+//! Stages of an application as work: reports are taken and checked, the computation for them and
+//! for the stage is done, and the node synchronises with its peers.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use horolog_record::CycleTestNotice as Kind;
+use horolog_record::CycleTestDetectionKind as Kind;
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::datagram::{Envelope, Wait};
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::fault::Faults;
-use super::intake::{Intake, Order as Numbers, Taken};
-use super::link::Link;
-use super::node::Order;
-use super::notice::{Notice, Subject};
-use super::plan::{Plan, REPORT_MAX, Stage};
-use crate::entry::Entry;
-use crate::load::{Load, units_of};
-use crate::node::periods::{Period, Work, Worked};
-use crate::ring::Writer;
+use super::fault::NodeFaults;
+use super::intake::{Intake, IntakeOutcome, SequenceOrder as Numbers};
+use super::link::MeshLink;
+use super::node::TestOrder;
+use super::node_event::{NodeEvent, NodeEventKind};
+use super::plan::{REPORT_MAX, Stage, TestPlan};
+use crate::entry::PeriodEntry;
+use crate::node::periods::{Period, PeriodWork, WorkOutcome};
+use crate::ring::RingWriter;
+use crate::synthetic_load::{SyntheticLoad, units_of};
 use crate::task::Compute;
 
-/// Datagrams that are looked at for each that may be taken: strangers' are passed over.
-const LOOKED_AT: usize = 4;
+/// Datagrams read for each report that may be taken: those from other senders are skipped.
+const READS_PER_REPORT: usize = 4;
 
-/// What a node does in a period.
+/// Work of a node in a period.
 pub(super) struct Stages<'a> {
-    plan: &'a Plan,
-    load: Load,
+    plan: &'a TestPlan,
+    load: SyntheticLoad,
     unit_ns: f64,
     factor: f64,
-    link: Option<Link<'a>>,
-    faults: Faults<'a>,
+    link: Option<MeshLink<'a>>,
+    faults: NodeFaults<'a>,
     intake: Reports<'a>,
-    writer: &'a RefCell<Writer<'a>>,
+    writer: &'a RefCell<RingWriter<'a>>,
     begin: Timestamp<Monotonic>,
-    noticed: Vec<(Subject, u32, u32)>,
-    taken: Amount,
+    noticed: Vec<(NodeEventKind, u32, u32)>,
+    taken: IntakeTotals,
 }
 
-/// Where reports come in.
+/// Intake of reports.
 struct Reports<'a> {
     socket: Socket,
     sources: &'a [SocketAddr],
@@ -50,20 +50,20 @@ struct Reports<'a> {
     bytes: Vec<u8>,
 }
 
-/// Reports that can be used, and how long they are together.
+/// Usable reports, and their total length.
 #[derive(Clone, Copy, Default)]
-struct Amount {
+struct IntakeTotals {
     reports: u64,
     bytes: u64,
 }
 
 impl<'a> Stages<'a> {
     pub(super) fn new(
-        order: &'a Order,
-        (load, unit_ns): (Load, f64),
-        link: Option<Link<'a>>,
+        order: &'a TestOrder,
+        (load, unit_ns): (SyntheticLoad, f64),
+        link: Option<MeshLink<'a>>,
         (socket, sources): (Socket, &'a [SocketAddr]),
-        writer: &'a RefCell<Writer<'a>>,
+        writer: &'a RefCell<RingWriter<'a>>,
         begin: Timestamp<Monotonic>,
     ) -> Self {
         let plan = &order.plan;
@@ -75,16 +75,16 @@ impl<'a> Stages<'a> {
             unit_ns,
             factor: order.load,
             link,
-            faults: Faults::new(plan, order.node),
+            faults: NodeFaults::new(plan, order.node),
             intake: Reports { socket, sources, known, envelope: Envelope::new(), bytes },
             writer,
             begin,
             noticed: Vec::new(),
-            taken: Amount::default(),
+            taken: IntakeTotals::default(),
         }
     }
 
-    fn stage(&mut self, at: usize, period: &Period, entry: &mut Entry) {
+    fn stage(&mut self, at: usize, period: &Period, entry: &mut PeriodEntry) {
         let plan = self.plan;
         let stage = &plan.stages[at];
         let due_ns = (period.due - self.begin).as_ns().max(0).unsigned_abs();
@@ -99,55 +99,56 @@ impl<'a> Stages<'a> {
         let limit = stage.wait_ns.map_or(next, |ns| next.min(computed + Span::from_ns(ns as i64)));
         let Some(link) = &mut self.link else { return };
         let noticed = &mut self.noticed;
-        let mut told =
-            |kind, of, count, undone| note(noticed, Subject::Noticed(kind, of), count, undone);
+        let mut told = |kind, of, count, undone| {
+            note(noticed, NodeEventKind::Detected(kind, of), count, undone);
+        };
         let place = (period.cycle, at as u16);
-        let injected = link.meet(stage, place, (due_ns, limit), entry, &mut told);
+        let injected = link.synchronise(stage, place, (due_ns, limit), entry, &mut told);
         for fault in injected {
-            note(noticed, Subject::Injected(fault), 1, 0);
+            note(noticed, NodeEventKind::Injected(fault), 1, 0);
         }
-        if let Some(of) = entry.awaited
-            && entry.idle_ns > plan.slow_after_ns
+        if let Some(of) = entry.straggler
+            && entry.idle_ns > plan.response_limit_ns
         {
-            note(noticed, Subject::Noticed(Kind::NodeAwaited, Some(of)), 1, 0);
+            note(noticed, NodeEventKind::Detected(Kind::StragglerNode, Some(of)), 1, 0);
         }
     }
 
-    /// Computes what the stage asks for, and what reports do.
+    /// Computes for the stage, and for its reports.
     fn compute(&mut self, stage: &Stage, due_ns: u64) {
-        let Amount { reports, bytes } = self.taken;
+        let IntakeTotals { reports, bytes } = self.taken;
         let of_reports = stage.per_report_ns as f64 * reports as f64;
         let of_bytes = stage.per_byte_ns * bytes as f64;
         let wanted_ns = stage.compute_ns as f64 * self.factor + of_reports + of_bytes;
-        let (slowness, _) = self.faults.slowness(due_ns);
+        let (slowness, _) = self.faults.compute_factor(due_ns);
         let ns = Compute::Ns((wanted_ns * slowness).round() as u64);
         self.load.run(units_of(ns, self.unit_ns));
     }
 
-    /// Takes what has come, up to the budget.
-    fn take(&mut self) -> Amount {
-        let mut amount = Amount::default();
+    /// Takes the reports that have arrived, up to the budget.
+    fn take(&mut self) -> IntakeTotals {
+        let mut amount = IntakeTotals::default();
         let Reports { socket, sources, known, envelope, bytes } = &mut self.intake;
-        for _ in 0..(self.plan.budget as usize).saturating_mul(LOOKED_AT) {
+        for _ in 0..(self.plan.budget as usize).saturating_mul(READS_PER_REPORT) {
             if amount.reports >= u64::from(self.plan.budget) {
                 break;
             }
             let received = match envelope.receive_plain(socket.as_fd(), bytes, Wait::Never) {
                 Ok(received) => received,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
-                // Of an earlier datagram that could not be delivered.
+                // The error is that of an earlier datagram that could not be delivered.
                 Err(_) => continue,
             };
             let from = received.remote.and_then(|from| {
                 sources.iter().position(|source| *source == from).map(|at| at as u16)
             });
-            // Only sources of this test are listened to.
+            // Only sources of this test are accepted.
             if from.is_none() {
                 continue;
             }
             let now_ns = MonotonicClock.now().as_ns();
             let taken = known.take(from, &bytes[..received.len], now_ns);
-            if matches!(taken, Taken::Whole { .. }) {
+            if matches!(taken, IntakeOutcome::Whole { .. }) {
                 amount.reports += 1;
                 amount.bytes += received.len as u64;
             }
@@ -156,25 +157,25 @@ impl<'a> Stages<'a> {
         amount
     }
 
-    /// Hands over what was noticed since the last time.
-    fn tell(&mut self, cycle: u64) {
+    /// Publishes the detections since the last call.
+    fn publish_detections(&mut self, cycle: u64) {
         let at_ns = MonotonicClock.now().as_ns();
         let mut writer = self.writer.borrow_mut();
         for (subject, count, undone) in self.noticed.drain(..) {
-            let notice = Notice { subject, cycle, at_ns, count, undone };
+            let notice = NodeEvent { subject, cycle, at_ns, count, retracted: undone };
             writer.push_words(notice.to_words());
         }
     }
 }
 
-/// What a report, or what is none, is noticed as.
-fn notices(taken: Taken, noticed: &mut Vec<(Subject, u32, u32)>) {
+/// Records the detections that follow from a datagram's classification.
+fn notices(taken: IntakeOutcome, noticed: &mut Vec<(NodeEventKind, u32, u32)>) {
     let mut of = |kind, source, count, undone| {
-        note(noticed, Subject::Noticed(kind, source), count, undone);
+        note(noticed, NodeEventKind::Detected(kind, source), count, undone);
     };
     let most = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     match taken {
-        Taken::Whole { source, is_late, order } => {
+        IntakeOutcome::Whole { source, is_late, order } => {
             if is_late {
                 of(Kind::Late, Some(source), 1, 0);
             }
@@ -185,14 +186,21 @@ fn notices(taken: Taken, noticed: &mut Vec<(Subject, u32, u32)>) {
                 Numbers::Repeated => of(Kind::Repeated, Some(source), 1, 0),
             }
         }
-        Taken::End { source, lost } if lost > 0 => of(Kind::Lost, Some(source), most(lost), 0),
-        Taken::Damaged(source) => of(Kind::DataError, source, 1, 0),
-        Taken::End { .. } | Taken::Foreign => {}
+        IntakeOutcome::End { source, lost } if lost > 0 => {
+            of(Kind::Lost, Some(source), most(lost), 0);
+        }
+        IntakeOutcome::Damaged(source) => of(Kind::DataError, source, 1, 0),
+        IntakeOutcome::End { .. } | IntakeOutcome::Foreign => {}
     }
 }
 
-/// Adds to what is noticed of the same in this period, of which there are few.
-fn note(noticed: &mut Vec<(Subject, u32, u32)>, subject: Subject, count: u32, undone: u32) {
+/// Adds to the detections of the same kind in this period, of which there are few.
+fn note(
+    noticed: &mut Vec<(NodeEventKind, u32, u32)>,
+    subject: NodeEventKind,
+    count: u32,
+    undone: u32,
+) {
     match noticed.iter_mut().find(|(known, ..)| *known == subject) {
         Some((_, counted, none)) => {
             *counted = counted.saturating_add(count);
@@ -202,22 +210,28 @@ fn note(noticed: &mut Vec<(Subject, u32, u32)>, subject: Subject, count: u32, un
     }
 }
 
-impl Work for Stages<'_> {
-    fn run(&mut self, period: &Period, entry: &mut Entry, put: &mut dyn FnMut(&Entry)) -> Worked {
+impl PeriodWork for Stages<'_> {
+    fn run(
+        &mut self,
+        period: &Period,
+        entry: &mut PeriodEntry,
+        put: &mut dyn FnMut(&PeriodEntry),
+    ) -> WorkOutcome {
         let due_ns = (period.due - self.begin).as_ns().max(0).unsigned_abs();
-        self.taken = Amount::default();
+        self.taken = IntakeTotals::default();
         let noticed = &mut self.noticed;
         if let Some(link) = &mut self.link {
-            let mut told =
-                |kind, of, count, undone| note(noticed, Subject::Noticed(kind, of), count, undone);
+            let mut told = |kind, of, count, undone| {
+                note(noticed, NodeEventKind::Detected(kind, of), count, undone);
+            };
             link.listen(period.cycle, &mut told);
         }
-        let (_, slow) = self.faults.slowness(due_ns);
+        let (_, slow) = self.faults.compute_factor(due_ns);
         for fault in slow {
-            note(noticed, Subject::Injected(fault), 1, 0);
+            note(noticed, NodeEventKind::Injected(fault), 1, 0);
         }
         period.steps(self.plan.stages.len(), entry, put, |at, step| self.stage(at, period, step));
-        self.tell(period.cycle);
-        Worked::Done
+        self.publish_detections(period.cycle);
+        WorkOutcome::Done
     }
 }

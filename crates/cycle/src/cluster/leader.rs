@@ -1,4 +1,4 @@
-//! The leader's side: those who join, and each of them as a node of the run.
+//! Leader's side of a cluster: members that join, and each of them as a node of the run.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -9,79 +9,80 @@ use std::time::{Duration, Instant};
 
 use horolog_record::Host;
 
-use super::Clock;
+use super::NodeClockOffset;
 use super::message::{
-    ENTRIES_MAX, FromLeader, FromMember, MEMBER_LINE_MAX, PROTOCOL, TaskState, read,
+    ENTRIES_MAX, LeaderMessage, MEMBER_LINE_MAX, MemberMessage, PROTOCOL, TaskState, read,
 };
-use super::responder::Responder;
-use crate::entry::Entry;
-use crate::node::{Answer, Go, Order, Ready};
-use crate::run::child::{CALLED_OFF, Silence, said};
+use super::responder::ClusterResponder;
+use crate::entry::PeriodEntry;
+use crate::node::{NodeOrder, NodeReady, NodeReply, NodeStart};
+use crate::run::child::{CALLED_OFF, NoAnswer, receive};
 
-/// A member that says nothing for so long is gone.
-const SILENCE: Duration = Duration::from_secs(5);
-/// What a newcomer may take to say who it is.
+/// Timeout of a member from which no message arrives.
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of a pending member's hello.
 const HELLO: Duration = Duration::from_secs(5);
-/// How often is looked for newcomers.
-const LOOK: Duration = Duration::from_millis(20);
-/// Messages of a member that wait, at most; it waits with the next one then.
+/// Interval of the checks for pending members.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Waiting messages of a member, at most; the member waits with the next one.
 const WAITING_MAX: usize = 256;
-/// Newcomers that have said nothing yet, at most; the first of them is let go then.
-const NEWCOMERS_MAX: usize = 64;
-/// What is kept of measurements of a clock, at most.
+/// Pending members, at most; beyond that the oldest is disconnected.
+const PENDING_MAX: usize = 64;
+/// Measurements of a clock that are kept, at most.
 const CLOCKS_MAX: usize = 1_024;
 
-/// Listens for members, and tells them the time.
+/// Listener for members, and their time server.
 #[derive(Debug)]
 pub(crate) struct Leader {
     listener: TcpListener,
-    /// Where it listens.
+    /// Address on which it listens.
     pub(crate) address: SocketAddr,
-    _clock: Responder,
+    _clock: ClusterResponder,
 }
 
-/// A node on another machine.
+/// Node on another host.
 #[derive(Debug)]
-pub(crate) struct Remote {
-    /// What it calls itself.
+pub(crate) struct RemoteNode {
+    /// Its name, as reported by itself.
     pub(crate) name: String,
-    /// Its machine.
+    /// Its host.
     pub(crate) host: Host,
-    /// Where it is.
+    /// Its address.
     pub(crate) address: SocketAddr,
     stream: TcpStream,
-    said: Receiver<FromMember>,
-    heard: Instant,
-    entries: Vec<Vec<Entry>>,
+    messages: Receiver<MemberMessage>,
+    last_received: Instant,
+    entries: Vec<Vec<PeriodEntry>>,
     states: Vec<TaskState>,
-    clocks: Vec<Clock>,
-    /// Why its clock could not be measured, when that was so at last.
+    clocks: Vec<NodeClockOffset>,
+    /// Reason for which its clock could not be measured in the latest attempt, if it failed.
     pub(crate) clock_unknown: Option<String>,
     ended: Option<String>,
 }
 
 impl Leader {
-    /// Listens at this address.
+    /// Listens on this address.
     pub(crate) fn listen(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        Ok(Self { listener, address, _clock: Responder::start(address)? })
+        Ok(Self { listener, address, _clock: ClusterResponder::start(address)? })
     }
 
-    /// Waits until so many have joined, and gives them in the order of their names, for who is
-    /// there first is chance. `look` is told how many, and says whether to end; it is `None` then.
-    pub(crate) fn gather(
+    /// Waits until this number has joined, and returns them in the order of their names, since the
+    /// order of arrival is random. `look` receives the present number, and returns true to end; the
+    /// result is `None` then.
+    pub(crate) fn accept_members(
         &self,
         count: usize,
         look: &mut dyn FnMut(usize) -> bool,
-    ) -> Option<Vec<Remote>> {
-        let (mut members, mut newcomers) = (Vec::<Remote>::new(), VecDeque::new());
+    ) -> Option<Vec<RemoteNode>> {
+        let (mut members, mut newcomers) = (Vec::<RemoteNode>::new(), VecDeque::new());
         while members.len() < count {
             if look(members.len()) {
-                let why = "not all others have joined, and they are waited for no longer";
+                let why = "not all other nodes have joined, and the wait ended";
                 for member in &mut members {
-                    member.call_off(why);
+                    member.cancel(why);
                 }
                 return None;
             }
@@ -89,86 +90,89 @@ impl Leader {
             for _ in 0..newcomers.len() {
                 let Some(newcomer) = newcomers.pop_front() else { break };
                 match newcomer.greet(&members) {
-                    Greeted::Member(remote) if members.len() < count => members.push(*remote),
-                    Greeted::Silent(newcomer) => newcomers.push_back(newcomer),
-                    // Whoever says nothing that is understood, or comes when all are there.
-                    Greeted::Member(_) | Greeted::LetGo => {}
+                    JoinOutcome::Member(remote) if members.len() < count => members.push(*remote),
+                    JoinOutcome::Pending(newcomer) => newcomers.push_back(newcomer),
+                    // An invalid member, or one too many.
+                    JoinOutcome::Member(_) | JoinOutcome::LetGo => {}
                 }
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         members.sort_by(|one, other| by_number(&one.name).cmp(&by_number(&other.name)));
         Some(members)
     }
 
-    /// Takes those who have come. Nobody is waited for: who says nothing keeps no other away.
-    fn accept(&self, newcomers: &mut VecDeque<Newcomer>) {
-        for _ in 0..NEWCOMERS_MAX {
+    /// Accepts the waiting connections without waiting for any hello, so that an idle connection
+    /// does not delay the others.
+    fn accept(&self, newcomers: &mut VecDeque<PendingMember>) {
+        for _ in 0..PENDING_MAX {
             let Ok((stream, address)) = self.listener.accept() else { return };
-            // One that cannot be read from is let go.
-            let Some(remote) = Remote::new(stream, address) else { continue };
-            if newcomers.len() == NEWCOMERS_MAX {
+            // A connection that cannot be set up is closed.
+            let Some(remote) = RemoteNode::new(stream, address) else { continue };
+            if newcomers.len() == PENDING_MAX {
                 newcomers.pop_front();
             }
-            newcomers
-                .push_back(Newcomer { remote: Box::new(remote), until: Instant::now() + HELLO });
+            newcomers.push_back(PendingMember {
+                remote: Box::new(remote),
+                until: Instant::now() + HELLO,
+            });
         }
     }
 }
 
-/// Somebody who has come and not said who it is.
-struct Newcomer {
-    remote: Box<Remote>,
+/// Connection that has not identified itself yet.
+struct PendingMember {
+    remote: Box<RemoteNode>,
     until: Instant,
 }
 
-/// What becomes of a newcomer.
-enum Greeted {
+/// Outcome of a pending member.
+enum JoinOutcome {
     /// It is a member.
-    Member(Box<Remote>),
-    /// It has said nothing yet.
-    Silent(Newcomer),
-    /// It is none, and its connection is closed.
+    Member(Box<RemoteNode>),
+    /// It has not sent its hello yet.
+    Pending(PendingMember),
+    /// It is not a member, and its connection is closed.
     LetGo,
 }
 
-impl Newcomer {
-    fn greet(mut self, members: &[Remote]) -> Greeted {
-        match self.remote.said.try_recv() {
-            Ok(FromMember::Hello { protocol, name, host }) => {
+impl PendingMember {
+    fn greet(mut self, members: &[RemoteNode]) -> JoinOutcome {
+        match self.remote.messages.try_recv() {
+            Ok(MemberMessage::Hello { protocol, name, host }) => {
                 if let Some(reason) = refusal(protocol, &name, members) {
-                    // It is let go either way.
-                    let _ = self.remote.say(&FromLeader::Refused(reason));
-                    return Greeted::LetGo;
+                    // It is disconnected either way.
+                    let _ = self.remote.send_message(&LeaderMessage::Refused(reason));
+                    return JoinOutcome::LetGo;
                 }
                 (self.remote.name, self.remote.host) = (name, host);
-                Greeted::Member(self.remote)
+                JoinOutcome::Member(self.remote)
             }
-            Err(TryRecvError::Empty) if Instant::now() < self.until => Greeted::Silent(self),
-            Ok(_) | Err(_) => Greeted::LetGo,
+            Err(TryRecvError::Empty) if Instant::now() < self.until => JoinOutcome::Pending(self),
+            Ok(_) | Err(_) => JoinOutcome::LetGo,
         }
     }
 }
 
-/// Why a newcomer cannot be a member, if it cannot.
-fn refusal(protocol: u32, name: &str, members: &[Remote]) -> Option<String> {
+/// Returns the reason for which a pending member is refused, if it is.
+fn refusal(protocol: u32, name: &str, members: &[RemoteNode]) -> Option<String> {
     if protocol != PROTOCOL {
-        Some("it is of another version than the leader; use the same on all machines".to_owned())
+        Some("its version differs from the leader's; use the same on all hosts".to_owned())
     } else if !is_name(name) {
-        Some("its name is none; write letters, digits, '-', '_' and '.'".to_owned())
+        Some("its name is invalid; use letters, digits, '-', '_' and '.'".to_owned())
     } else if members.iter().any(|other| other.name == name) {
-        Some(format!("there is another node named {name}; give it another --name"))
+        Some(format!("another node is named {name}; choose another --name"))
     } else {
         None
     }
 }
 
-impl Remote {
-    /// Somebody at the other end of a connection, of whom nothing is known yet.
+impl RemoteNode {
+    /// Makes a pending member from a connection.
     fn new(stream: TcpStream, address: SocketAddr) -> Option<Self> {
         stream.set_nonblocking(false).ok()?;
         stream.set_nodelay(true).ok()?;
-        stream.set_write_timeout(Some(SILENCE)).ok()?;
+        stream.set_write_timeout(Some(MEMBER_TIMEOUT)).ok()?;
         let reading = stream.try_clone().ok()?;
         let (to, said) = mpsc::sync_channel(WAITING_MAX);
         let work = move || {
@@ -177,10 +181,10 @@ impl Remote {
                 let mut line = String::new();
                 match lines.by_ref().take(MEMBER_LINE_MAX).read_line(&mut line) {
                     Ok(1..) => {}
-                    // It is gone, which the silence tells.
+                    // It is gone, which the timeout detects.
                     _ => return,
                 }
-                let Some(message) = read::<FromMember>(&line) else { return };
+                let Some(message) = read::<MemberMessage>(&line) else { return };
                 if to.send(message).is_err() {
                     return;
                 }
@@ -192,8 +196,8 @@ impl Remote {
             host: Host::default(),
             address,
             stream,
-            said,
-            heard: Instant::now(),
+            messages: said,
+            last_received: Instant::now(),
             entries: Vec::new(),
             states: Vec::new(),
             clocks: Vec::new(),
@@ -202,45 +206,45 @@ impl Remote {
         })
     }
 
-    fn say(&mut self, message: &FromLeader) -> io::Result<()> {
+    fn send_message(&mut self, message: &LeaderMessage) -> io::Result<()> {
         writeln!(self.stream, "{}", serde_json::to_string(message)?)?;
         self.stream.flush()
     }
 
-    /// Tells it what to do in the next run.
-    pub(crate) fn order(&mut self, order: &Order) -> io::Result<()> {
+    /// Sends its order for the next run.
+    pub(crate) fn send_order(&mut self, order: &NodeOrder) -> io::Result<()> {
         let tasks = order.set.tasks().len();
         self.entries = vec![Vec::new(); tasks];
         self.states = vec![TaskState::default(); tasks];
         (self.ended, self.clock_unknown) = (None, None);
         self.clocks.clear();
-        self.say(&FromLeader::Order(order.clone()))
+        self.send_message(&LeaderMessage::Order(order.clone()))
     }
 
-    /// Waits until it is ready and has told of its clock.
-    pub(crate) fn answer(
+    /// Waits until it is ready and has reported its clock.
+    pub(crate) fn await_ready(
         &mut self,
         patience: Duration,
         is_over: &dyn Fn() -> bool,
-    ) -> Result<Ready, String> {
+    ) -> Result<NodeReady, String> {
         let until = Instant::now() + patience;
         let mut ready = None;
         loop {
             if let Some(ready) = ready.take_if(|_| self.knows_clock()) {
                 return Ok(ready);
             }
-            match said(&self.said, until, is_over) {
-                Ok(FromMember::Answer(Answer::Ready(answer))) => {
+            match receive(&self.messages, until, is_over) {
+                Ok(MemberMessage::Answer(NodeReply::Ready(answer))) => {
                     if answer.tasks.len() != self.states.len() {
-                        return Err("it has other tasks than it was told".to_owned());
+                        return Err("its tasks differ from the order".to_owned());
                     }
                     ready = Some(answer);
                 }
-                Ok(FromMember::Answer(Answer::Failed(why))) => return Err(why),
-                Ok(other) => self.heard(other),
-                Err(Silence::Over) => return Err(CALLED_OFF.to_owned()),
-                Err(Silence::Long) => return Err("it says nothing".to_owned()),
-                Err(Silence::Gone) => return Err("it is gone".to_owned()),
+                Ok(MemberMessage::Answer(NodeReply::Failed(why))) => return Err(why),
+                Ok(other) => self.last_received(other),
+                Err(NoAnswer::Over) => return Err(CALLED_OFF.to_owned()),
+                Err(NoAnswer::Long) => return Err("it does not answer".to_owned()),
+                Err(NoAnswer::Gone) => return Err("its connection was closed".to_owned()),
             }
         }
     }
@@ -249,68 +253,68 @@ impl Remote {
         !self.clocks.is_empty() || self.clock_unknown.is_some()
     }
 
-    /// What is known of its clock, in the order in which it was measured, or why nothing is.
-    pub(crate) fn clocks(&self) -> Result<&[Clock], &str> {
+    /// Returns the measurements of its clock in their order, or the reason for their absence.
+    pub(crate) fn clocks(&self) -> Result<&[NodeClockOffset], &str> {
         match &self.clock_unknown {
             Some(why) if self.clocks.is_empty() => Err(why),
             _ => Ok(&self.clocks),
         }
     }
 
-    pub(crate) fn go(&mut self, go: &Go) -> io::Result<()> {
-        self.heard = Instant::now();
-        self.say(&FromLeader::Go(go.clone()))
+    pub(crate) fn send_start(&mut self, go: &NodeStart) -> io::Result<()> {
+        self.last_received = Instant::now();
+        self.send_message(&LeaderMessage::Go(go.clone()))
     }
 
-    /// Tells it to end early. One that does not hear it is gone already.
+    /// Requests it to end early. If it cannot be reached, it is gone already.
     pub(crate) fn stop(&mut self) {
-        let _ = self.say(&FromLeader::Stop);
+        let _ = self.send_message(&LeaderMessage::Stop);
     }
 
-    /// Tells it why nothing begins. One that does not hear it is gone already.
-    pub(crate) fn call_off(&mut self, why: &str) {
-        let _ = self.say(&FromLeader::CalledOff(why.to_owned()));
+    /// Sends the reason for which nothing begins. If it cannot be reached, it is gone already.
+    pub(crate) fn cancel(&mut self, why: &str) {
+        let _ = self.send_message(&LeaderMessage::CalledOff(why.to_owned()));
     }
 
-    fn heard(&mut self, message: FromMember) {
-        self.heard = Instant::now();
+    fn last_received(&mut self, message: MemberMessage) {
+        self.last_received = Instant::now();
         match message {
-            FromMember::Entries { task, words } => {
+            MemberMessage::Entries { task, words } => {
                 let Some(entries) = self.entries.get_mut(task) else { return };
-                let read = words.iter().take(ENTRIES_MAX).filter_map(Entry::from_words);
+                let read = words.iter().take(ENTRIES_MAX).filter_map(PeriodEntry::from_words);
                 entries.extend(read);
             }
-            FromMember::State { tasks, ended } => {
+            MemberMessage::State { tasks, ended } => {
                 if tasks.len() == self.states.len() {
                     self.states = tasks;
                 }
                 self.ended = ended.or(self.ended.take());
             }
-            FromMember::Clock(clock) => keep(&mut self.clocks, clock),
-            FromMember::ClockUnknown(why) => self.clock_unknown = Some(why),
-            // Said before, and once.
-            FromMember::Hello { .. } | FromMember::Answer(_) => {}
+            MemberMessage::Clock(clock) => keep(&mut self.clocks, clock),
+            MemberMessage::ClockUnknown(why) => self.clock_unknown = Some(why),
+            // These are sent once, and earlier.
+            MemberMessage::Hello { .. } | MemberMessage::Answer(_) => {}
         }
     }
 
-    /// Takes what it has said, as much as could wait: whoever says more has the rest wait.
+    /// Takes its waiting messages; their number is bounded, and the member waits with further ones.
     pub(crate) fn listen(&mut self) {
         for _ in 0..WAITING_MAX {
-            match self.said.try_recv() {
-                Ok(message) => self.heard(message),
+            match self.messages.try_recv() {
+                Ok(message) => self.last_received(message),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
-                    self.ended.get_or_insert_with(|| "by leaving".to_owned());
+                    self.ended.get_or_insert_with(|| "by closing the connection".to_owned());
                     return;
                 }
             }
         }
-        if self.heard.elapsed() > SILENCE {
-            self.ended.get_or_insert_with(|| "without a word, or its network did".to_owned());
+        if self.last_received.elapsed() > MEMBER_TIMEOUT {
+            self.ended.get_or_insert_with(|| "without notice, or its network failed".to_owned());
         }
     }
 
-    pub(crate) fn take(&mut self, task: usize) -> Vec<Entry> {
+    pub(crate) fn take(&mut self, task: usize) -> Vec<PeriodEntry> {
         self.entries.get_mut(task).map(std::mem::take).unwrap_or_default()
     }
 
@@ -323,17 +327,17 @@ impl Remote {
     }
 }
 
-impl Drop for Remote {
+impl Drop for RemoteNode {
     fn drop(&mut self) {
-        // The thread that reads from it has the connection too, and ends by this. One that is
-        // closed already cannot be closed again.
+        // The reading thread shares the connection, and ends by this. Closing a closed connection
+        // fails harmlessly.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
 
-/// Keeps a measurement of a clock. When there are too many, every other one goes, but not the
-/// first, so that the rest tells of all the time.
-fn keep(clocks: &mut Vec<Clock>, clock: Clock) {
+/// Records a measurement of a clock. If there are too many, every other one is removed, but not the
+/// first, so that the rest still covers the whole time.
+fn keep(clocks: &mut Vec<NodeClockOffset>, clock: NodeClockOffset) {
     if clocks.len() == CLOCKS_MAX {
         let mut at = 0;
         clocks.retain(|_| {
@@ -344,14 +348,14 @@ fn keep(clocks: &mut Vec<Clock>, clock: Clock) {
     clocks.push(clock);
 }
 
-/// By what names are ordered: `node2` is before `node10`.
+/// Returns the sort key of a name: `node2` is before `node10`.
 fn by_number(name: &str) -> (&str, usize, &str, &str) {
     let words = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = name[words.len()..].trim_start_matches('0');
     (words, number.len(), number, name)
 }
 
-/// Whether a node may be called so: names stand in tables and files.
+/// Returns true if this is a valid node name: names stand in tables and files.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     (1..=32).contains(&name.len()) && name.chars().all(plain)
@@ -364,8 +368,11 @@ mod tests {
     use super::*;
 
     fn hello(name: &str) -> String {
-        let hello =
-            FromMember::Hello { protocol: PROTOCOL, name: name.to_owned(), host: Host::default() };
+        let hello = MemberMessage::Hello {
+            protocol: PROTOCOL,
+            name: name.to_owned(),
+            host: Host::default(),
+        };
         serde_json::to_string(&hello).unwrap() + "\n"
     }
 
@@ -374,7 +381,7 @@ mod tests {
     fn whoever_says_nothing_keeps_nobody_away() {
         let leader = Leader::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let connect = || TcpStream::connect(leader.address).unwrap();
-        let silent: Vec<_> = (0..NEWCOMERS_MAX + 3).map(|_| connect()).collect();
+        let silent: Vec<_> = (0..PENDING_MAX + 3).map(|_| connect()).collect();
         let (mut half, mut wrong, mut first, mut second) =
             (connect(), connect(), connect(), connect());
         half.write_all(&hello("half").as_bytes()[..20]).unwrap();
@@ -382,12 +389,12 @@ mod tests {
         first.write_all(hello("first").as_bytes()).unwrap();
         second.write_all(hello("second").as_bytes()).unwrap();
         let begun = Instant::now();
-        let members = leader.gather(2, &mut |_| begun.elapsed() > HELLO).unwrap();
+        let members = leader.accept_members(2, &mut |_| begun.elapsed() > HELLO).unwrap();
         let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
         assert_eq!(names, ["first", "second"]);
         // The others are let go, and the threads that read from them end.
         for mut stream in silent.into_iter().chain([half, wrong]) {
-            stream.set_read_timeout(Some(SILENCE)).unwrap();
+            stream.set_read_timeout(Some(MEMBER_TIMEOUT)).unwrap();
             let read = stream.read(&mut [0; 8]);
             let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
             assert!(read.as_ref().is_ok_and(|len| *len == 0) || read.as_ref().is_err_and(is_gone));
@@ -408,7 +415,7 @@ mod tests {
         let names = ["node10", "other", "node02", "7", "node1"];
         let _streams = names.map(join);
         let begun = Instant::now();
-        let members = leader.gather(names.len(), &mut |_| begun.elapsed() > HELLO).unwrap();
+        let members = leader.accept_members(names.len(), &mut |_| begun.elapsed() > HELLO).unwrap();
         let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
         assert_eq!(names, ["7", "node1", "node02", "node10", "other"]);
     }
@@ -431,21 +438,18 @@ mod tests {
         };
         let mut both = [connect(), connect()];
         let begun = Instant::now();
-        let members = leader.gather(2, &mut |_| begun.elapsed() > 10 * LOOK);
+        let members = leader.accept_members(2, &mut |_| begun.elapsed() > 10 * POLL_INTERVAL);
         assert!(members.is_none());
         let mut said = [String::new(), String::new()];
         both.iter_mut().zip(&mut said).for_each(|(one, said)| drop(one.read_line(said)));
-        assert!(
-            said.iter().any(|said| said.contains("there is another node named one")),
-            "{said:?}"
-        );
+        assert!(said.iter().any(|said| said.contains("another node is named one")), "{said:?}");
     }
 
     #[test]
     fn a_member_that_tells_of_its_clock_all_the_time_does_not_fill_the_memory() {
         let mut clocks = Vec::new();
         for ahead_ns in 0..5_000 {
-            keep(&mut clocks, Clock { ahead_ns, error_ns: 1 });
+            keep(&mut clocks, NodeClockOffset { ahead_ns, error_ns: 1 });
             assert!(clocks.len() <= CLOCKS_MAX);
         }
         assert_eq!((clocks[0].ahead_ns, clocks[clocks.len() - 1].ahead_ns), (0, 4_999));

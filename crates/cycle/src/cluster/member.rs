@@ -1,5 +1,5 @@
-//! A member's side: it joins a leader, runs its node as it is told, and sends on what the node
-//! hands over, run after run until the leader is through.
+//! Member's side of a cluster: it joins a leader, runs its node according to the orders, and
+//! forwards the node's entries, run after run until the leader has finished.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,88 +10,92 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use horolog_record::Host;
+use horolog_sys::explain::explain;
+use horolog_sys::zone::scope_of;
 use thiserror::Error;
 
-use super::Clock;
-use super::message::{ENTRIES_MAX, FromLeader, FromMember, PROTOCOL, TaskState, read, words};
-use crate::entry::Entry;
-use crate::node::{Answer, LINE_MAX, Order};
-use crate::ring::LOOK_NS;
-use crate::run::child::Child;
-use crate::task::Work;
+use super::NodeClockOffset;
+use super::message::{ENTRIES_MAX, LeaderMessage, MemberMessage, PROTOCOL, TaskState, read, words};
+use crate::entry::PeriodEntry;
+use crate::node::{LINE_MAX, NodeOrder, NodeReply};
+use crate::ring::COLLECT_INTERVAL_NS;
+use crate::run::child::TaskProcess;
+use crate::task::TaskWork;
 
-/// How often what the node handed over is sent on.
-const ROUND: Duration = Duration::from_nanos(LOOK_NS);
-/// How often a member says that it is there.
+/// Interval at which the node's entries are forwarded.
+const ROUND: Duration = Duration::from_nanos(COLLECT_INTERVAL_NS);
+/// Interval of a member's state messages.
 const ALIVE: Duration = Duration::from_millis(500);
-/// How often its clock is measured while it runs.
+/// Interval of its clock measurements during a run.
 const CLOCK: Duration = Duration::from_secs(2);
 const CONNECT: Duration = Duration::from_secs(5);
-/// What the leader says that waits, at most; it waits with the next then.
-const TOLD_MAX: usize = 16;
+/// Waiting messages of the leader, at most; the leader waits with the next one.
+const COMMANDS_MAX: usize = 16;
 
-/// How to be a member.
+/// Options of a member.
 pub struct Member<'a> {
-    /// The program that [`crate::node::serve`]s when it is given `arguments`.
+    /// Program that calls [`crate::node::serve`] when it is started with `arguments`.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Where the leader listens.
+    /// Address of the leader.
     pub leader: SocketAddr,
-    /// How long the leader may take until it listens.
+    /// Timeout for the leader to be reachable.
     pub wait: Duration,
-    /// What the node is called.
+    /// Name of the node.
     pub name: String,
-    /// Whether tasks may start programs.
+    /// True if tasks may start programs.
     pub allows_commands: bool,
-    /// What is added to the clock on purpose, in ns.
+    /// Offset injected into the clock, in ns.
     pub clock_injected_ns: i64,
-    /// Measures how far the clock is ahead of the leader's, which answers NTP where it listens.
-    pub measure: &'a (dyn Fn() -> Result<Clock, String> + Sync),
-    /// Is called when the leader is reached.
+    /// Measures the clock's offset from the leader's, which replies to NTP on its listening
+    /// address.
+    pub measure: &'a (dyn Fn() -> Result<NodeClockOffset, String> + Sync),
+    /// Callback for when the leader is reached.
     pub joined: &'a dyn Fn(),
-    /// Whether to end.
+    /// Returns true if the member is to end.
     pub is_over: &'a dyn Fn() -> bool,
 }
 
-/// Why a member cannot take part, or no longer.
+/// Reason for which a member cannot take part, or not any longer.
 #[derive(Debug, Error)]
 pub enum MemberError {
     /// The leader cannot be reached.
-    #[error("the leader at {address} cannot be reached: {error}; start it first, with --listen")]
+    #[error("cannot reach the leader at {address}: {why}; start it first, with \
+             --listen", why = explain(.error))]
     Unreachable {
-        /// Where.
+        /// Its address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// The leader does not want it.
-    #[error("the leader refuses this node: {0}")]
+    /// The leader refuses the member.
+    #[error("the leader refused this node: {0}")]
     Refused(String),
-    /// It does not want what the leader asks for.
-    #[error("the leader's tasks start programs; allow it with --allow-commands")]
+    /// The member refuses the leader's order.
+    #[error("the leader's tasks start programs; permit it with --allow-commands")]
     Command,
-    /// Nothing begins.
-    #[error("the run does not begin: {0}")]
-    CalledOff(String),
-    /// The leader is gone in the middle of a run.
-    #[error("the leader is gone")]
+    /// The start was cancelled.
+    #[error("the run did not begin: {0}")]
+    Cancelled(String),
+    /// The connection to the leader was lost during a run.
+    #[error("the connection to the leader was lost")]
     Gone,
-    /// The system refuses something.
-    #[error("{0}")]
+    /// The system refuses an operation.
+    #[error("{why}", why = explain(.0))]
     System(#[from] io::Error),
 }
 
-/// Takes part until the leader is through, or it is to end; says how many runs it took part in.
+/// Takes part until the leader has finished, or the member is to end; returns its number of runs.
 ///
 /// # Errors
 ///
-/// When the leader is not there or does not want it, or it cannot do what it is told.
+/// If the leader is unreachable or refuses the member, or the member cannot execute an order.
 pub fn join(member: &Member<'_>) -> Result<usize, MemberError> {
     let stream = connect(member)?;
     stream.set_nodelay(true)?;
     let reading = stream.try_clone()?;
-    let (to, told) = mpsc::sync_channel(TOLD_MAX);
+    let (to, told) = mpsc::sync_channel(COMMANDS_MAX);
     let work = move || {
         let mut lines = BufReader::new(reading);
         loop {
@@ -105,23 +109,24 @@ pub fn join(member: &Member<'_>) -> Result<usize, MemberError> {
         }
     };
     thread::Builder::new().name("leader".into()).spawn(work)?;
-    let mut joined = Joined { member, stream, told };
+    let mut joined = MemberSession { member, stream, commands: told };
     let hello =
-        FromMember::Hello { protocol: PROTOCOL, name: member.name.clone(), host: Host::read() };
-    joined.say(&hello)?;
+        MemberMessage::Hello { protocol: PROTOCOL, name: member.name.clone(), host: Host::read() };
+    joined.send_message(&hello)?;
     (member.joined)();
     let mut runs = 0;
     loop {
-        match joined.told.recv_timeout(ROUND) {
-            Ok(FromLeader::Order(order)) => {
+        match joined.commands.recv_timeout(ROUND) {
+            Ok(LeaderMessage::Order(order)) => {
                 joined.run(&order)?;
                 runs += 1;
             }
-            Ok(FromLeader::Refused(reason)) => return Err(MemberError::Refused(reason)),
-            Ok(FromLeader::CalledOff(why)) => return Err(MemberError::CalledOff(why)),
-            // What is told may be of a run that is over.
-            Ok(FromLeader::Go(_) | FromLeader::Stop) | Err(mpsc::RecvTimeoutError::Timeout) => {}
-            // Through, if there was anything to go through.
+            Ok(LeaderMessage::Refused(reason)) => return Err(MemberError::Refused(reason)),
+            Ok(LeaderMessage::CalledOff(why)) => return Err(MemberError::Cancelled(why)),
+            // The message may belong to a run that is over.
+            Ok(LeaderMessage::Go(_) | LeaderMessage::Stop)
+            | Err(mpsc::RecvTimeoutError::Timeout) => {}
+            // The leader has finished, if there was any run.
             Err(mpsc::RecvTimeoutError::Disconnected) if runs > 0 => return Ok(runs),
             Err(mpsc::RecvTimeoutError::Disconnected) => return Err(MemberError::Gone),
         }
@@ -131,7 +136,7 @@ pub fn join(member: &Member<'_>) -> Result<usize, MemberError> {
     }
 }
 
-/// Connects to the leader once it is there.
+/// Connects to the leader, with retries until its timeout.
 fn connect(member: &Member<'_>) -> Result<TcpStream, MemberError> {
     let address = member.leader;
     let began = Instant::now();
@@ -146,54 +151,58 @@ fn connect(member: &Member<'_>) -> Result<TcpStream, MemberError> {
     }
 }
 
-struct Joined<'a> {
+struct MemberSession<'a> {
     member: &'a Member<'a>,
     stream: TcpStream,
-    told: Receiver<FromLeader>,
+    commands: Receiver<LeaderMessage>,
 }
 
-impl Joined<'_> {
-    fn say(&mut self, message: &FromMember) -> io::Result<()> {
+impl MemberSession<'_> {
+    fn send_message(&mut self, message: &MemberMessage) -> io::Result<()> {
         writeln!(self.stream, "{}", serde_json::to_string(message)?)?;
         self.stream.flush()
     }
 
-    /// One run.
-    fn run(&mut self, order: &Order) -> Result<(), MemberError> {
-        let starts = |work: &Work| matches!(work, Work::Command(_) | Work::Program(_));
+    /// Executes one run.
+    fn run(&mut self, order: &NodeOrder) -> Result<(), MemberError> {
+        let starts = |work: &TaskWork| matches!(work, TaskWork::Command(_) | TaskWork::Program(_));
         if !self.member.allows_commands && order.set.tasks().iter().any(|task| starts(&task.work)) {
-            let why =
-                "it does not allow commands; give it --allow-commands where it joins".to_owned();
-            self.say(&FromMember::Answer(Answer::Failed(why)))?;
+            let why = "it does not permit commands; join it with --allow-commands".to_owned();
+            self.send_message(&MemberMessage::Answer(NodeReply::Failed(why)))?;
             return Err(MemberError::Command);
         }
-        let address = self.stream.local_addr()?.ip();
+        let own = self.stream.local_addr()?;
+        let (address, scope) = (own.ip(), scope_of(own).unwrap_or(0));
         let clock_injected_ns = self.member.clock_injected_ns;
-        let order = Order { address, clock_injected_ns, ..order.clone() };
+        let order = NodeOrder { address, scope, clock_injected_ns, ..order.clone() };
         let tasks = order.set.tasks().len();
-        let mut child: Child =
-            Child::start(&self.member.program, &self.member.arguments, &order, tasks)?;
-        let answer = match child.answer(order.patience(), self.member.is_over) {
-            Ok(ready) => Answer::Ready(ready),
-            Err(why) => Answer::Failed(why),
+        let mut child: TaskProcess =
+            TaskProcess::start(&self.member.program, &self.member.arguments, &order, tasks)?;
+        let answer = match child.answer(order.ready_timeout(), self.member.is_over) {
+            Ok(ready) => NodeReply::Ready(ready),
+            Err(why) => NodeReply::Failed(why),
         };
         let clock = measuring(self.member).message();
-        self.say(&clock)?;
-        let is_ready = matches!(answer, Answer::Ready(_));
-        self.say(&FromMember::Answer(answer))?;
+        self.send_message(&clock)?;
+        let is_ready = matches!(answer, NodeReply::Ready(_));
+        self.send_message(&MemberMessage::Answer(answer))?;
         if is_ready { self.wait_and_collect(&mut child, tasks) } else { Ok(()) }
     }
 
-    fn wait_and_collect(&mut self, child: &mut Child, tasks: usize) -> Result<(), MemberError> {
+    fn wait_and_collect(
+        &mut self,
+        child: &mut TaskProcess,
+        tasks: usize,
+    ) -> Result<(), MemberError> {
         loop {
-            match self.told.recv_timeout(ROUND) {
-                Ok(FromLeader::Go(go)) => {
-                    child.tell(&go)?;
+            match self.commands.recv_timeout(ROUND) {
+                Ok(LeaderMessage::Go(go)) => {
+                    child.send(&go)?;
                     break;
                 }
-                Ok(FromLeader::Stop) => return Ok(()),
-                Ok(FromLeader::CalledOff(why)) => return Err(MemberError::CalledOff(why)),
-                Ok(FromLeader::Order(_) | FromLeader::Refused(_))
+                Ok(LeaderMessage::Stop) => return Ok(()),
+                Ok(LeaderMessage::CalledOff(why)) => return Err(MemberError::Cancelled(why)),
+                Ok(LeaderMessage::Order(_) | LeaderMessage::Refused(_))
                 | Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Err(MemberError::Gone),
             }
@@ -209,7 +218,7 @@ impl Joined<'_> {
                 let mut next = Instant::now() + CLOCK;
                 while !ends.load(Ordering::Relaxed) {
                     if Instant::now() >= next {
-                        // Nobody takes it any longer where the run is over.
+                        // There is no receiver any longer if the run is over.
                         let _ = to.send(clock.message());
                         next = Instant::now() + CLOCK;
                     }
@@ -225,15 +234,15 @@ impl Joined<'_> {
 
     fn collect(
         &mut self,
-        child: &mut Child,
+        child: &mut TaskProcess,
         tasks: usize,
-        clocks: &Receiver<FromMember>,
+        clocks: &Receiver<MemberMessage>,
     ) -> Result<(), MemberError> {
         let mut alive = Instant::now();
         loop {
-            match self.told.try_recv() {
-                Ok(FromLeader::Stop) => child.shared().stop(),
-                Ok(FromLeader::CalledOff(why)) => return Err(MemberError::CalledOff(why)),
+            match self.commands.try_recv() {
+                Ok(LeaderMessage::Stop) => child.shared().stop(),
+                Ok(LeaderMessage::CalledOff(why)) => return Err(MemberError::Cancelled(why)),
                 Ok(_) | Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => return Err(MemberError::Gone),
             }
@@ -241,9 +250,9 @@ impl Joined<'_> {
                 child.shared().stop();
             }
             for clock in clocks.try_iter() {
-                self.say(&clock)?;
+                self.send_message(&clock)?;
             }
-            // Asked before what is left is taken, so that nothing comes behind it.
+            // Read before the remaining entries are taken, so that none can follow.
             let states: Vec<_> = (0..tasks).map(|at| child.state(at)).collect();
             let is_over = states.iter().all(|state| state.is_over);
             let ended = child.ended().filter(|_| !is_over);
@@ -252,12 +261,15 @@ impl Joined<'_> {
             }
             let is_through = is_over || ended.is_some();
             if is_through {
-                // The last thing that the leader waits for is the state, so it has this one too.
-                self.say(&measuring(self.member).message())?;
+                // The leader waits for the state last, so it will have received this as well.
+                self.send_message(&measuring(self.member).message())?;
             }
             if is_through || alive.elapsed() >= ALIVE {
                 alive = Instant::now();
-                self.say(&FromMember::State { tasks: with_losses(&states, child), ended })?;
+                self.send_message(&MemberMessage::State {
+                    tasks: with_losses(&states, child),
+                    ended,
+                })?;
                 if is_through {
                     return Ok(());
                 }
@@ -266,18 +278,18 @@ impl Joined<'_> {
         }
     }
 
-    fn send(&mut self, child: &mut Child, task: usize) -> io::Result<()> {
-        let mut entries: Vec<Entry> = Vec::new();
+    fn send(&mut self, child: &mut TaskProcess, task: usize) -> io::Result<()> {
+        let mut entries: Vec<PeriodEntry> = Vec::new();
         child.take(task, &mut |entry| entries.push(*entry));
         for some in entries.chunks(ENTRIES_MAX) {
-            self.say(&FromMember::Entries { task, words: words(some) })?;
+            self.send_message(&MemberMessage::Entries { task, words: words(some) })?;
         }
         Ok(())
     }
 }
 
-/// States as they were, with what was lost by now.
-fn with_losses(states: &[TaskState], child: &Child) -> Vec<TaskState> {
+/// Returns the states with the present number of lost entries.
+fn with_losses(states: &[TaskState], child: &TaskProcess) -> Vec<TaskState> {
     let now = states.iter().enumerate();
     let lost = |(at, state): (usize, &TaskState)| {
         let TaskState { lost, lost_periods, .. } = child.state(at);
@@ -287,23 +299,23 @@ fn with_losses(states: &[TaskState], child: &Child) -> Vec<TaskState> {
 }
 
 #[derive(Clone, Copy)]
-struct Measuring<'a> {
-    measure: &'a (dyn Fn() -> Result<Clock, String> + Sync),
+struct ClockMonitor<'a> {
+    measure: &'a (dyn Fn() -> Result<NodeClockOffset, String> + Sync),
     injected_ns: i64,
 }
 
-impl Measuring<'_> {
-    fn message(&self) -> FromMember {
+impl ClockMonitor<'_> {
+    fn message(&self) -> MemberMessage {
         match (self.measure)() {
             Ok(clock) => {
                 let ahead_ns = clock.ahead_ns.saturating_add(self.injected_ns);
-                FromMember::Clock(Clock { ahead_ns, ..clock })
+                MemberMessage::Clock(NodeClockOffset { ahead_ns, ..clock })
             }
-            Err(why) => FromMember::ClockUnknown(why),
+            Err(why) => MemberMessage::ClockUnknown(why),
         }
     }
 }
 
-fn measuring<'a>(member: &Member<'a>) -> Measuring<'a> {
-    Measuring { measure: member.measure, injected_ns: member.clock_injected_ns }
+fn measuring<'a>(member: &Member<'a>) -> ClockMonitor<'a> {
+    ClockMonitor { measure: member.measure, injected_ns: member.clock_injected_ns }
 }

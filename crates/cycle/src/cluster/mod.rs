@@ -1,13 +1,13 @@
-//! Nodes on several machines: the leader of a run, and members that join it. A member runs its node
-//! as the leader's machine runs its own, and sends on what it hands over. Nobody is authenticated
-//! here: it is for networks whose hosts trust each other.
+//! Nodes on several hosts: the leader of a run, and members that join it. A member runs its node as
+//! the leader's host runs its own, and forwards the node's entries. There is no authentication:
+//! clusters are for networks whose hosts trust each other.
 
 mod leader;
 mod member;
 mod message;
 mod responder;
 
-pub(crate) use leader::{Leader, Remote};
+pub(crate) use leader::{Leader, RemoteNode};
 pub use member::{Member, MemberError, join};
-pub use message::Clock;
+pub use message::NodeClockOffset;
 pub(crate) use message::TaskState;

@@ -1,5 +1,5 @@
-//! The leader's clock for those who ask by NTP (RFC 5905): its members measure by it how far their
-//! clocks are off. It says that it is nobody's source of time.
+//! NTP server (RFC 5905) with the leader's clock, from which its members measure their clock
+//! offsets. Its replies mark it as unsuitable as a time source.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,26 +13,27 @@ use horolog_sys::clock::Realtime;
 use horolog_sys::datagram::{Envelope, Wait, send_to};
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, NtpShort, NtpTimestamp, Timestamp, Utc, measure_precision};
-use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode};
+use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
 
-/// How often the thread looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(100);
-/// Far from any source, so that no client would take it for one (RFC 5905, MAXSTRAT less one).
+/// Interval of the thread's checks for its end.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Stratum far from any source, so that no client would select it (RFC 5905, MAXSTRAT less one).
 const STRATUM: u8 = 15;
 
-/// A thread that answers, until this is dropped.
+/// Thread that replies, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Responder {
+pub(crate) struct ClusterResponder {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Responder {
-    /// Answers at this address.
+impl ClusterResponder {
+    /// Replies on this address.
     pub(crate) fn start(local: SocketAddr) -> io::Result<Self> {
         let socket = Socket::udp(local)?;
-        socket.bind(local)?;
-        socket.tell_receive_time(false)?;
+        socket.bind_to_host(local)?;
+        socket.enable_receive_timestamps(false)?;
+        socket.enable_unicast_detection(local)?;
         let ends = Arc::new(AtomicBool::new(false));
         let to_end = Arc::clone(&ends);
         let work = move || {
@@ -40,8 +41,8 @@ impl Responder {
             let mut envelope = Envelope::new();
             let mut bytes = [0; 2 * HEADER_LEN];
             while !to_end.load(Ordering::Relaxed) {
-                // A socket that fails answers nobody, which those who ask see.
-                if socket.wait_readable(LOOK).unwrap_or(false) {
+                // A failed socket sends no replies, which the clients detect.
+                if socket.wait_readable(POLL_INTERVAL).unwrap_or(false) {
                     answer(&socket, &mut envelope, &mut bytes, precision);
                 }
             }
@@ -51,11 +52,11 @@ impl Responder {
     }
 }
 
-impl Drop for Responder {
+impl Drop for ClusterResponder {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to tell.
+            // The thread returns nothing.
             let _ = thread.join();
         }
     }
@@ -63,15 +64,18 @@ impl Drop for Responder {
 
 fn answer(socket: &Socket, envelope: &mut Envelope, bytes: &mut [u8], precision: i8) {
     let Ok(received) = envelope.receive(socket.as_fd(), bytes, Wait::Never) else { return };
+    if !received.is_unicast() {
+        return;
+    }
     let came = received.control.received_at.unwrap_or_else(|| Realtime.now());
     let answer = reply(&bytes[..received.len], came, Realtime.now(), precision);
     if let Some((reply, remote)) = answer.zip(received.remote) {
-        // One that is lost is asked again.
+        // A client repeats its request if a reply is lost.
         let _ = send_to(socket.as_fd(), &reply, remote);
     }
 }
 
-/// The reply to a plain request of a client.
+/// Returns the reply to a plain client request.
 fn reply(
     request: &[u8],
     came: Timestamp<Utc>,
@@ -79,13 +83,16 @@ fn reply(
     precision: i8,
 ) -> Option<[u8; HEADER_LEN]> {
     let (request, rest) = Header::parse(request).ok()?;
-    if request.mode != Mode::Client || !(1..=4).contains(&request.version) || !rest.is_empty() {
+    if request.mode != AssociationMode::Client
+        || !(1..=4).contains(&request.version)
+        || !rest.is_empty()
+    {
         return None;
     }
     let header = Header {
-        leap: Leap::None,
+        leap: LeapIndicator::None,
         version: request.version,
-        mode: Mode::Server,
+        mode: AssociationMode::Server,
         stratum: STRATUM,
         poll: request.poll,
         precision,
@@ -114,7 +121,7 @@ mod tests {
         let (came, now) = (Timestamp::from_ns(1_000_000_000), Timestamp::from_ns(1_000_100_000));
         let reply_bytes = reply(&request, came, now, -24).unwrap();
         let (said, rest) = Header::parse(&reply_bytes).unwrap();
-        assert!(rest.is_empty() && said.mode == Mode::Server && said.stratum == STRATUM);
+        assert!(rest.is_empty() && said.mode == AssociationMode::Server && said.stratum == STRATUM);
         assert_eq!((said.origin, said.receive), (asked, NtpTimestamp::from_utc(came)));
         assert_eq!(said.transmit, NtpTimestamp::from_utc(now));
         assert_eq!(reply(&reply_bytes, came, now, -24), None, "a reply is no request");

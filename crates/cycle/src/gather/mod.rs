@@ -1,4 +1,4 @@
-//! What a run comes to: the collector's side, which adds up what tasks hand over.
+//! Collector's side of a run: sums of the entries that tasks publish.
 
-pub(crate) mod book;
-pub(crate) mod joint;
+pub(crate) mod cross_node;
+pub(crate) mod task_stats;

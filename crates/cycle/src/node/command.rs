@@ -1,5 +1,5 @@
-//! A command as work: a program that is started at each release, in a group of its own, and ended
-//! where it takes too long.
+//! Command as work: a program that is started at each release, in a process group of its own, and
+//! killed if it takes too long.
 
 use std::env;
 use std::fs;
@@ -16,30 +16,30 @@ use horolog_sys::namespace::die_with_parent;
 use horolog_sys::process::{ProcessHandle, end_group};
 use horolog_time::Clock;
 
-use super::fault::TaskFault;
-use super::periods::{Period, Work, Worked};
-use crate::entry::{End, Entry};
+use super::failure::TaskFailure;
+use super::periods::{Period, PeriodWork, WorkOutcome};
+use crate::entry::{PeriodEnd, PeriodEntry};
 
-/// How often it is looked whether the run is to end.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval of the checks for the end of the run.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A command of each period.
-pub(crate) struct Repeated<'a> {
+/// Command that runs once in each period.
+pub(crate) struct PeriodicCommand<'a> {
     command: Command,
     timeout: Duration,
     stop: &'a AtomicU64,
-    /// Why it failed when it last did.
-    pub(crate) fault: Option<TaskFault>,
+    /// Reason for its latest failure.
+    pub(crate) fault: Option<TaskFailure>,
 }
 
-/// Whether a program of these words is there to be started, or why not: said before the run, and
-/// not in its first period.
+/// Checks that the program of these words can be started; the error is the reason. It is checked
+/// before the run, not in its first period.
 pub(crate) fn check(words: &[String]) -> Result<(), String> {
     let name = words.first().map_or("", String::as_str);
     let places: Vec<PathBuf> = if name.contains('/') {
         vec![PathBuf::from(name)]
     } else {
-        // What the system takes where there is none.
+        // The system's default if the variable is not set.
         let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
         env::split_paths(&path).map(|directory| directory.join(name)).collect()
     };
@@ -47,23 +47,23 @@ pub(crate) fn check(words: &[String]) -> Result<(), String> {
         return Ok(());
     }
     let why = if places.iter().any(|place| place.exists()) {
-        "it is no program; make it executable (chmod +x)"
+        "not an executable; make it executable (chmod +x)"
     } else if name.contains('/') {
-        "there is no such file; name one that is there"
+        "no such file; choose an existing one"
     } else {
-        "there is none in PATH; give its path, such as ./program"
+        "not found in PATH; specify its path, such as ./program"
     };
-    Err(format!("'{name}' cannot be started: {why}"))
+    Err(format!("cannot start '{name}': {why}"))
 }
 
 fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|is| is.is_file() && is.permissions().mode() & 0o111 != 0)
 }
 
-impl<'a> Repeated<'a> {
-    /// These words, of which the first is the program. Its output goes nowhere; what it says to
-    /// standard error goes where this process's goes.
-    /// It is ended when `stop` is no longer 0.
+impl<'a> PeriodicCommand<'a> {
+    /// Takes the command's words, of which the first is the program. Its standard output is
+    /// discarded, its standard error is that of this process. It is ended when `stop` is no longer
+    /// 0.
     pub(crate) fn new(words: &[String], timeout: Duration, stop: &'a AtomicU64) -> Self {
         let (program, arguments) =
             words.split_first().map_or(("", &[][..]), |(program, rest)| (program.as_str(), rest));
@@ -79,14 +79,14 @@ impl<'a> Repeated<'a> {
     }
 }
 
-/// Waits for a program; says how it ended, if it did in time. One that does not end is ended;
-/// what it left behind in its group is so in any case.
+/// Waits for a program and returns its exit status if it ended in time. A program that does not end
+/// is killed; the remaining processes of its group are killed in any case.
 fn wait(mut child: Child, timeout: Duration, stop: &AtomicU64) -> io::Result<ExitStatus> {
     let handle = ProcessHandle::open(child.id())?;
     let begun = Instant::now();
     let ended = loop {
         let left = timeout.saturating_sub(begun.elapsed());
-        if handle.wait(left.min(LOOK))? {
+        if handle.wait(left.min(POLL_INTERVAL))? {
             break Ok(());
         }
         if stop.load(Ordering::Relaxed) != 0 {
@@ -96,30 +96,35 @@ fn wait(mut child: Child, timeout: Duration, stop: &AtomicU64) -> io::Result<Exi
             break Err(io::ErrorKind::TimedOut.into());
         }
     };
-    // As long as nobody has waited for it, the group's number is nobody else's. One of which
-    // nothing is left cannot be ended.
+    // The group's number cannot be reused before the child is waited for. Ending an empty group
+    // fails, harmlessly.
     let _ = end_group(child.id());
     let status = child.wait()?;
     ended.map(|()| status)
 }
 
-impl Work for Repeated<'_> {
-    fn run(&mut self, period: &Period, entry: &mut Entry, _: &mut dyn FnMut(&Entry)) -> Worked {
+impl PeriodWork for PeriodicCommand<'_> {
+    fn run(
+        &mut self,
+        period: &Period,
+        entry: &mut PeriodEntry,
+        _: &mut dyn FnMut(&PeriodEntry),
+    ) -> WorkOutcome {
         let ended = self.once();
         if let Ok(status) = &ended
-            && let Some(fault) = TaskFault::of_status(*status)
+            && let Some(fault) = TaskFailure::of_status(*status)
         {
-            entry.end = End::Failed;
+            entry.end = PeriodEnd::Failed;
             self.fault = Some(fault);
         }
         entry.compute_ns = (MonotonicClock.now() - period.begun).as_ns().unsigned_abs();
-        // One that does not end, or cannot be started, will not do better in the next period.
+        // A command that does not end, or cannot be started, would fail in the next period as well.
         match ended {
-            Ok(_) => Worked::Done,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Worked::Stopped,
+            Ok(_) => WorkOutcome::Done,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => WorkOutcome::Stopped,
             Err(error) => {
-                self.fault = Some(TaskFault::of_error(&error, self.timeout));
-                Worked::GivenUp
+                self.fault = Some(TaskFailure::of_error(&error, self.timeout));
+                WorkOutcome::Abandoned
             }
         }
     }
@@ -130,20 +135,24 @@ mod tests {
     use horolog_time::Timestamp;
 
     use super::*;
-    use crate::entry::Part;
+    use crate::entry::EntryKind;
 
-    fn entry(words: &[&str], timeout: Duration, stop: u64) -> (Worked, Entry) {
+    fn entry(words: &[&str], timeout: Duration, stop: u64) -> (WorkOutcome, PeriodEntry) {
         let (worked, entry, _) = told(words, timeout, stop);
         (worked, entry)
     }
 
-    fn told(words: &[&str], timeout: Duration, stop: u64) -> (Worked, Entry, Option<TaskFault>) {
+    fn told(
+        words: &[&str],
+        timeout: Duration,
+        stop: u64,
+    ) -> (WorkOutcome, PeriodEntry, Option<TaskFailure>) {
         let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-        let mut entry = Entry::new(Part::Period, 0);
+        let mut entry = PeriodEntry::new(EntryKind::Period, 0);
         let now = MonotonicClock.now();
         let period = Period { cycle: 0, due: Timestamp::from_ns(0), begun: now, released_ns: 0 };
         let stop = AtomicU64::new(stop);
-        let mut repeated = Repeated::new(&words, timeout, &stop);
+        let mut repeated = PeriodicCommand::new(&words, timeout, &stop);
         let worked = repeated.run(&period, &mut entry, &mut |_| {});
         (worked, entry, repeated.fault)
     }
@@ -152,22 +161,22 @@ mod tests {
 
     #[test]
     fn a_command_fails_by_its_status_and_the_next_period_may_do_better() {
-        for (program, end) in [("true", End::Well), ("false", End::Failed)] {
+        for (program, end) in [("true", PeriodEnd::Well), ("false", PeriodEnd::Failed)] {
             let (worked, entry) = entry(&[program], MINUTE, 0);
-            assert_eq!((worked, entry.end), (Worked::Done, end), "{program}");
+            assert_eq!((worked, entry.end), (WorkOutcome::Done, end), "{program}");
         }
     }
 
     #[test]
     fn a_command_that_never_ends_is_ended_and_so_is_the_task() {
         let (worked, entry) = entry(&["sleep", "600"], Duration::from_millis(30), 0);
-        assert_eq!(worked, Worked::GivenUp);
+        assert_eq!(worked, WorkOutcome::Abandoned);
         assert!(entry.compute_ns >= 30_000_000, "{entry:?}");
     }
 
     #[test]
     fn a_command_in_the_way_of_a_runs_end_is_ended() {
-        assert_eq!(entry(&["sleep", "600"], MINUTE, 1).0, Worked::Stopped);
+        assert_eq!(entry(&["sleep", "600"], MINUTE, 1).0, WorkOutcome::Stopped);
     }
 
     #[test]
@@ -175,13 +184,13 @@ mod tests {
         let directory = tempfile::TempDir::new().unwrap();
         let pid = directory.path().join("pid");
         let script = format!("sleep 600 & echo $! > {}", pid.display());
-        assert_eq!(entry(&["sh", "-c", &script], MINUTE, 0).0, Worked::Done);
+        assert_eq!(entry(&["sh", "-c", &script], MINUTE, 0).0, WorkOutcome::Done);
         let pid: u32 = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
         // It is another's child by now, and gone when that one has waited for it.
         let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let begun = Instant::now();
         while state().contains(" S ") && begun.elapsed() < MINUTE {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         assert!(!state().contains(" S "), "{}", state());
     }
@@ -190,12 +199,12 @@ mod tests {
     fn why_a_command_failed_is_told() {
         let fault = |script: &str, timeout| told(&["sh", "-c", script], timeout, 0).2;
         assert_eq!(fault("exit 0", MINUTE), None);
-        assert_eq!(fault("exit 3", MINUTE), Some(TaskFault::Status(3)));
-        assert_eq!(fault("kill -9 $$", MINUTE), Some(TaskFault::Signal(9)));
+        assert_eq!(fault("exit 3", MINUTE), Some(TaskFailure::Status(3)));
+        assert_eq!(fault("kill -9 $$", MINUTE), Some(TaskFailure::Signal(9)));
         let soon = Duration::from_millis(30);
-        assert_eq!(fault("sleep 600", soon), Some(TaskFault::TooLong(30)));
+        assert_eq!(fault("sleep 600", soon), Some(TaskFailure::TooLong(30)));
         let absent = told(&["/nowhere/at/all"], MINUTE, 0).2;
-        assert_eq!(absent, Some(TaskFault::NotStarted(2)));
+        assert_eq!(absent, Some(TaskFailure::NotStarted(2)));
         assert_eq!(told(&["sleep", "600"], MINUTE, 1).2, None);
     }
 
@@ -203,14 +212,14 @@ mod tests {
     fn what_cannot_be_started_is_known_before_it_is() {
         let why = |name: &str| check(&[name.to_owned()]).err().unwrap_or_default();
         assert_eq!((why("sh"), why("/bin/sh")), (String::new(), String::new()));
-        assert!(why("/nowhere/at/all").contains("there is no such file"));
-        assert!(why("no-such-program-anywhere").contains("none in PATH"));
+        assert!(why("/nowhere/at/all").contains("no such file"));
+        assert!(why("no-such-program-anywhere").contains("not found in PATH"));
         assert!(why("/etc/passwd").contains("make it executable"));
-        assert!(why("/etc").contains("it is no program"));
+        assert!(why("/etc").contains("not an executable"));
     }
 
     #[test]
     fn a_command_that_is_not_there_ends_the_task() {
-        assert_eq!(entry(&["/nowhere/at/all"], MINUTE, 0).0, Worked::GivenUp);
+        assert_eq!(entry(&["/nowhere/at/all"], MINUTE, 0).0, WorkOutcome::Abandoned);
     }
 }

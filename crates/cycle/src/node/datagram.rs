@@ -1,73 +1,73 @@
-//! What nodes send each other: a header of 32 bytes, behind which a part of a message may follow.
-//! All numbers are big-endian.
+//! Datagrams between nodes: a header of 32 bytes, optionally followed by a part of a message. All
+//! numbers are big-endian.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 0 to 3 | `HCYC` |
-//! | 4 | kind: 0 part of a message, 1 arrival at a barrier, 2 ping, 3 its answer, 4 release of a
+//! | 4 | kind: 0 part of a message, 1 arrival at a barrier, 2 ping, 3 its reply, 4 release of a
 //!   period, 5 no other release |
 //! | 5 | 0 |
 //! | 6, 7 | node that sent it |
 //! | 8, 9 | superstep |
-//! | 10, 11 | which part, from 0 on |
-//! | 12, 13 | how many parts |
+//! | 10, 11 | index of the part, from 0 on |
+//! | 12, 13 | number of parts |
 //! | 14, 15 | 0 |
 //! | 16 to 23 | period |
-//! | 24 to 31 | when it was sent, in ns since 1970; of a ping any number, which comes back; of a
+//! | 24 to 31 | time of sending, in ns since 1970; of a ping any number, which is returned; of a
 //!   release the run's token |
 
 /// Length of the header.
 pub const HEADER_LEN: usize = 32;
 const MAGIC: [u8; 4] = *b"HCYC";
 
-/// The kinds of datagrams.
+/// Kinds of datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum DatagramKind {
     /// A part of a message.
     Part {
-        /// Which, from 0 on; below `of`.
+        /// Index of the part, from 0 on; below `of`.
         part: u16,
-        /// How many there are.
+        /// Number of parts.
         of: u16,
     },
     /// The sender has arrived at a barrier.
     Arrival,
-    /// The sender wants it back.
+    /// The receiver returns it to the sender.
     Ping,
-    /// A ping that comes back.
+    /// A ping that is returned.
     Pong,
     /// A period is released.
     Release,
-    /// There is no other release.
+    /// No further release follows.
     Last,
 }
 
-/// A header.
+/// Header of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Header {
-    /// What it is.
-    pub kind: Kind,
-    /// The node that sent it.
+pub struct DatagramHeader {
+    /// Kind of the datagram.
+    pub kind: DatagramKind,
+    /// Node that sent it.
     pub node: u16,
     /// The period.
     pub cycle: u64,
     /// The superstep.
     pub step: u16,
-    /// When it was sent, in ns since 1970; of a release the run's token.
+    /// Time of sending, in ns since 1970; of a release the run's token.
     pub sent_ns: i64,
 }
 
-impl Header {
-    /// As bytes.
+impl DatagramHeader {
+    /// Encodes the header as bytes.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let (kind, part, of) = match self.kind {
-            Kind::Part { part, of } => (0, part, of),
-            Kind::Arrival => (1, 0, 0),
-            Kind::Ping => (2, 0, 0),
-            Kind::Pong => (3, 0, 0),
-            Kind::Release => (4, 0, 0),
-            Kind::Last => (5, 0, 0),
+            DatagramKind::Part { part, of } => (0, part, of),
+            DatagramKind::Arrival => (1, 0, 0),
+            DatagramKind::Ping => (2, 0, 0),
+            DatagramKind::Pong => (3, 0, 0),
+            DatagramKind::Release => (4, 0, 0),
+            DatagramKind::Last => (5, 0, 0),
         };
         let mut bytes = [0; HEADER_LEN];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -81,19 +81,19 @@ impl Header {
         bytes
     }
 
-    /// Reads what a datagram begins with; `None` where it is none of ours.
+    /// Parses the beginning of a datagram; `None` if it is not a datagram of a node.
     #[must_use]
     pub fn from_bytes(datagram: &[u8]) -> Option<Self> {
         let bytes = datagram.first_chunk::<HEADER_LEN>()?;
         let short = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let long = |at: usize| bytes[at..].first_chunk().copied().unwrap_or_default();
         let kind = match (bytes[4], short(10), short(12)) {
-            (0, part, of) if part < of => Kind::Part { part, of },
-            (1, 0, 0) => Kind::Arrival,
-            (2, 0, 0) => Kind::Ping,
-            (3, 0, 0) => Kind::Pong,
-            (4, 0, 0) => Kind::Release,
-            (5, 0, 0) => Kind::Last,
+            (0, part, of) if part < of => DatagramKind::Part { part, of },
+            (1, 0, 0) => DatagramKind::Arrival,
+            (2, 0, 0) => DatagramKind::Ping,
+            (3, 0, 0) => DatagramKind::Pong,
+            (4, 0, 0) => DatagramKind::Release,
+            (5, 0, 0) => DatagramKind::Last,
             _ => return None,
         };
         let header = Self {
@@ -103,7 +103,7 @@ impl Header {
             step: short(8),
             sent_ns: i64::from_be_bytes(long(24)),
         };
-        // The magic, and bytes that mean nothing.
+        // Verifies the magic and the unused bytes.
         (header.to_bytes() == *bytes).then_some(header)
     }
 }
@@ -114,14 +114,15 @@ mod tests {
 
     use super::*;
 
-    fn kind() -> impl Strategy<Value = Kind> {
+    fn kind() -> impl Strategy<Value = DatagramKind> {
         prop_oneof![
-            (any::<u16>(), 1..=u16::MAX).prop_map(|(part, of)| Kind::Part { part: part % of, of }),
-            Just(Kind::Arrival),
-            Just(Kind::Ping),
-            Just(Kind::Pong),
-            Just(Kind::Release),
-            Just(Kind::Last),
+            (any::<u16>(), 1..=u16::MAX)
+                .prop_map(|(part, of)| DatagramKind::Part { part: part % of, of }),
+            Just(DatagramKind::Arrival),
+            Just(DatagramKind::Ping),
+            Just(DatagramKind::Pong),
+            Just(DatagramKind::Release),
+            Just(DatagramKind::Last),
         ]
     }
 
@@ -134,33 +135,36 @@ mod tests {
             sent_ns in any::<i64>(),
             behind in prop::collection::vec(any::<u8>(), 0..40),
         ) {
-            let header = Header { kind, node, cycle, step, sent_ns };
+            let header = DatagramHeader { kind, node, cycle, step, sent_ns };
             let mut bytes = header.to_bytes().to_vec();
             bytes.extend(behind);
-            prop_assert_eq!(Header::from_bytes(&bytes), Some(header));
+            prop_assert_eq!(DatagramHeader::from_bytes(&bytes), Some(header));
         }
 
         #[test]
         fn whatever_comes_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            let _ = Header::from_bytes(&bytes);
+            let _ = DatagramHeader::from_bytes(&bytes);
         }
     }
 
     #[test]
     fn what_is_not_ours_is_refused() {
         let good =
-            Header { kind: Kind::Arrival, node: 1, cycle: 2, step: 3, sent_ns: 4 }.to_bytes();
-        assert!(Header::from_bytes(&good).is_some());
-        assert_eq!(Header::from_bytes(&good[..31]), None);
+            DatagramHeader { kind: DatagramKind::Arrival, node: 1, cycle: 2, step: 3, sent_ns: 4 }
+                .to_bytes();
+        assert!(DatagramHeader::from_bytes(&good).is_some());
+        assert_eq!(DatagramHeader::from_bytes(&good[..31]), None);
         for (at, value) in [(0, b'X'), (4, 6), (5, 1), (10, 1), (14, 1)] {
             let mut bad = good;
             bad[at] = value;
-            assert_eq!(Header::from_bytes(&bad), None, "byte {at}");
+            assert_eq!(DatagramHeader::from_bytes(&bad), None, "byte {at}");
         }
-        let part =
-            Header { kind: Kind::Part { part: 2, of: 3 }, ..Header::from_bytes(&good).unwrap() };
+        let part = DatagramHeader {
+            kind: DatagramKind::Part { part: 2, of: 3 },
+            ..DatagramHeader::from_bytes(&good).unwrap()
+        };
         let mut bad = part.to_bytes();
         bad[11] = 3;
-        assert_eq!(Header::from_bytes(&bad), None, "the third part of three is number 2");
+        assert_eq!(DatagramHeader::from_bytes(&bad), None, "the third part of three is number 2");
     }
 }

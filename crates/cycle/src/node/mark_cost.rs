@@ -1,4 +1,4 @@
-//! What it costs a program to make a mark. Nothing is run for it but a thread that listens.
+//! Cost of a mark to a program. Nothing is run for it but a thread that receives marks.
 
 use std::io;
 use std::process::Command;
@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::thread_usage::Switches;
-use horolog_sys::unix::Handed;
+use horolog_sys::unix::ChildSocket;
 use horolog_time::Clock;
 
 use super::program::NUMBER;
 use crate::mark::MARK_MAX;
 
-/// What the reader of a trial may take to be there.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout for the reader of a trial.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What it costs a program to make a mark, with waking the thread that waits for it: the median of
-/// many. Both threads have what this one has, the core, the policy and the priority, as the program
-/// and its reader do.
+/// Measures the cost of a mark to a program, including the wake-up of the waiting thread: the
+/// median of many trials. Both threads have the core, the policy and the priority of this one, as
+/// the program and its reader do.
 pub(crate) fn mark_ns() -> io::Result<u64> {
     let mut trials = mark_trials()?;
     if trials.iter().any(|trial| trial.woke) {
@@ -33,23 +33,23 @@ pub(crate) fn mark_ns() -> io::Result<u64> {
 #[derive(Clone, Copy, Debug)]
 struct MarkTrial {
     ns: u64,
-    /// Whether its reader slept and was woken by it.
+    /// True if its reader slept and was woken by it.
     woke: bool,
 }
 
 fn mark_trials() -> io::Result<Vec<MarkTrial>> {
     const TRIALS: usize = 201;
-    /// What its reader is given to fall asleep again.
+    /// Pause in which its reader falls asleep again.
     const PAUSE: Duration = Duration::from_micros(50);
-    let (mut socket, there) = Handed::to(&mut Command::new(""), NUMBER)?;
+    let (mut socket, there) = ChildSocket::to(&mut Command::new(""), NUMBER)?;
     let (to, heard) = mpsc::channel();
     thread::scope(|scope| {
         let read = move || -> io::Result<()> {
             let mut buffer = [0; MARK_MAX];
             for _ in 0..TRIALS {
                 let before = Switches::now()?;
-                socket.hear(&mut buffer, PATIENCE)?;
-                // Nobody waits any longer where it was given up.
+                socket.recv(&mut buffer, READ_TIMEOUT)?;
+                // Sending fails only after the trials were abandoned.
                 let _ = to.send(Switches::now()?.since(before).voluntary > 0);
             }
             Ok(())
@@ -65,7 +65,7 @@ fn mark_trials() -> io::Result<Vec<MarkTrial>> {
             let Ok(woke) = heard.recv() else { break };
             trials.push(MarkTrial { ns, woke });
         }
-        // It does not panic; if it did, so would this.
+        // The thread does not panic; if it did, the panic would continue here.
         reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         Ok(trials)
     })

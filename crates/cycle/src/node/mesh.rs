@@ -1,9 +1,9 @@
-//! The other nodes of a task: messages to them and from them, and barriers. Datagrams, as real-time
-//! clusters have them: what is lost is counted, never sent again; and nobody is waited for beyond a
-//! limit.
+//! Peers of a node in a task: messages to and from them, and barriers. Datagrams, as real-time
+//! clusters have them: losses are counted and never retransmitted, and no peer is waited for beyond
+//! a limit.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use horolog_sys::datagram::{self, Envelope, Wait};
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::account::Account;
-use super::datagram::{HEADER_LEN, Header, Kind};
-use super::meeting::Meeting;
-use crate::task::{Audience, MESSAGE_MAX, Message};
+use super::datagram::{DatagramHeader, DatagramKind, HEADER_LEN};
+use super::mesh_instrument::MeshInstrument;
+use super::step_exchange::StepExchange;
+use crate::task::{Audience, MESSAGE_MAX, StepMessage};
 
 /// Bytes of a message in one datagram: with the headers no more than Ethernet carries.
 const PART_LEN: usize = 1_400;
@@ -23,37 +23,37 @@ const PART_LEN: usize = 1_400;
 const PARTS_MAX: usize = (MESSAGE_MAX as usize).div_ceil(PART_LEN).next_multiple_of(64);
 /// Room for the messages of all nodes.
 const BUFFER_BYTES: usize = 8 << 20;
-/// A full queue of the network is waited for so long at a time.
+/// Longest single wait for room in a full network queue.
 const ROOM: Duration = Duration::from_micros(200);
 /// Messages of periods and steps to come that are kept for each node.
 const AHEAD_MAX: usize = 8;
 
 /// A period and a superstep of it.
-pub(crate) type Place = (u64, u16);
+pub(crate) type StepId = (u64, u16);
 
-/// What is known of another node.
+/// State of a peer.
 #[derive(Default)]
 struct Peer {
-    arrived: Option<(Place, i64)>,
-    messages: Vec<Incoming>,
-    /// The latest period that it said anything of.
-    newest: Option<u64>,
+    arrived: Option<(StepId, i64)>,
+    messages: Vec<PartialMessage>,
+    /// Latest period of any arrival or message from it.
+    latest_period: Option<u64>,
 }
 
-/// A message of which parts have come.
-struct Incoming {
-    place: Place,
+/// Message that has been received in part.
+struct PartialMessage {
+    step_id: StepId,
     missing: u16,
-    /// A bit for each part that came.
-    came: [u64; PARTS_MAX / 64],
+    /// One bit for each received part.
+    received: [u64; PARTS_MAX / 64],
     sent_ns: i64,
 }
 
-impl Incoming {
-    /// Takes a part, which may have come before; says whether it was the last that was missing.
+impl PartialMessage {
+    /// Records a part, possibly a duplicate; returns true if it was the last missing one.
     fn take(&mut self, part: u16) -> bool {
         let bit = 1 << (part % 64);
-        let Some(word) = self.came.get_mut(usize::from(part) / 64) else { return false };
+        let Some(word) = self.received.get_mut(usize::from(part) / 64) else { return false };
         if *word & bit != 0 {
             return false;
         }
@@ -63,20 +63,19 @@ impl Incoming {
     }
 }
 
-/// All nodes of a task, as one of them sees them.
+/// All nodes of a task from the point of view of one of them.
 pub(crate) struct Mesh {
     socket: Socket,
     own: u16,
     addresses: Vec<SocketAddr>,
     peers: Vec<Peer>,
     bytes: Vec<u8>,
-    account: Option<Box<Account>>,
+    account: Option<Box<MeshInstrument>>,
     envelope: Envelope,
 }
 
-/// A socket that others can reach at this address, and its port.
-pub(crate) fn open(address: IpAddr) -> io::Result<(Socket, u16)> {
-    let local = SocketAddr::new(address, 0);
+/// Opens a socket that peers can reach at this address; returns it with its port.
+pub(crate) fn open(local: SocketAddr) -> io::Result<(Socket, u16)> {
     let socket = Socket::udp(local)?;
     socket.bind(local)?;
     socket.set_receive_buffer(BUFFER_BYTES)?;
@@ -85,29 +84,30 @@ pub(crate) fn open(address: IpAddr) -> io::Result<(Socket, u16)> {
 }
 
 impl Mesh {
-    /// Of nodes at these addresses, of which this is number `own`.
+    /// Makes the mesh of the nodes at these addresses, of which this is number `own`.
     pub(crate) fn new(socket: Socket, own: u16, addresses: Vec<SocketAddr>) -> Self {
         let peers = addresses.iter().map(|_| Peer::default()).collect();
         let bytes = vec![0; HEADER_LEN + PART_LEN];
         Self { socket, own, addresses, peers, bytes, account: None, envelope: Envelope::new() }
     }
 
-    /// Keeps this account of messages from here on, which is one of its socket.
-    pub(crate) fn keep_account(&mut self, account: Account) {
+    /// Uses this instrument for messages from here on; it must have been made for this mesh's
+    /// socket.
+    pub(crate) fn instrument(&mut self, account: MeshInstrument) {
         self.account = Some(Box::new(account));
     }
 
-    /// The account, if it is kept.
-    pub(crate) fn account(&mut self) -> Option<&mut Account> {
+    /// Returns the instrument, if installed.
+    pub(crate) fn account(&mut self) -> Option<&mut MeshInstrument> {
         self.account.as_deref_mut()
     }
 
-    /// The latest period that a node said anything of.
-    pub(crate) fn newest(&self, node: u16) -> Option<u64> {
-        self.peers.get(usize::from(node))?.newest
+    /// Returns the latest period of any arrival or message from a node.
+    pub(crate) fn latest_period(&self, node: u16) -> Option<u64> {
+        self.peers.get(usize::from(node))?.latest_period
     }
 
-    /// Takes what has come, without waiting, up to as much as a buffer holds.
+    /// Takes the datagrams that have arrived, without waiting, up to as much as a buffer holds.
     pub(crate) fn listen(&mut self) {
         const DATAGRAMS_MAX: usize = BUFFER_BYTES / PART_LEN;
         let _ = (0..DATAGRAMS_MAX).take_while(|_| self.receive().is_some()).count();
@@ -127,13 +127,13 @@ impl Mesh {
         (nodes > 1).then(|| (self.own + by) % nodes)
     }
 
-    /// Sends a message, and waits for those of the others.
+    /// Sends a message, and waits for those of the peers.
     pub(crate) fn exchange(
         &mut self,
-        place: Place,
-        message: Message,
+        place: StepId,
+        message: StepMessage,
         limit: Timestamp<Monotonic>,
-    ) -> Meeting {
+    ) -> StepExchange {
         let (to, mut from): (Vec<u16>, Vec<u16>) = match message.to {
             Audience::All => (self.others().collect(), self.others().collect()),
             Audience::Next => {
@@ -146,16 +146,16 @@ impl Mesh {
         let begun = MonotonicClock.now();
         self.send_message(place, message.bytes as usize, &to, limit);
         self.wait(begun, limit, &from, |peer| {
-            let whole = |one: &&Incoming| one.place == place && one.missing == 0;
+            let whole = |one: &&PartialMessage| one.step_id == place && one.missing == 0;
             peer.messages.iter().find(whole).map(|one| one.sent_ns)
         })
     }
 
-    /// Tells the others that this node has arrived, and waits for them.
-    pub(crate) fn meet(&mut self, place: Place, limit: Timestamp<Monotonic>) -> Meeting {
+    /// Announces to the peers that this node has arrived, and waits for them.
+    pub(crate) fn barrier(&mut self, place: StepId, limit: Timestamp<Monotonic>) -> StepExchange {
         let mut others: Vec<u16> = self.others().collect();
         let begun = MonotonicClock.now();
-        let header = self.header(Kind::Arrival, place);
+        let header = self.header(DatagramKind::Arrival, place);
         for node in &others {
             self.send(&header.to_bytes(), *node, limit);
         }
@@ -165,21 +165,21 @@ impl Mesh {
         })
     }
 
-    fn header(&self, kind: Kind, (cycle, step): Place) -> Header {
-        Header { kind, node: self.own, cycle, step, sent_ns: Realtime.now().as_ns() }
+    fn header(&self, kind: DatagramKind, (cycle, step): StepId) -> DatagramHeader {
+        DatagramHeader { kind, node: self.own, cycle, step, sent_ns: Realtime.now().as_ns() }
     }
 
-    fn send_message(&mut self, place: Place, len: usize, to: &[u16], limit: Timestamp<Monotonic>) {
+    fn send_message(&mut self, place: StepId, len: usize, to: &[u16], limit: Timestamp<Monotonic>) {
         let of = len.div_ceil(PART_LEN) as u16;
         let mut bytes = std::mem::take(&mut self.bytes);
         for part in 0..of {
-            let header = self.header(Kind::Part { part, of }, place);
+            let header = self.header(DatagramKind::Part { part, of }, place);
             bytes[..HEADER_LEN].copy_from_slice(&header.to_bytes());
             let rest = len - usize::from(part) * PART_LEN;
             let part = &bytes[..HEADER_LEN + rest.min(PART_LEN)];
             for node in to {
                 let address = self.addresses[usize::from(*node)];
-                let is_kept = |account: &Account| account.keeps(*node, part, address);
+                let is_kept = |account: &MeshInstrument| account.intercepts(*node, part, address);
                 if !self.account.as_deref().is_some_and(is_kept) {
                     self.send(part, *node, limit);
                 }
@@ -188,8 +188,8 @@ impl Mesh {
         self.bytes = bytes;
     }
 
-    /// Sends a datagram, and waits for room where there is none. One that is refused otherwise is
-    /// one that is lost, which the receiver counts.
+    /// Sends a datagram, and waits for room if the queue is full. A datagram that is refused for
+    /// another reason is lost, and the receiver counts it.
     fn send(&self, bytes: &[u8], to: u16, limit: Timestamp<Monotonic>) {
         let to = self.addresses[usize::from(to)];
         while let Err(error) = datagram::send_to(self.socket.as_fd(), bytes, to) {
@@ -201,14 +201,14 @@ impl Mesh {
         }
     }
 
-    /// Waits until `sent` knows of each of these nodes when what is waited for was sent.
+    /// Waits until `sent` returns, for each of these nodes, the send time of the awaited datagram.
     fn wait(
         &mut self,
         begun: Timestamp<Monotonic>,
         limit: Timestamp<Monotonic>,
         from: &[u16],
         sent: impl Fn(&Peer) -> Option<i64>,
-    ) -> Meeting {
+    ) -> StepExchange {
         let sending_over = MonotonicClock.now();
         let own_ns = (sending_over - begun).as_ns().unsigned_abs();
         let mut last = None;
@@ -228,12 +228,12 @@ impl Mesh {
             account.missing = absent.copied().collect();
         }
         let sent_ns = last.filter(|_| missing == 0).and_then(|node| sent(self.of(node)));
-        // How long it was under way, and of that what was waited for. Clocks of two machines may be
-        // further apart than that, so it is kept within the wait.
+        // Transit time, and the part of it within the wait. The clocks of two hosts may differ by
+        // more than that, so it is limited to the wait.
         let way_ns = sent_ns.map_or(0, |sent_ns| Realtime.now().as_ns().saturating_sub(sent_ns));
         let way_ns = way_ns.max(0).unsigned_abs().min(waited_ns);
-        Meeting {
-            on_the_way_ns: own_ns + way_ns,
+        StepExchange {
+            transit_ns: own_ns + way_ns,
             idle_ns: waited_ns - way_ns,
             missing,
             awaited: last,
@@ -244,7 +244,7 @@ impl Mesh {
         &self.peers[usize::from(node)]
     }
 
-    /// Takes what comes next, and waits for it until `limit`; says whether something came.
+    /// Takes the next datagram, waiting for it until `limit`; returns true if one was received.
     fn take(&mut self, limit: Timestamp<Monotonic>) -> bool {
         loop {
             match self.receive() {
@@ -253,7 +253,7 @@ impl Mesh {
                 None => {
                     let left = limit - MonotonicClock.now();
                     let Ok(left_ns) = u64::try_from(left.as_ns()) else { return false };
-                    // What fails is seen by the next attempt to receive, or by the limit.
+                    // The next attempt to receive, or the limit, reveals a failure.
                     let _ = self.socket.wait_readable(Duration::from_nanos(left_ns));
                     if left_ns == 0 {
                         return false;
@@ -263,7 +263,8 @@ impl Mesh {
         }
     }
 
-    /// Takes a datagram that is there; says whether it was one of a node.
+    /// Receives a datagram without waiting; returns whether it was one of a node, or `None` if
+    /// there is none.
     fn receive(&mut self) -> Option<bool> {
         let mut bytes = [0; HEADER_LEN + PART_LEN];
         let received = match &mut self.account {
@@ -273,91 +274,93 @@ impl Mesh {
         let received = match received {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-            // Of an earlier datagram that could not be delivered.
+            // The error is that of an earlier datagram that could not be delivered.
             Err(_) => return Some(false),
         };
-        let header = Header::from_bytes(&bytes[..received.len]);
-        // A node says what it says from where it is.
-        let is_own = |header: &Header| {
+        let header = DatagramHeader::from_bytes(&bytes[..received.len]);
+        // A datagram must come from the address of the node that it names.
+        let is_own = |header: &DatagramHeader| {
             let known = self.addresses.get(usize::from(header.node)).zip(received.remote);
             known
                 .is_some_and(|(known, from)| (known.ip(), known.port()) == (from.ip(), from.port()))
         };
         let header = header.filter(is_own);
-        Some(header.is_some_and(|header| self.heard(&header)))
+        Some(header.is_some_and(|header| self.process_header(&header)))
     }
 
-    fn heard(&mut self, header: &Header) -> bool {
+    fn process_header(&mut self, header: &DatagramHeader) -> bool {
         let place = (header.cycle, header.step);
         let Some(peer) = self.peers.get_mut(usize::from(header.node)) else { return false };
-        if matches!(header.kind, Kind::Arrival | Kind::Part { .. }) {
-            peer.newest = peer.newest.max(Some(header.cycle));
+        if matches!(header.kind, DatagramKind::Arrival | DatagramKind::Part { .. }) {
+            peer.latest_period = peer.latest_period.max(Some(header.cycle));
         }
         match header.kind {
-            Kind::Arrival => {
+            DatagramKind::Arrival => {
                 if peer.arrived.is_none_or(|(arrived, _)| arrived < place) {
                     peer.arrived = Some((place, header.sent_ns));
                 }
             }
-            Kind::Part { part, of } => {
+            DatagramKind::Part { part, of } => {
                 let is_whole = peer.part(place, (part, of), header.sent_ns);
                 if let Some(account) = self.account.as_mut().filter(|_| is_whole) {
-                    account.came(header.node, place, header.sent_ns);
+                    account.received(header.node, place, header.sent_ns);
                 }
             }
-            Kind::Ping => {
-                let back = Header { kind: Kind::Pong, node: self.own, ..*header };
+            DatagramKind::Ping => {
+                let back = DatagramHeader { kind: DatagramKind::Pong, node: self.own, ..*header };
                 let at_once = MonotonicClock.now();
                 self.send(&back.to_bytes(), header.node, at_once);
             }
-            Kind::Pong | Kind::Release | Kind::Last => return false,
+            DatagramKind::Pong | DatagramKind::Release | DatagramKind::Last => return false,
         }
         true
     }
 }
 
 impl Peer {
-    /// Takes a part of a message; says whether it was the last that was missing.
-    fn part(&mut self, place: Place, (part, of): (u16, u16), sent_ns: i64) -> bool {
+    /// Records a part of a message; returns true if it was the last missing one.
+    fn part(&mut self, place: StepId, (part, of): (u16, u16), sent_ns: i64) -> bool {
         if usize::from(of) > PARTS_MAX {
             return false;
         }
-        if let Some(known) = self.messages.iter_mut().find(|one| one.place == place) {
+        if let Some(known) = self.messages.iter_mut().find(|one| one.step_id == place) {
             known.sent_ns = known.sent_ns.max(sent_ns);
             return known.take(part);
         }
-        // The oldest goes: whoever waited for it does so no longer.
+        // The oldest is dropped: its exchange no longer waits for it.
         if self.messages.len() == AHEAD_MAX {
-            let oldest = (0..AHEAD_MAX).min_by_key(|at| self.messages[*at].place);
+            let oldest = (0..AHEAD_MAX).min_by_key(|at| self.messages[*at].step_id);
             self.messages.swap_remove(oldest.unwrap_or(0));
         }
-        let mut message = Incoming { place, missing: of, came: [0; PARTS_MAX / 64], sent_ns };
+        let mut message =
+            PartialMessage { step_id: place, missing: of, received: [0; PARTS_MAX / 64], sent_ns };
         let is_whole = message.take(part);
         self.messages.push(message);
         is_whole
     }
 }
 
-/// How the network was before the first period.
-pub(crate) struct Acquaintance {
-    /// Half of what the shortest message takes to the next node and back, in ns: the median.
+/// State of the network before the first period.
+pub(crate) struct PeerBaseline {
+    /// Half of the round-trip time of the shortest message to the next node, in ns: the median.
     pub(crate) latency_ns: Option<u64>,
 }
 
 impl Mesh {
-    /// Until `until`, sends the shortest messages to the next node and back, one after the other,
-    /// and gives back those of others.
-    pub(crate) fn acquaint(&mut self, until: Timestamp<Monotonic>) -> Acquaintance {
-        /// A ping that does not come back is not waited for any longer.
-        const PATIENCE: Span = Span::from_ms(5);
+    /// Until `until`, sends the shortest messages to the next node, one after the other, awaits
+    /// their return, and returns those of peers.
+    pub(crate) fn measure_baseline(&mut self, until: Timestamp<Monotonic>) -> PeerBaseline {
+        /// Timeout of a ping.
+        const PING_TIMEOUT: Span = Span::from_ms(5);
         let mut taken_ns: Vec<u64> = Vec::new();
         let next = self.neighbour(1);
         while MonotonicClock.now() < until {
             let Some(next) = next else { break };
             let sent = MonotonicClock.now();
-            let ping = Header { sent_ns: sent.as_ns(), ..self.header(Kind::Ping, (0, 0)) };
+            let ping =
+                DatagramHeader { sent_ns: sent.as_ns(), ..self.header(DatagramKind::Ping, (0, 0)) };
             self.send(&ping.to_bytes(), next, until);
-            let patience = (sent + PATIENCE).min(until);
+            let patience = (sent + PING_TIMEOUT).min(until);
             while MonotonicClock.now() < patience {
                 let left_ns = (patience - MonotonicClock.now()).as_ns().max(0).unsigned_abs();
                 let _ = self.socket.wait_readable(Duration::from_nanos(left_ns));
@@ -368,18 +371,18 @@ impl Mesh {
             }
         }
         taken_ns.sort_unstable();
-        Acquaintance { latency_ns: taken_ns.get(taken_ns.len() / 2).copied() }
+        PeerBaseline { latency_ns: taken_ns.get(taken_ns.len() / 2).copied() }
     }
 
-    /// Takes what is there; says whether the ping that was sent then was among it.
+    /// Takes the waiting datagrams; returns true if the ping of that instant was among them.
     fn comes_back(&mut self, sent: Timestamp<Monotonic>) -> bool {
         let mut bytes = [0; HEADER_LEN + PART_LEN];
         while let Ok(len) = datagram::receive(self.socket.as_fd(), &mut bytes, Wait::Never) {
-            let Some(header) = Header::from_bytes(&bytes[..len]) else { continue };
-            if header.kind == Kind::Pong && header.sent_ns == sent.as_ns() {
+            let Some(header) = DatagramHeader::from_bytes(&bytes[..len]) else { continue };
+            if header.kind == DatagramKind::Pong && header.sent_ns == sent.as_ns() {
                 return true;
             }
-            self.heard(&header);
+            self.process_header(&header);
         }
         false
     }
@@ -387,14 +390,14 @@ impl Mesh {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::{IpAddr, Ipv4Addr};
     use std::thread;
 
     use super::*;
 
     fn meshes<const N: usize>() -> [Mesh; N] {
         let home = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let sockets: [(Socket, u16); N] = std::array::from_fn(|_| open(home).unwrap());
+        let sockets: [(Socket, u16); N] = std::array::from_fn(|_| open((home, 0).into()).unwrap());
         let addresses: Vec<_> = sockets.iter().map(|(_, port)| (home, *port).into()).collect();
         let mut own = 0;
         sockets.map(|(socket, _)| {
@@ -413,10 +416,10 @@ mod tests {
         let limit = in_a_second() + Span::from_ms(9_000);
         let late = thread::spawn(move || {
             thread::sleep(Duration::from_millis(60));
-            two.meet((7, 1), limit)
+            two.barrier((7, 1), limit)
         });
-        let other = thread::spawn(move || three.meet((7, 1), limit));
-        let met = one.meet((7, 1), limit);
+        let other = thread::spawn(move || three.barrier((7, 1), limit));
+        let met = one.barrier((7, 1), limit);
         assert_eq!((met.missing, met.awaited), (0, Some(1)));
         assert!(met.idle_ns > 30_000_000, "{met:?}");
         assert_eq!(other.join().unwrap().missing, 0);
@@ -428,10 +431,10 @@ mod tests {
     fn who_does_not_come_is_not_waited_for_beyond_the_limit() {
         let [mut one, _two] = meshes();
         let limit = MonotonicClock.now() + Span::from_ms(20);
-        let met = one.meet((0, 0), limit);
+        let met = one.barrier((0, 0), limit);
         assert_eq!((met.missing, met.awaited), (1, Some(1)));
         assert!(MonotonicClock.now() >= limit);
-        let message = Message { bytes: 10, to: Audience::Next };
+        let message = StepMessage { bytes: 10, to: Audience::Next };
         assert_eq!(one.exchange((0, 0), message, limit).missing, 1);
     }
 
@@ -439,7 +442,7 @@ mod tests {
     fn messages_of_many_parts_come_whole_even_before_their_time() {
         let [mut one, mut two] = meshes();
         let limit = in_a_second() + Span::from_ms(9_000);
-        let message = Message { bytes: 100_000, to: Audience::All };
+        let message = StepMessage { bytes: 100_000, to: Audience::All };
         let ahead = thread::spawn(move || {
             let first = two.exchange((0, 0), message, limit);
             // The other reads this one's second message while it waits for the first.
@@ -457,19 +460,20 @@ mod tests {
     #[test]
     fn strangers_are_not_heard() {
         let [mut one, two] = meshes();
-        let stranger = Header { kind: Kind::Arrival, node: 9, cycle: 0, step: 0, sent_ns: 0 };
+        let stranger =
+            DatagramHeader { kind: DatagramKind::Arrival, node: 9, cycle: 0, step: 0, sent_ns: 0 };
         two.send(&stranger.to_bytes(), 0, in_a_second());
         two.send(b"hello", 0, in_a_second());
         let limit = MonotonicClock.now() + Span::from_ms(20);
-        assert_eq!(one.meet((0, 0), limit).missing, 1);
+        assert_eq!(one.barrier((0, 0), limit).missing, 1);
     }
 
     #[test]
     fn the_shortest_messages_have_a_latency() {
         let [mut one, mut two] = meshes();
         let until = MonotonicClock.now() + Span::from_ms(100);
-        let other = thread::spawn(move || two.acquaint(until).latency_ns);
-        let latency_ns = one.acquaint(until).latency_ns;
+        let other = thread::spawn(move || two.measure_baseline(until).latency_ns);
+        let latency_ns = one.measure_baseline(until).latency_ns;
         assert!(latency_ns.is_some() && other.join().unwrap().is_some());
     }
 }

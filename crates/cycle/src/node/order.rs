@@ -1,111 +1,121 @@
-//! What a node's process is told, and what it answers: one line of JSON each, over its standard
-//! input and output.
+//! Orders to a node's process and its replies: one line of JSON each, over its standard input and
+//! output.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use horolog_record::{CycleCost, HostConditions, TaskScheduling};
+use horolog_sys::zone::with_scope;
 use serde::{Deserialize, Serialize};
 
-use crate::task::{TaskSet, Work};
+use crate::task::{TaskSet, TaskWork};
 
-/// The longest line of either side, in bytes.
+/// Longest line of either side, in bytes.
 pub const LINE_MAX: u64 = 4 << 20;
-/// What a node may take to be ready: a program to load, every core taken, speeds to find out.
-const READY_PATIENCE: Duration = Duration::from_secs(30);
+/// Time for a node to become ready: it loads a program, occupies every core and calibrates speeds.
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a node is to do.
+/// Order to a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Order {
+pub struct NodeOrder {
     /// The tasks.
     pub set: TaskSet,
-    /// How many periods each of them has, in the same order.
+    /// Periods of each task, in the same order.
     pub cycles: Vec<u64>,
-    /// The place of this node among all, from 0 on.
+    /// Index of this node among all, from 0 on.
     pub node: u16,
-    /// The number of all nodes.
+    /// Number of all nodes.
     pub nodes: u16,
-    /// The address by which the others reach it.
+    /// Address at which the peers reach it.
     pub address: IpAddr,
-    /// Whether deep idle states are held off.
+    /// Index of the interface by which they do, if the address is link-local.
+    #[serde(default)]
+    pub scope: u32,
+    /// True if deep idle states are prevented.
     pub hold_awake: bool,
-    /// What is added to the node's clock, to see what a clock that is off does.
+    /// Offset injected into the node's clock, to show the effect of a wrong clock.
     pub clock_injected_ns: i64,
-    /// Whether packets release the periods, in place of a clock.
+    /// True if packets release the periods, in place of a clock.
     pub is_signalled: bool,
-    /// The longest that a command or a program may take for a period.
+    /// Timeout of a command or program for one period.
     pub timeout_ns: u64,
 }
 
-impl Order {
-    /// How long a node is waited for until it says whether it is ready. Programs may take their own
-    /// time for it, all of them at once.
-    pub(crate) fn patience(&self) -> Duration {
-        let programs = self.set.tasks().iter().any(|task| matches!(task.work, Work::Program(_)));
+impl NodeOrder {
+    /// Local address of its sockets, at ports of the kernel's choice.
+    pub(crate) fn home(&self) -> SocketAddr {
+        with_scope((self.address, 0).into(), self.scope)
+    }
+
+    /// Returns the timeout for a node's report that it is ready. It includes the timeout of
+    /// programs, which start all at once.
+    pub(crate) fn ready_timeout(&self) -> Duration {
+        let programs =
+            self.set.tasks().iter().any(|task| matches!(task.work, TaskWork::Program(_)));
         let theirs = if programs { Duration::from_nanos(self.timeout_ns) } else { Duration::ZERO };
-        READY_PATIENCE.saturating_add(theirs)
+        READY_TIMEOUT.saturating_add(theirs)
     }
 }
 
-/// A node that could begin, or not.
+/// Reply of a node to its order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Answer {
+pub enum NodeReply {
     /// All is ready.
-    Ready(Ready),
-    /// Why not.
+    Ready(NodeReady),
+    /// Reason for the failure.
     Failed(String),
 }
 
-/// What a node says before it begins.
+/// Report of a node before it begins.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ready {
-    /// What is held still.
+pub struct NodeReady {
+    /// Conditions that are held constant.
     pub conditions: HostConditions,
-    /// What is added to its clock on purpose.
+    /// Offset injected into its clock.
     pub clock_injected_ns: i64,
     /// Its tasks, in their order.
     pub tasks: Vec<TaskReady>,
 }
 
-/// A task that can begin.
+/// Task that can begin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskReady {
-    /// How it is scheduled.
+    /// Its scheduling.
     pub scheduling: TaskScheduling,
-    /// What the measuring costs.
+    /// Cost of measuring.
     pub cost: CycleCost,
-    /// How long a unit of the built-in load takes.
+    /// Duration of a unit of the built-in load.
     pub unit_ns: Option<f64>,
     /// Units in a period; in one event of a polling server.
     pub units: Option<u64>,
-    /// Where it takes messages, if it does.
+    /// Port for messages, if it receives any.
     pub port: Option<u16>,
-    /// Where it takes the packets that release it, if these do.
+    /// Port for the packets that release it, if packets do.
     pub signal_port: Option<u16>,
 }
 
-/// What all nodes are told when all are ready.
+/// Start command to all nodes when all are ready.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Go {
-    /// The instant of the first release of a task without an offset.
-    pub begin: Begin,
-    /// For each task, where it takes messages on each node, in the order of the nodes; empty where
-    /// it takes none.
+pub struct NodeStart {
+    /// First release of a task without an offset.
+    pub begin: StartInstant,
+    /// For each task, its message addresses on the nodes, in the order of the nodes; empty if it
+    /// receives none.
     pub peers: Vec<Vec<SocketAddr>>,
 }
 
-/// The first instant, and the clock that it is an instant of.
+/// First instant, with the clock that it refers to.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub enum Begin {
-    /// `CLOCK_MONOTONIC` of the machine that all nodes are on, in ns.
+pub enum StartInstant {
+    /// `CLOCK_MONOTONIC` of the host that all nodes share, in ns.
     Monotonic(i64),
     /// UTC, in ns since 1970.
     Utc(i64),
-    /// Packets release each period; the first one comes so long after this is told.
+    /// Packets release each period; the first one follows this command after this time.
     Signalled {
         /// In ns.
         in_ns: u64,
-        /// What the packets of this run carry.
+        /// Token in the packets of this run.
         token: u64,
     },
 }
@@ -116,21 +126,22 @@ mod tests {
 
     #[test]
     fn a_program_has_the_time_that_it_was_given_to_be_ready_and_nobody_else_has() {
-        let order = |work: &str| Order {
+        let order = |work: &str| NodeOrder {
             set: TaskSet::parse(&format!("[[task]]\nname = \"a\"\nperiod = \"1ms\"\n{work}"))
                 .unwrap(),
             cycles: vec![1],
             node: 0,
             nodes: 1,
             address: [127, 0, 0, 1].into(),
+            scope: 0,
             hold_awake: false,
             clock_injected_ns: 0,
             is_signalled: false,
             timeout_ns: 120_000_000_000,
         };
-        assert!(order("program = [\"true\"]").patience() > Duration::from_mins(2));
-        assert_eq!(order("command = [\"true\"]").patience(), READY_PATIENCE);
-        let without_end = Order { timeout_ns: u64::MAX, ..order("program = [\"true\"]") };
-        assert!(without_end.patience() > Duration::from_hours(24 * 365));
+        assert!(order("program = [\"true\"]").ready_timeout() > Duration::from_mins(2));
+        assert_eq!(order("command = [\"true\"]").ready_timeout(), READY_TIMEOUT);
+        let without_end = NodeOrder { timeout_ns: u64::MAX, ..order("program = [\"true\"]") };
+        assert!(without_end.ready_timeout() > Duration::from_hours(24 * 365));
     }
 }

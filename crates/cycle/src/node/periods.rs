@@ -1,6 +1,6 @@
-//! The periods of one task: wait for each release, do the work, hand over what became of it. No
-//! period is skipped: a task that comes too late for a release begins at once. Who waits and who
-//! works are parameters, so that tests need no clock.
+//! Periods of one task: wait for each release, do the work, publish the outcome. No period is
+//! skipped: a task that is too late for a release begins at once. The waiting and the work are
+//! parameters, so that tests need no clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,71 +8,71 @@ use horolog_record::CycleCost;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
-use super::order::Begin;
-use super::system_clock::SystemClock;
-use crate::entry::{End, Entry, Part};
-use crate::ring::{RING_WORDS, Writer};
+use super::order::StartInstant;
+use super::system_clock::SystemClockConverter;
+use crate::entry::{EntryKind, PeriodEnd, PeriodEntry};
+use crate::ring::{RING_WORDS, RingWriter};
 
-/// Readings by which the cost of one is known; their median counts.
+/// Clock readings whose median is the cost of one.
 const READINGS: usize = 1_001;
-/// Empty periods by which the measuring's own cost is known: with all steps of each, fewer entries
-/// than a ring holds.
+/// Empty periods that measure the cost of measuring: with all steps of each, fewer entries than a
+/// ring holds.
 const TRIAL_CYCLES: u64 = 400;
 
-/// Something that releases periods.
-pub(crate) trait Pace {
+/// Source of releases of periods.
+pub(crate) trait ReleaseSource {
     /// Waits for the next release, which is of this period or of a later one.
-    fn release(&mut self, cycle: u64) -> Next;
-    /// The present instant.
+    fn release(&mut self, cycle: u64) -> NextRelease;
+    /// Returns the present instant.
     fn now(&mut self) -> Timestamp<Monotonic>;
-    /// How often the system clock was found to be set, where releases come by it.
-    fn clock_sets(&self) -> u64 {
+    /// Returns the number of detected steps of the system clock, if releases follow it.
+    fn clock_steps(&self) -> u64 {
         0
     }
 }
 
-/// What comes next.
+/// Result of waiting for a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Next {
+pub(crate) enum NextRelease {
     /// A period.
     Release(Release),
-    /// Nothing: the run is to end.
+    /// None: the run is to end.
     Stopped,
-    /// Nothing: whoever releases periods is through.
+    /// None: the source has no further periods.
     Ended,
 }
 
-/// A period that is released.
+/// Period that is released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Release {
     /// Its number, from 0 on.
     pub(crate) cycle: u64,
-    /// When it was released.
+    /// Time of its release.
     pub(crate) due: Timestamp<Monotonic>,
-    /// When the task began it.
+    /// Time at which the task began it.
     pub(crate) begun: Timestamp<Monotonic>,
-    /// Whether it was released before the task came to wait for it.
+    /// True if it was released before the task began to wait for it.
     pub(crate) is_overrun: bool,
 }
 
-/// A clock by which releases are known beforehand and waited for.
+/// Clock whose releases are known beforehand and waited for.
 pub(crate) trait Timer {
-    /// The release of a period.
+    /// Returns the release of a period.
     fn due(&mut self, cycle: u64) -> Timestamp<Monotonic>;
-    /// The present instant.
+    /// Returns the present instant.
     fn now(&mut self) -> Timestamp<Monotonic>;
-    /// Waits, and may come back early.
+    /// Waits, and may return early.
     fn wait_until(&mut self, due: Timestamp<Monotonic>);
-    /// Whether the run is to end.
+    /// Returns true if the run is to end.
     fn is_stopped(&self) -> bool;
-    /// As [`Pace::clock_sets`].
-    fn clock_sets(&self) -> u64 {
+    /// Returns the value for [`ReleaseSource::clock_steps`].
+    fn clock_steps(&self) -> u64 {
         0
     }
 }
 
-impl<T: Timer> Pace for T {
-    fn release(&mut self, cycle: u64) -> Next {
+impl<T: Timer> ReleaseSource for T {
+    fn release(&mut self, cycle: u64) -> NextRelease {
         let due = self.due(cycle);
         let mut begun = Timer::now(self);
         let is_overrun = begun >= due;
@@ -81,156 +81,162 @@ impl<T: Timer> Pace for T {
             begun = Timer::now(self);
         }
         if self.is_stopped() {
-            return Next::Stopped;
+            return NextRelease::Stopped;
         }
-        Next::Release(Release { cycle, due, begun, is_overrun })
+        NextRelease::Release(Release { cycle, due, begun, is_overrun })
     }
 
     fn now(&mut self) -> Timestamp<Monotonic> {
         Timer::now(self)
     }
 
-    fn clock_sets(&self) -> u64 {
-        Timer::clock_sets(self)
+    fn clock_steps(&self) -> u64 {
+        Timer::clock_steps(self)
     }
 }
 
-/// What a task does in a period. It may add entries of its own, of steps or events.
-pub(crate) trait Work {
-    /// Works, and tells what of it was what in `entry`.
-    fn run(&mut self, period: &Period, entry: &mut Entry, put: &mut dyn FnMut(&Entry)) -> Worked;
+/// Work of a task in a period. It may add entries of its own, of steps or events.
+pub(crate) trait PeriodWork {
+    /// Does the work, and records the share of each activity in `entry`.
+    fn run(
+        &mut self,
+        period: &Period,
+        entry: &mut PeriodEntry,
+        put: &mut dyn FnMut(&PeriodEntry),
+    ) -> WorkOutcome;
 }
 
-/// How a period's work came to its end.
+/// End of a period's work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Worked {
-    /// Just now.
+pub(crate) enum WorkOutcome {
+    /// It ended just now.
     Done,
-    /// When it said itself, which stands in the entry with when it began.
+    /// It ended at the time that it marked, which is in the entry, as is its beginning.
     Marked,
-    /// It was given up just now, and there is no sense in another period.
-    GivenUp,
+    /// It was given up just now, and another period is pointless.
+    Abandoned,
     /// The run is to end, and this period does not count.
     Stopped,
 }
 
-/// The period that is worked in.
+/// Period in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Period {
     /// Its number, from 0 on.
     pub(crate) cycle: u64,
     /// Its release.
     pub(crate) due: Timestamp<Monotonic>,
-    /// When the task began it.
+    /// Time at which the task began it.
     pub(crate) begun: Timestamp<Monotonic>,
-    /// From the beginning of the run to its release, in ns.
+    /// Time from the beginning of the run to its release, in ns.
     pub(crate) released_ns: i64,
 }
 
 impl Period {
-    /// An entry of it, or of a part of it, in which nothing has happened yet.
+    /// Returns an entry of it, or of a part of it, in which nothing has happened yet.
     #[must_use]
-    pub(crate) const fn entry(&self, part: Part) -> Entry {
-        Entry { released_ns: self.released_ns, ..Entry::new(part, self.cycle) }
+    pub(crate) const fn entry(&self, part: EntryKind) -> PeriodEntry {
+        PeriodEntry { released_ns: self.released_ns, ..PeriodEntry::new(part, self.cycle) }
     }
 
-    /// Works through so many steps, each of which is told and added to the period.
+    /// Works through this number of steps, each of which is published and added to the period.
     pub(crate) fn steps(
         &self,
         count: usize,
-        entry: &mut Entry,
-        put: &mut dyn FnMut(&Entry),
-        mut work: impl FnMut(usize, &mut Entry),
+        entry: &mut PeriodEntry,
+        put: &mut dyn FnMut(&PeriodEntry),
+        mut work: impl FnMut(usize, &mut PeriodEntry),
     ) {
         for at in 0..count {
             let begun = MonotonicClock.now();
-            let mut step = self.entry(Part::Step(at as u8));
+            let mut step = self.entry(EntryKind::Step(at as u8));
             work(at, &mut step);
-            step.late_ns = (begun - self.due).as_ns().max(0).unsigned_abs();
-            step.spent_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
+            step.start_latency_ns = (begun - self.due).as_ns().max(0).unsigned_abs();
+            step.execution_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
             put(&step);
             entry.add(&step);
         }
     }
 }
 
-/// Works through so many periods of a run that begins at `begin`, if as many are released. Those
-/// that are not are told as such.
+/// Works through this number of periods of a run that begins at `begin`, if as many are released.
+/// Others are published as not released.
 pub(crate) fn run(
     (cycles, begin): (u64, Timestamp<Monotonic>),
-    pace: &mut impl Pace,
-    work: &mut impl Work,
-    put: &mut dyn FnMut(&Entry),
+    pace: &mut impl ReleaseSource,
+    work: &mut impl PeriodWork,
+    put: &mut dyn FnMut(&PeriodEntry),
 ) {
     let mut next = 0;
     while next < cycles {
         let released = pace.release(next);
         let until = match released {
-            Next::Release(release) => release.cycle.min(cycles),
-            Next::Ended => cycles,
-            Next::Stopped => return,
+            NextRelease::Release(release) => release.cycle.min(cycles),
+            NextRelease::Ended => cycles,
+            NextRelease::Stopped => return,
         };
         if until > next {
             let left = u32::try_from(until - next).unwrap_or(u32::MAX);
-            put(&Entry { left, ..Entry::new(Part::Unreleased, next) });
+            put(&PeriodEntry { backlog: left, ..PeriodEntry::new(EntryKind::NotReleased, next) });
         }
-        let Next::Release(Release { cycle, due, begun, is_overrun }) = released else { return };
+        let NextRelease::Release(Release { cycle, due, begun, is_overrun }) = released else {
+            return;
+        };
         if cycle >= cycles {
             return;
         }
         next = cycle + 1;
         let period = Period { cycle, due, begun, released_ns: (due - begin).as_ns() };
-        let mut entry = period.entry(Part::Period);
+        let mut entry = period.entry(EntryKind::Period);
         entry.is_overrun = is_overrun;
-        entry.late_ns = (begun - due).as_ns().unsigned_abs();
+        entry.start_latency_ns = (begun - due).as_ns().unsigned_abs();
         let worked = work.run(&period, &mut entry, put);
         match worked {
-            Worked::Marked => {}
-            Worked::Done => entry.spent_ns = (pace.now() - begun).as_ns().unsigned_abs(),
-            Worked::GivenUp => {
-                entry.end = End::GivenUp;
-                entry.spent_ns = (pace.now() - begun).as_ns().unsigned_abs();
+            WorkOutcome::Marked => {}
+            WorkOutcome::Done => entry.execution_ns = (pace.now() - begun).as_ns().unsigned_abs(),
+            WorkOutcome::Abandoned => {
+                entry.end = PeriodEnd::Abandoned;
+                entry.execution_ns = (pace.now() - begun).as_ns().unsigned_abs();
             }
-            Worked::Stopped => return,
+            WorkOutcome::Stopped => return,
         }
         put(&entry);
-        if worked == Worked::GivenUp {
+        if worked == WorkOutcome::Abandoned {
             return;
         }
     }
 }
 
-/// The releases of a task by a clock of this machine.
+/// Releases of a task by a clock of this host.
 #[derive(Debug)]
-pub(crate) struct Releases<'a> {
-    /// The first instant of all tasks by the monotonic clock, as both clocks were when this was
-    /// made.
+pub(crate) struct ClockReleases<'a> {
+    /// First instant of all tasks by the monotonic clock, by the clocks' offset at construction.
     begin: Timestamp<Monotonic>,
-    /// The same in UTC, where the system clock releases.
-    utc: Option<(Timestamp<Utc>, SystemClock)>,
+    /// First instant in UTC, if the system clock releases.
+    utc: Option<(Timestamp<Utc>, SystemClockConverter)>,
     offset: Span,
     period: Span,
     injected: Span,
     stop: &'a AtomicU64,
 }
 
-impl<'a> Releases<'a> {
-    /// From the first instant of all tasks on, with what is added to the clock on purpose.
+impl<'a> ClockReleases<'a> {
+    /// Releases from the first instant of all tasks on, with the offset injected into the clock.
     pub(crate) fn new(
-        begin: Begin,
+        begin: StartInstant,
         offset_ns: u64,
         period_ns: u64,
         injected_ns: i64,
         stop: &'a AtomicU64,
     ) -> Self {
         let (begin, utc) = match begin {
-            Begin::Monotonic(ns) => (Timestamp::from_ns(ns), None),
-            Begin::Utc(ns) => {
-                let (utc, mut clock) = (Timestamp::from_ns(ns), SystemClock::new());
+            StartInstant::Monotonic(ns) => (Timestamp::from_ns(ns), None),
+            StartInstant::Utc(ns) => {
+                let (utc, mut clock) = (Timestamp::from_ns(ns), SystemClockConverter::new());
                 (by_monotonic(utc, &mut clock), Some((utc, clock)))
             }
-            // When they are expected.
-            Begin::Signalled { in_ns, .. } => {
+            // Their expected times.
+            StartInstant::Signalled { in_ns, .. } => {
                 (MonotonicClock.now() + Span::from_ns(in_ns.cast_signed()), None)
             }
         };
@@ -244,22 +250,22 @@ impl<'a> Releases<'a> {
         }
     }
 
-    /// What this node takes for the beginning of the run: what is added to its clock on purpose
-    /// moves its releases and not this, nor does whoever sets the clock later.
+    /// Returns this node's beginning of the run: an injected clock offset moves its releases but
+    /// not this, nor does a later step of the clock.
     pub(crate) const fn begin(&self) -> Timestamp<Monotonic> {
         self.begin
     }
 }
 
-/// When the system clock shows this, as it is at present.
-fn by_monotonic(utc: Timestamp<Utc>, clock: &mut SystemClock) -> Timestamp<Monotonic> {
+/// Returns the instant at which the clock shows `utc`, by its present offset.
+fn by_monotonic(utc: Timestamp<Utc>, clock: &mut SystemClockConverter) -> Timestamp<Monotonic> {
     Timestamp::from_ns((utc - clock.offset()).as_ns())
 }
 
-impl Timer for Releases<'_> {
+impl Timer for ClockReleases<'_> {
     fn due(&mut self, cycle: u64) -> Timestamp<Monotonic> {
         let since = self.period.as_ns().saturating_mul(i64::try_from(cycle).unwrap_or(i64::MAX));
-        // Asked again for each period, so that whoever sets the clock moves the releases.
+        // Converted again for each period, so that a step of the clock moves the releases.
         let begin = match &mut self.utc {
             Some((utc, clock)) => by_monotonic(*utc, clock),
             None => self.begin,
@@ -280,18 +286,18 @@ impl Timer for Releases<'_> {
         self.stop.load(Ordering::Relaxed) != 0
     }
 
-    fn clock_sets(&self) -> u64 {
-        self.utc.as_ref().map_or(0, |(_, clock)| clock.sets())
+    fn clock_steps(&self) -> u64 {
+        self.utc.as_ref().map_or(0, |(_, clock)| clock.steps())
     }
 }
 
-/// What the measuring costs on this core: a reading of the clock, and what a period adds to its
-/// work when nothing has to be waited for, with handing over what became of it.
-pub(crate) fn cost(work: &mut impl Work) -> CycleCost {
-    // Written to, so that each page is there.
+/// Measures the cost of measuring on this core: of a clock reading, and of the overhead of a period
+/// whose work waits for nothing, including the publication of its outcome.
+pub(crate) fn cost(work: &mut impl PeriodWork) -> CycleCost {
+    // Written to, so that each page is present.
     let words: Vec<AtomicU64> = (0..RING_WORDS).map(|_| AtomicU64::new(0)).collect();
-    let mut writer = Writer::new(&words);
-    let mut put = |entry: &Entry| {
+    let mut writer = RingWriter::new(&words);
+    let mut put = |entry: &PeriodEntry| {
         if let Some(writer) = &mut writer {
             writer.push(entry);
         }
@@ -305,7 +311,7 @@ pub(crate) fn cost(work: &mut impl Work) -> CycleCost {
     readings.sort_unstable();
     let past = MonotonicClock.now() - Span::from_ms(1_000);
     let never = AtomicU64::new(0);
-    let mut pace = Releases::new(Begin::Monotonic(past.as_ns()), 0, 1, 0, &never);
+    let mut pace = ClockReleases::new(StartInstant::Monotonic(past.as_ns()), 0, 1, 0, &never);
     let begun = MonotonicClock.now();
     run((TRIAL_CYCLES, past), &mut pace, work, &mut put);
     let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
@@ -343,20 +349,25 @@ mod tests {
 
     struct Takes(std::rc::Rc<std::cell::RefCell<Simulated>>, Vec<i64>);
 
-    impl Work for Takes {
-        fn run(&mut self, period: &Period, _: &mut Entry, _: &mut dyn FnMut(&Entry)) -> Worked {
+    impl PeriodWork for Takes {
+        fn run(
+            &mut self,
+            period: &Period,
+            _: &mut PeriodEntry,
+            _: &mut dyn FnMut(&PeriodEntry),
+        ) -> WorkOutcome {
             self.0.borrow_mut().now_ns += self.1[period.cycle as usize];
-            Worked::Done
+            WorkOutcome::Done
         }
     }
 
-    fn entries(late_ns: i64, takes: Vec<i64>) -> Vec<Entry> {
+    fn entries(late_ns: i64, takes: Vec<i64>) -> Vec<PeriodEntry> {
         let clock = Simulated { now_ns: 0, late_ns };
         let mut clock = std::rc::Rc::new(std::cell::RefCell::new(clock));
         let cycles = takes.len() as u64;
         let mut work = Takes(std::rc::Rc::clone(&clock), takes);
         let mut entries = Vec::new();
-        let mut put = |entry: &Entry| entries.push(*entry);
+        let mut put = |entry: &PeriodEntry| entries.push(*entry);
         run((cycles, Timestamp::from_ns(500)), &mut clock, &mut work, &mut put);
         entries
     }
@@ -364,7 +375,9 @@ mod tests {
     #[test]
     fn lateness_counts_from_the_release_and_execution_from_the_beginning() {
         let entries = entries(7, vec![100, 200]);
-        let of = |entry: &Entry| (entry.cycle, entry.late_ns, entry.spent_ns, entry.is_overrun);
+        let of = |entry: &PeriodEntry| {
+            (entry.cycle, entry.start_latency_ns, entry.execution_ns, entry.is_overrun)
+        };
         assert_eq!(
             entries.iter().map(of).collect::<Vec<_>>(),
             [(0, 7, 100, false), (1, 7, 200, false)]
@@ -384,7 +397,8 @@ mod tests {
     #[test]
     fn a_long_period_makes_the_next_ones_late_and_skips_none() {
         let entries = entries(0, vec![2_500, 300, 300, 300]);
-        let of = |entry: &Entry| (entry.late_ns, entry.response_ns(), entry.is_overrun);
+        let of =
+            |entry: &PeriodEntry| (entry.start_latency_ns, entry.response_ns(), entry.is_overrun);
         assert_eq!(
             entries.iter().map(of).collect::<Vec<_>>(),
             [(0, 2_500, false), (1_500, 1_800, true), (800, 1_100, true), (100, 400, true)]
@@ -394,15 +408,15 @@ mod tests {
     /// Releases of some periods only.
     struct Given(Vec<u64>, Timestamp<Monotonic>);
 
-    impl Pace for Given {
-        fn release(&mut self, cycle: u64) -> Next {
+    impl ReleaseSource for Given {
+        fn release(&mut self, cycle: u64) -> NextRelease {
             if self.0.is_empty() {
-                return Next::Ended;
+                return NextRelease::Ended;
             }
             let released = self.0.remove(0);
             assert!(released >= cycle);
             let (due, begun) = (self.1, self.1);
-            Next::Release(Release { cycle: released, due, begun, is_overrun: false })
+            NextRelease::Release(Release { cycle: released, due, begun, is_overrun: false })
         }
 
         fn now(&mut self) -> Timestamp<Monotonic> {
@@ -412,9 +426,14 @@ mod tests {
 
     struct Nothing;
 
-    impl Work for Nothing {
-        fn run(&mut self, _: &Period, _: &mut Entry, _: &mut dyn FnMut(&Entry)) -> Worked {
-            Worked::Done
+    impl PeriodWork for Nothing {
+        fn run(
+            &mut self,
+            _: &Period,
+            _: &mut PeriodEntry,
+            _: &mut dyn FnMut(&PeriodEntry),
+        ) -> WorkOutcome {
+            WorkOutcome::Done
         }
     }
 
@@ -422,8 +441,8 @@ mod tests {
     fn periods_that_are_not_released_are_told_and_not_worked_in() {
         let told = |released: &[u64]| {
             let mut told = Vec::new();
-            let mut put = |entry: &Entry| {
-                let row = if entry.part == Part::Unreleased { entry.left } else { 0 };
+            let mut put = |entry: &PeriodEntry| {
+                let row = if entry.part == EntryKind::NotReleased { entry.backlog } else { 0 };
                 told.push((entry.cycle, row));
             };
             let begin = Timestamp::from_ns(0);
@@ -440,9 +459,9 @@ mod tests {
     #[test]
     fn releases_go_on_by_the_period_and_a_clock_ahead_has_them_earlier() {
         let never = AtomicU64::new(0);
-        let mut plain = Releases::new(Begin::Monotonic(5_000), 70, 1_000, 0, &never);
+        let mut plain = ClockReleases::new(StartInstant::Monotonic(5_000), 70, 1_000, 0, &never);
         assert_eq!([0, 1, 2].map(|cycle| plain.due(cycle).as_ns()), [5_070, 6_070, 7_070]);
-        let mut ahead = Releases::new(Begin::Monotonic(5_000), 0, 1_000, 300, &never);
+        let mut ahead = ClockReleases::new(StartInstant::Monotonic(5_000), 0, 1_000, 300, &never);
         assert_eq!((ahead.due(1).as_ns(), ahead.begin().as_ns()), (5_700, 5_000));
     }
 
@@ -450,17 +469,17 @@ mod tests {
     fn whoever_sets_the_system_clock_moves_the_releases_by_it_and_is_noticed() {
         let never = AtomicU64::new(0);
         let now = horolog_sys::clock::Realtime.now();
-        let mut releases = Releases::new(Begin::Utc(now.as_ns()), 0, 1_000, 0, &never);
+        let mut releases = ClockReleases::new(StartInstant::Utc(now.as_ns()), 0, 1_000, 0, &never);
         for instant in [releases.due(0), releases.begin()] {
             assert!((MonotonicClock.now() - instant).as_ns().abs() < 1_000_000_000);
         }
         let before = releases.due(7);
-        assert_eq!(Pace::clock_sets(&releases), 0);
+        assert_eq!(ReleaseSource::clock_steps(&releases), 0);
         if let Some((_, clock)) = &mut releases.utc {
             clock.was_ahead(Span::from_ms(3_600_000));
         }
         let after = releases.due(7);
-        assert_eq!(Pace::clock_sets(&releases), 1);
+        assert_eq!(ReleaseSource::clock_steps(&releases), 1);
         // It shows the right time again.
         assert!((after - before).as_ns().abs() < 1_000_000, "{before:?} {after:?}");
     }

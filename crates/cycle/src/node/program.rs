@@ -1,6 +1,6 @@
-//! A program as work: it is started once, is told each release, and marks what it does; see
-//! [`crate::mark`]. Its marks carry the kernel's instant of each, so it does not matter when this
-//! thread comes to read them.
+//! Program as work: it is started once, receives each release, and marks its activities; see
+//! [`crate::mark`]. Its marks carry the kernel's receive timestamps, so it does not matter when
+//! this thread reads them.
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -11,88 +11,84 @@ use std::time::{Duration, Instant};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::namespace::die_with_parent;
 use horolog_sys::process::{ProcessHandle, end_group};
-use horolog_sys::unix::Handed;
+use horolog_sys::unix::ChildSocket;
 use horolog_time::{Clock, Monotonic, Timestamp};
 
-use super::fault::TaskFault;
-use super::periods::{Period, Work, Worked};
-use super::system_clock::SystemClock;
-use crate::entry::{End, Entry};
-use crate::mark::{MARK_MAX, Mark, Phase, Told, VARIABLE};
-use crate::task::Program;
+use super::failure::TaskFailure;
+use super::periods::{Period, PeriodWork, WorkOutcome};
+use super::system_clock::SystemClockConverter;
+use crate::entry::{PeriodEnd, PeriodEntry};
+use crate::mark::{MARK_MAX, Mark, Phase, ProgramCommand, VARIABLE};
+use crate::task::TaskProgram;
 
-/// The number under which a program finds its socket.
+/// File descriptor number of a program's socket.
 pub(super) const NUMBER: i32 = 3;
-/// How often it is asked whether the program is still there, while it says nothing.
-const LOOK: Duration = Duration::from_millis(20);
-/// What a program may take to end when it was told to.
-const END_PATIENCE: Duration = Duration::from_millis(500);
+/// Interval of the checks that the program still runs while it sends no mark.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Time for a program to end after the stop command.
+const END_GRACE_PERIOD: Duration = Duration::from_millis(500);
 
-/// Why a program is of no use any longer.
+/// Reason for which a program is no longer usable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub(crate) enum ProgramFault {
+pub(crate) enum ProgramFailure {
     /// It has ended.
-    #[error("it ended before it was told to")]
+    #[error("it ended unexpectedly")]
     Gone,
     /// It took too long.
     #[error("it took longer than --timeout")]
     TooLong,
-    /// It said what is no mark.
+    /// It sent something that is not a mark.
     #[error(
-        "it said what is no mark; they are ready, begin, phase computation|communication|idle|\
-         barrier, state NAME, end and end failed"
+        "it sent an unknown mark; marks are ready, begin, phase \
+         computation|communication|idle|barrier, state NAME, end and end failed"
     )]
     Unreadable,
-    /// It said one mark where another was due.
-    #[error(
-        "it said a mark at the wrong place; the order is ready, then begin to end for each release, \
-         none of them before it"
-    )]
+    /// It sent one mark where another was expected.
+    #[error("it sent a mark out of order; the order is ready, then begin to end for each release")]
     Misplaced,
     /// It is in a state that the task does not name.
-    #[error("it said a state that is not among the task's states")]
+    #[error("it marked a state that is not among the task's states")]
     State,
 }
 
-impl ProgramFault {
+impl ProgramFailure {
     const ALL: [Self; 5] =
         [Self::Gone, Self::TooLong, Self::Unreadable, Self::Misplaced, Self::State];
 
-    /// Its number, above 0.
+    /// Returns the failure's number, above 0.
     pub(crate) fn number(self) -> u64 {
         Self::ALL.iter().position(|fault| *fault == self).map_or(0, |at| at as u64 + 1)
     }
 
-    /// The fault of a number.
+    /// Returns the failure with this number.
     pub(crate) fn of(number: u64) -> Option<Self> {
         Self::ALL.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
     }
 }
 
-/// A program of all periods.
-pub(crate) struct Marked<'a> {
+/// Program that works in all periods.
+pub(crate) struct MarkedProgram<'a> {
     child: Child,
     handle: ProcessHandle,
-    socket: Handed,
+    socket: ChildSocket,
     buffer: [u8; MARK_MAX + 1],
     states: Vec<String>,
     state: Option<u8>,
     timeout: Duration,
     stop: &'a AtomicU64,
-    /// What its marks carry the time of.
-    pub(crate) clock: SystemClock,
-    /// Why it was given up.
-    pub(crate) fault: Option<ProgramFault>,
-    /// The state that it said and that the task does not name.
+    /// Clock of its marks' timestamps.
+    pub(crate) clock: SystemClockConverter,
+    /// Reason for which it was given up.
+    pub(crate) fault: Option<ProgramFailure>,
+    /// State that it marked and that the task does not name.
     unknown: String,
 }
 
-impl<'a> Marked<'a> {
-    /// Starts the program and waits until it is ready. It has what this thread has: the core, the
-    /// policy and the priority.
-    /// It is ended when `stop` is no longer 0.
+impl<'a> MarkedProgram<'a> {
+    /// Starts the program and waits until it is ready. It inherits the core, the policy and the
+    /// priority of this thread. It is ended when `stop` is no longer 0.
     pub(crate) fn start(
-        program: &Program,
+        program: &TaskProgram,
         timeout: Duration,
         stop: &'a AtomicU64,
     ) -> Result<Self, String> {
@@ -104,14 +100,14 @@ impl<'a> Marked<'a> {
         command.args(arguments).env(VARIABLE, NUMBER.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
         die_with_parent(&mut command);
-        let failed = |error: std::io::Error| format!("'{name}' cannot be started: {error}");
-        let (socket, there) = Handed::to(&mut command, NUMBER).map_err(failed)?;
+        let failed = |error: std::io::Error| format!("cannot start '{name}': {error}");
+        let (socket, there) = ChildSocket::to(&mut command, NUMBER).map_err(failed)?;
         let mut child = command.spawn().map_err(failed)?;
         drop(there);
         let handle = match ProcessHandle::open(child.id()) {
             Ok(handle) => handle,
             Err(error) => {
-                // It is a child of this process, and there.
+                // It is a child of this process that has not been waited for.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(failed(error));
@@ -126,86 +122,91 @@ impl<'a> Marked<'a> {
             state: None,
             timeout,
             stop,
-            clock: SystemClock::new(),
+            clock: SystemClockConverter::new(),
             fault: None,
             unknown: String::new(),
         };
-        match marked.hear(Instant::now() + timeout) {
+        match marked.receive_mark(Instant::now() + timeout) {
             Ok((Mark::Ready, _)) => Ok(marked),
-            Ok(_) => Err(format!("'{name}': {}", ProgramFault::Misplaced)),
-            Err(None) => Err("the run is to end".to_owned()),
-            Err(Some(fault)) => Err(format!("'{name}': {fault}; it has to say 'ready' first")),
+            Ok(_) => Err(format!("'{name}': {}", ProgramFailure::Misplaced)),
+            Err(None) => Err("the run was ended".to_owned()),
+            Err(Some(fault)) => Err(format!("'{name}': {fault}; its first mark must be 'ready'")),
         }
     }
 
-    /// Why it was given up, with the state that it said where that was the reason.
-    pub(crate) fn fault(&self) -> Option<TaskFault> {
+    /// Returns the reason for which it was given up, including the marked state if that was the
+    /// reason.
+    pub(crate) fn fault(&self) -> Option<TaskFailure> {
         self.fault.map(|fault| match fault {
-            ProgramFault::State => TaskFault::State(self.unknown.clone()),
-            fault => TaskFault::Program(fault),
+            ProgramFailure::State => TaskFailure::State(self.unknown.clone()),
+            fault => TaskFailure::Program(fault),
         })
     }
 
-    /// The next mark, and when it was made. The error is a fault, or none where the run is to end.
-    fn hear(
+    /// Receives the next mark with its time. The error is a failure, or none if the run is to end.
+    fn receive_mark(
         &mut self,
         until: Instant,
-    ) -> Result<(Mark<'_>, Timestamp<Monotonic>), Option<ProgramFault>> {
+    ) -> Result<(Mark<'_>, Timestamp<Monotonic>), Option<ProgramFailure>> {
         let (len, said) = loop {
             if self.stop.load(Ordering::Relaxed) != 0 {
                 return Err(None);
             }
-            // One that says something all the time takes as long as one that says nothing.
+            // A program that sends marks all the time has the same timeout as one that sends none.
             if Instant::now() >= until {
-                return Err(Some(ProgramFault::TooLong));
+                return Err(Some(ProgramFailure::TooLong));
             }
-            match self.socket.hear(&mut self.buffer, LOOK) {
+            match self.socket.recv(&mut self.buffer, POLL_INTERVAL) {
                 Ok(heard) => break heard,
-                // What it said last is read before it counts as gone.
-                Err(_) if self.has_ended() => match self.socket.heard(&mut self.buffer) {
+                // Its last marks are read before it counts as gone.
+                Err(_) if self.has_ended() => match self.socket.try_recv(&mut self.buffer) {
                     Ok(heard) => break heard,
-                    Err(_) => return Err(Some(ProgramFault::Gone)),
+                    Err(_) => return Err(Some(ProgramFailure::Gone)),
                 },
                 Err(_) => {}
             }
         };
         let said = self.clock.monotonic(said);
-        let mark = Mark::parse(&self.buffer[..len]).ok_or(ProgramFault::Unreadable)?;
+        let mark = Mark::parse(&self.buffer[..len]).ok_or(ProgramFailure::Unreadable)?;
         Ok((mark, said))
     }
 
     fn has_ended(&self) -> bool {
-        // One that cannot be asked about counts as running, and is given up in time.
+        // If its state cannot be read it counts as running, and times out.
         self.handle.wait(Duration::ZERO).unwrap_or(false)
     }
 
-    fn period(&mut self, period: &Period, entry: &mut Entry) -> Result<(), Option<ProgramFault>> {
-        // No mark is taken for an earlier one because the clocks are not known any better.
+    fn period(
+        &mut self,
+        period: &Period,
+        entry: &mut PeriodEntry,
+    ) -> Result<(), Option<ProgramFailure>> {
+        // The uncertainty of the clocks' offset must not make a mark look earlier than the release.
         let released = MonotonicClock.now() - self.clock.uncertainty();
-        let told = Told::Release { cycle: period.cycle, due_ns: period.due.as_ns() };
-        self.socket.say(told.to_string().as_bytes()).map_err(|error| match error.kind() {
-            // It has not read what it was told before.
-            ErrorKind::WouldBlock => ProgramFault::Misplaced,
-            _ => ProgramFault::Gone,
+        let told = ProgramCommand::Release { cycle: period.cycle, due_ns: period.due.as_ns() };
+        self.socket.send(told.to_string().as_bytes()).map_err(|error| match error.kind() {
+            // It has not read the earlier commands.
+            ErrorKind::WouldBlock => ProgramFailure::Misplaced,
+            _ => ProgramFailure::Gone,
         })?;
         let until = Instant::now() + self.timeout;
-        let mut course = Course::default();
+        let mut course = PeriodMarks::default();
         loop {
-            let (mark, said) = self.hear(until)?;
+            let (mark, said) = self.receive_mark(until)?;
             if said < released {
-                return Err(Some(ProgramFault::Misplaced));
+                return Err(Some(ProgramFailure::Misplaced));
             }
             if let Mark::State(name) = mark {
                 let name = name.to_owned();
                 let at = self.states.iter().position(|state| *state == name);
                 let Some(at) = at else {
                     self.unknown = name;
-                    return Err(Some(ProgramFault::State));
+                    return Err(Some(ProgramFailure::State));
                 };
                 self.state = Some(at as u8);
                 entry.state = self.state;
-            } else if course.take(mark, said).ok_or(ProgramFault::Misplaced)? {
-                course.tell(period.due, entry);
+            } else if course.take(mark, said).ok_or(ProgramFailure::Misplaced)? {
+                course.fill_entry(period.due, entry);
                 entry.state = self.state;
                 return Ok(());
             }
@@ -213,33 +214,39 @@ impl<'a> Marked<'a> {
     }
 }
 
-impl Work for Marked<'_> {
-    fn run(&mut self, period: &Period, entry: &mut Entry, _: &mut dyn FnMut(&Entry)) -> Worked {
+impl PeriodWork for MarkedProgram<'_> {
+    fn run(
+        &mut self,
+        period: &Period,
+        entry: &mut PeriodEntry,
+        _: &mut dyn FnMut(&PeriodEntry),
+    ) -> WorkOutcome {
         match self.period(period, entry) {
-            Ok(()) => Worked::Marked,
-            Err(None) => Worked::Stopped,
+            Ok(()) => WorkOutcome::Marked,
+            Err(None) => WorkOutcome::Stopped,
             Err(Some(fault)) => {
                 self.fault = Some(fault);
-                Worked::GivenUp
+                WorkOutcome::Abandoned
             }
         }
     }
 }
 
-impl Drop for Marked<'_> {
+impl Drop for MarkedProgram<'_> {
     fn drop(&mut self) {
-        // None of these can do more than fail for a program that has ended by itself.
-        let _ = self.socket.say(Told::Stop.to_string().as_bytes());
-        let _ = self.handle.wait(END_PATIENCE);
-        // With what it started. As long as nobody has waited for it, the number is nobody else's.
+        // For a program that has ended by itself, all of these fail harmlessly.
+        let _ = self.socket.send(ProgramCommand::Stop.to_string().as_bytes());
+        let _ = self.handle.wait(END_GRACE_PERIOD);
+        // Including the processes it started. The number cannot be reused before the child is
+        // waited for.
         let _ = end_group(self.child.id());
         let _ = self.child.wait();
     }
 }
 
-/// What a program has marked of a period so far.
+/// Marks of a program in a period so far.
 #[derive(Default)]
-struct Course {
+struct PeriodMarks {
     begun: Option<Timestamp<Monotonic>>,
     since: Option<(Phase, Timestamp<Monotonic>)>,
     spent_ns: [u64; Phase::ALL.len()],
@@ -247,8 +254,8 @@ struct Course {
     has_failed: bool,
 }
 
-impl Course {
-    /// Takes a mark; whether the period is over by it, or `None` where it cannot be here.
+impl PeriodMarks {
+    /// Takes a mark; returns whether it ends the period, or `None` if it is out of order.
     fn take(&mut self, mark: Mark<'_>, said: Timestamp<Monotonic>) -> Option<bool> {
         match (mark, self.begun) {
             (Mark::Begin, None) => {
@@ -273,22 +280,22 @@ impl Course {
 
     fn close(&mut self, said: Timestamp<Monotonic>) {
         if let Some((phase, since)) = self.since.take() {
-            // Where the system clock was set just then, it is not sure which of two was the first.
+            // If the system clock was stepped just then, the order of the two is uncertain.
             self.spent_ns[phase as usize] += (said - since).as_ns().max(0).unsigned_abs();
         }
     }
 
-    fn tell(&self, due: Timestamp<Monotonic>, entry: &mut Entry) {
+    fn fill_entry(&self, due: Timestamp<Monotonic>, entry: &mut PeriodEntry) {
         let (Some(begun), Some(ended)) = (self.begun, self.ended) else { return };
-        entry.late_ns = (begun - due).as_ns().max(0).unsigned_abs();
-        entry.spent_ns = (ended - begun).as_ns().max(0).unsigned_abs();
+        entry.start_latency_ns = (begun - due).as_ns().max(0).unsigned_abs();
+        entry.execution_ns = (ended - begun).as_ns().max(0).unsigned_abs();
         let [computation, communication, idle, barrier] = self.spent_ns;
         entry.compute_ns = computation;
         entry.communicate_ns = communication;
         entry.idle_ns = idle;
         entry.barrier_ns = barrier;
         if self.has_failed {
-            entry.end = End::Failed;
+            entry.end = PeriodEnd::Failed;
         }
     }
 }
@@ -296,7 +303,7 @@ impl Course {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::Part;
+    use crate::entry::EntryKind;
     use horolog_time::Span;
 
     fn at(us: i64) -> Timestamp<Monotonic> {
@@ -305,7 +312,7 @@ mod tests {
 
     #[test]
     fn the_time_between_marks_belongs_to_the_phase_that_the_first_one_names() {
-        let mut course = Course::default();
+        let mut course = PeriodMarks::default();
         let marks = [
             (Mark::Begin, 10),
             (Mark::Phase(Phase::Communication), 110),
@@ -317,33 +324,33 @@ mod tests {
             assert_eq!(course.take(mark, at(us)), Some(false), "{mark}");
         }
         assert_eq!(course.take(Mark::End, at(275)), Some(true));
-        let mut entry = Entry::new(Part::Period, 0);
-        course.tell(at(0), &mut entry);
+        let mut entry = PeriodEntry::new(EntryKind::Period, 0);
+        course.fill_entry(at(0), &mut entry);
         let us = [
-            entry.late_ns,
-            entry.spent_ns,
+            entry.start_latency_ns,
+            entry.execution_ns,
             entry.compute_ns,
             entry.communicate_ns,
             entry.idle_ns,
             entry.barrier_ns,
         ];
         assert_eq!(us.map(|ns| ns / 1_000), [10, 265, 200, 20, 40, 5]);
-        assert_eq!(entry.end, End::Well);
+        assert_eq!(entry.end, PeriodEnd::Well);
     }
 
     #[test]
     fn marks_out_of_their_order_are_refused() {
         for mark in [Mark::End, Mark::Failed, Mark::Phase(Phase::Idle), Mark::Ready] {
-            assert_eq!(Course::default().take(mark, at(0)), None, "{mark}");
+            assert_eq!(PeriodMarks::default().take(mark, at(0)), None, "{mark}");
         }
-        let mut course = Course::default();
+        let mut course = PeriodMarks::default();
         course.take(Mark::Begin, at(0)).unwrap();
         assert_eq!(course.take(Mark::Begin, at(1)), None);
         assert_eq!(course.take(Mark::Ready, at(1)), None);
     }
 
-    fn program(script: &str, states: &[&str]) -> Program {
-        Program {
+    fn program(script: &str, states: &[&str]) -> TaskProgram {
+        TaskProgram {
             words: ["sh", "-c", script].map(str::to_owned).to_vec(),
             states: states.iter().map(ToString::to_string).collect(),
         }
@@ -351,8 +358,8 @@ mod tests {
 
     static NEVER: AtomicU64 = AtomicU64::new(0);
 
-    fn one(marked: &mut Marked<'_>) -> (Worked, Entry) {
-        let mut entry = Entry::new(Part::Period, 4);
+    fn one(marked: &mut MarkedProgram<'_>) -> (WorkOutcome, PeriodEntry) {
+        let mut entry = PeriodEntry::new(EntryKind::Period, 4);
         let due = MonotonicClock.now() - Span::from_ms(1);
         let begun = MonotonicClock.now();
         let period = Period { cycle: 4, due, begun, released_ns: 0 };
@@ -368,78 +375,89 @@ mod tests {
     fn a_program_is_released_and_its_periods_are_told_by_its_marks() {
         let script = format!("{LOOP} echo state wet >&3; sleep 0.02; echo end >&3; done");
         let mut marked =
-            Marked::start(&program(&script, &["dry", "wet"]), LOOK * 500, &NEVER).unwrap();
+            MarkedProgram::start(&program(&script, &["dry", "wet"]), POLL_INTERVAL * 500, &NEVER)
+                .unwrap();
         let (worked, entry) = one(&mut marked);
-        assert_eq!((worked, entry.state, entry.end), (Worked::Marked, Some(1), End::Well));
-        assert!(entry.late_ns >= 1_000_000 && entry.compute_ns >= 20_000_000, "{entry:?}");
+        assert_eq!(
+            (worked, entry.state, entry.end),
+            (WorkOutcome::Marked, Some(1), PeriodEnd::Well)
+        );
+        assert!(entry.start_latency_ns >= 1_000_000 && entry.compute_ns >= 20_000_000, "{entry:?}");
         let (worked, _) = one(&mut marked);
-        assert_eq!((worked, marked.clock.sets()), (Worked::Marked, 0));
+        assert_eq!((worked, marked.clock.steps()), (WorkOutcome::Marked, 0));
     }
 
     /// Its marks then seem to be of before its release, or of an hour later.
     #[test]
     fn a_system_clock_that_is_set_spoils_no_period_and_is_noticed() {
         let script = format!("{LOOP} sleep 0.02; echo end >&3; done");
-        let mut marked = Marked::start(&program(&script, &[]), LOOK * 500, &NEVER).unwrap();
+        let mut marked =
+            MarkedProgram::start(&program(&script, &[]), POLL_INTERVAL * 500, &NEVER).unwrap();
         for (sets, hours) in [(1, 1), (2, -1)] {
             marked.clock.was_ahead(Span::from_ms(hours * 3_600_000));
             let begun = MonotonicClock.now();
             let (worked, entry) = one(&mut marked);
-            assert_eq!((worked, marked.fault), (Worked::Marked, None));
+            assert_eq!((worked, marked.fault), (WorkOutcome::Marked, None));
             let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs() + 1_000_000;
             assert!(entry.response_ns() <= taken_ns, "{entry:?}");
             assert!(entry.compute_ns >= 20_000_000, "{entry:?}");
-            assert_eq!(marked.clock.sets(), sets);
+            assert_eq!(marked.clock.steps(), sets);
         }
     }
 
     #[test]
     fn a_period_that_went_wrong_is_told_from_a_program_that_did() {
         let script = format!("{LOOP} echo end failed >&3; done");
-        let mut marked = Marked::start(&program(&script, &[]), LOOK * 500, &NEVER).unwrap();
+        let mut marked =
+            MarkedProgram::start(&program(&script, &[]), POLL_INTERVAL * 500, &NEVER).unwrap();
         let (worked, entry) = one(&mut marked);
-        assert_eq!((worked, entry.end, marked.fault), (Worked::Marked, End::Failed, None));
+        assert_eq!(
+            (worked, entry.end, marked.fault),
+            (WorkOutcome::Marked, PeriodEnd::Failed, None)
+        );
         for (script, states, fault) in [
-            (format!("{LOOP} exit 0; done"), &[][..], ProgramFault::Gone),
-            (format!("{LOOP} sleep 600; done"), &[], ProgramFault::TooLong),
+            (format!("{LOOP} exit 0; done"), &[][..], ProgramFailure::Gone),
+            (format!("{LOOP} sleep 600; done"), &[], ProgramFailure::TooLong),
             (
                 format!("{LOOP} while :; do echo phase idle >&3; done; done"),
                 &[],
-                ProgramFault::TooLong,
+                ProgramFailure::TooLong,
             ),
-            (format!("{LOOP} echo hello >&3; done"), &[], ProgramFault::Unreadable),
-            (format!("{LOOP} echo begin >&3; done"), &[], ProgramFault::Misplaced),
-            (format!("{LOOP} echo state dry >&3; done"), &["wet"], ProgramFault::State),
+            (format!("{LOOP} echo hello >&3; done"), &[], ProgramFailure::Unreadable),
+            (format!("{LOOP} echo begin >&3; done"), &[], ProgramFailure::Misplaced),
+            (format!("{LOOP} echo state dry >&3; done"), &["wet"], ProgramFailure::State),
         ] {
             let mut marked =
-                Marked::start(&program(&script, states), Duration::from_millis(300), &NEVER)
+                MarkedProgram::start(&program(&script, states), Duration::from_millis(300), &NEVER)
                     .unwrap();
-            assert_eq!(one(&mut marked).0, Worked::GivenUp, "{script}");
+            assert_eq!(one(&mut marked).0, WorkOutcome::Abandoned, "{script}");
             assert_eq!(marked.fault, Some(fault), "{script}");
-            assert_eq!(ProgramFault::of(fault.number()), Some(fault));
+            assert_eq!(ProgramFailure::of(fault.number()), Some(fault));
             let told = marked.fault();
             let is_told = told.is_some_and(|told| told.to_string().contains("'dry'"));
-            assert_eq!(is_told, fault == ProgramFault::State);
+            assert_eq!(is_told, fault == ProgramFailure::State);
         }
-        assert_eq!((ProgramFault::of(0), ProgramFault::of(6)), (None, None));
+        assert_eq!((ProgramFailure::of(0), ProgramFailure::of(6)), (None, None));
     }
 
     #[test]
     fn a_program_that_does_not_wait_for_its_release_is_found() {
         let script = "echo ready >&3; while :; do echo begin >&3; echo end >&3; done";
-        let mut marked = Marked::start(&program(script, &[]), LOOK * 500, &NEVER).unwrap();
-        std::thread::sleep(LOOK);
-        assert_eq!(one(&mut marked).0, Worked::GivenUp);
-        assert_eq!(marked.fault, Some(ProgramFault::Misplaced));
+        let mut marked =
+            MarkedProgram::start(&program(script, &[]), POLL_INTERVAL * 500, &NEVER).unwrap();
+        std::thread::sleep(POLL_INTERVAL);
+        assert_eq!(one(&mut marked).0, WorkOutcome::Abandoned);
+        assert_eq!(marked.fault, Some(ProgramFailure::Misplaced));
     }
 
     #[test]
     fn a_program_in_the_way_of_a_runs_end_is_ended() {
         let stop = AtomicU64::new(0);
         let script = format!("{LOOP} sleep 600; done");
-        let mut marked = Marked::start(&program(&script, &[]), LOOK * 500, &stop).unwrap();
+        let mut marked =
+            MarkedProgram::start(&program(&script, &[]), POLL_INTERVAL * 500, &stop).unwrap();
         stop.store(1, Ordering::Relaxed);
-        assert_eq!((one(&mut marked).0, marked.fault), (Worked::Stopped, None));
+        assert_eq!((one(&mut marked).0, marked.fault), (WorkOutcome::Stopped, None));
     }
 
     #[test]
@@ -447,11 +465,13 @@ mod tests {
         let soon = Duration::from_millis(100);
         let error = |words: &[&str]| {
             let words = words.iter().map(ToString::to_string).collect();
-            Marked::start(&Program { words, states: Vec::new() }, soon, &NEVER).err().unwrap()
+            MarkedProgram::start(&TaskProgram { words, states: Vec::new() }, soon, &NEVER)
+                .err()
+                .unwrap()
         };
-        assert!(error(&["/nowhere/at/all"]).contains("cannot be started"));
+        assert!(error(&["/nowhere/at/all"]).contains("cannot start"));
         assert!(error(&["true"]).contains("it ended"));
-        assert!(error(&["sleep", "600"]).contains("has to say 'ready' first"));
-        assert!(error(&["sh", "-c", "echo begin >&3; sleep 600"]).contains("wrong place"));
+        assert!(error(&["sleep", "600"]).contains("must be 'ready'"));
+        assert!(error(&["sh", "-c", "echo begin >&3; sleep 600"]).contains("out of order"));
     }
 }

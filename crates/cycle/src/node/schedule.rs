@@ -1,25 +1,25 @@
-//! How a thread is scheduled. What is refused is told, and the thread runs as an ordinary one.
+//! Scheduling of a thread. A refused policy is reported, and the thread runs under `SCHED_OTHER`.
 
 use std::io;
 
 use horolog_record::TaskScheduling;
 use horolog_sys::affinity::{self, Reservation};
 
-use crate::task::{Policy, Schedule};
+use crate::task::{Policy, SchedulingSpec};
 
-/// Has this thread scheduled so, where that is allowed; `resets` says whether what it starts is to
-/// be ordinary. Under [`Policy::Deadline`] it asks for the reservation. The core it is tied to is
-/// told alone: it was tied before.
+/// Schedules this thread as requested, if permitted; `resets` makes its children `SCHED_OTHER`.
+/// [`Policy::Deadline`] uses the reservation. The core is only reported: the thread was pinned
+/// before.
 pub(crate) fn schedule(
-    asked: Schedule,
+    asked: SchedulingSpec,
     resets: bool,
     reservation: Option<Reservation>,
 ) -> TaskScheduling {
-    let Schedule { policy, priority, core } = asked;
+    let SchedulingSpec { policy, priority, core } = asked;
     let result = match policy {
         Policy::Other => Ok(()),
-        Policy::Fifo => affinity::Policy::fifo(priority.into(), resets).take(),
-        Policy::Rr => affinity::Policy::round_robin(priority.into(), resets).take(),
+        Policy::Fifo => affinity::SchedulingParameters::fifo(priority.into(), resets).apply(),
+        Policy::Rr => affinity::SchedulingParameters::round_robin(priority.into(), resets).apply(),
         Policy::Deadline => {
             reservation.map_or_else(|| Err(io::ErrorKind::InvalidInput.into()), affinity::reserve)
         }
@@ -27,5 +27,5 @@ pub(crate) fn schedule(
     let error = result.err().map(|error| error.to_string());
     let taken = if error.is_some() { Policy::Other } else { policy };
     let priority = if taken.has_priority() { priority } else { 0 };
-    TaskScheduling { asked: policy, policy: taken, priority, core, error }
+    TaskScheduling { requested: policy, policy: taken, priority, core, error }
 }

@@ -1,14 +1,16 @@
-//! The safe bound: which tasks a task meets, how long each window of its work is at most, and by
-//! what. Windows are those of response-time analysis for one core with preemption by priority:
+//! Safe bound: the tasks with which a task shares a core, the longest time of each window of its
+//! work, and the terms of that time. Windows are those of response-time analysis for one core with
+//! preemption by priority:
 //!
 //! ```text
 //! w = B + S + C + sum over tasks before it of ceil((w + J) / T) · (C + S)
 //!   + sum over interrupts and the tick of ceil(w / T) · C
 //! ```
 //!
-//! A task that waits for other nodes has a window for each stretch up to the end of a wait, and its
-//! response is its late release and the sum of its windows. Waiting counts as computation, its own
-//! and that of tasks before it, which is safe (Chen et al. 2019, suspension-oblivious analysis).
+//! A task that waits for other nodes has a window for each segment up to the end of a wait, and its
+//! response time is its start latency plus the sum of its windows. Waiting counts as computation,
+//! its own and that of tasks before it, which is safe (Chen et al. 2019, suspension-oblivious
+//! analysis).
 
 use std::fmt::Write as _;
 
@@ -18,33 +20,33 @@ use horolog_record::{
 };
 
 use super::cost::{CoreCosts, Costs};
-use super::demand::{Demand, Segment};
-use super::window::{NoEnd, Recurring, Window, safe};
-use super::{Machine, PredictError, printed};
+use super::demand::{Demand, DemandSegment};
+use super::window::{NoFixedPoint, Recurring, Window, safe};
+use super::{Machine, PredictError, published};
 use crate::task::{Policy, Task, TaskSet};
 
-/// Switches that come with each time a task is given the core: to it, and away from it.
+/// Switches for each dispatch of a task: to it, and away from it.
 const SWITCHES: u64 = 2;
 
-/// Tasks with what they ask for and what they meet.
-pub(super) struct Plan<'a> {
-    pub(super) rows: Vec<Row<'a>>,
+/// Tasks with their demands and the costs of their cores.
+pub(super) struct AnalysisSet<'a> {
+    pub(super) rows: Vec<TaskDemand<'a>>,
     pub(super) machine: Machine,
 }
 
-/// A task, what it asks for, and what its core costs.
-pub(super) struct Row<'a> {
+/// Task, its demand, and the costs of its core.
+pub(super) struct TaskDemand<'a> {
     pub(super) task: &'a Task,
     pub(super) demand: Demand,
     pub(super) costs: CoreCosts,
 }
 
-/// A bound, or why there is none.
-type Bound = Result<CyclePredictBound, String>;
+/// Bound, or the reason for its absence.
+type BoundResult = Result<CyclePredictBound, String>;
 
-impl Row<'_> {
-    /// Its place above others: the kernel runs deadlines before real-time priorities, and these
-    /// before the fair class.
+impl TaskDemand<'_> {
+    /// Returns the rank of its class: the kernel runs deadlines before real-time priorities, and
+    /// these before the fair class.
     pub(super) const fn level(&self) -> u8 {
         match self.task.schedule.policy {
             Policy::Deadline => u8::MAX,
@@ -53,8 +55,8 @@ impl Row<'_> {
         }
     }
 
-    /// Whether both can want one core.
-    pub(super) fn meets(&self, other: &Self) -> bool {
+    /// Returns true if both can run on one core.
+    pub(super) fn can_share_core(&self, other: &Self) -> bool {
         match (self.task.schedule.core, other.task.schedule.core) {
             (Some(core), Some(other)) => core == other,
             _ => true,
@@ -66,18 +68,18 @@ impl Row<'_> {
         dispatches.saturating_mul(SWITCHES).saturating_mul(self.costs.switch_ns)
     }
 
-    /// What one of its jobs takes of a core at most, switches and all.
+    /// Returns the longest time that one of its jobs occupies a core, including switches.
     pub(super) fn job_ns(&self) -> u64 {
-        self.demand.sum(Segment::safe_ns).saturating_add(self.switches_ns())
+        self.demand.sum(DemandSegment::safe_ns).saturating_add(self.switches_ns())
     }
 
-    /// The share of a core that it takes.
+    /// Returns its utilisation of a core.
     pub(super) fn share(&self) -> f64 {
         self.job_ns() as f64 / self.task.period_ns.max(1) as f64
     }
 }
 
-impl<'a> Plan<'a> {
+impl<'a> AnalysisSet<'a> {
     pub(super) fn new(
         set: &'a TaskSet,
         costs: &Costs,
@@ -86,45 +88,49 @@ impl<'a> Plan<'a> {
         let row = |task: &'a Task| {
             let demand = Demand::of(task, costs, machine.nodes)?;
             let is_ordinary = task.schedule.policy == Policy::Other;
-            Ok(Row { task, demand, costs: costs.of(task.schedule.core, is_ordinary) })
+            Ok(TaskDemand { task, demand, costs: costs.of(task.schedule.core, is_ordinary) })
         };
         Ok(Self { rows: set.tasks().iter().map(row).collect::<Result<_, _>>()?, machine })
     }
 
-    /// All tasks with their bounds.
+    /// Returns all tasks with their bounds.
     pub(super) fn bounds(&self) -> Vec<CyclePredictTask> {
         let by_density = self.by_density();
-        let bound = |row: &Row<'_>| match self.response(row) {
+        let bound = |row: &TaskDemand<'_>| match self.response(row) {
             Ok(bound) if bound.response_ns <= row.task.deadline_ns => Ok(bound),
             _ if by_density && row.task.schedule.policy == Policy::Deadline => {
                 Ok(by_deadline(row.task.deadline_ns))
             }
             late => late,
         };
-        let mut bounds: Vec<Bound> = self.rows.iter().map(bound).collect();
+        let mut bounds: Vec<BoundResult> = self.rows.iter().map(bound).collect();
         self.withdraw(&mut bounds, by_density);
         self.rows.iter().zip(bounds).map(|(row, bound)| self.task(row, bound)).collect()
     }
 
-    /// The tasks that run before one, or in turn with it.
-    pub(super) fn before(&self, row: &Row<'_>) -> impl Iterator<Item = &Row<'a>> {
+    /// Returns the tasks that run before one, or in turn with it.
+    pub(super) fn higher_priority(
+        &self,
+        row: &TaskDemand<'_>,
+    ) -> impl Iterator<Item = &TaskDemand<'a>> {
         let (level, name) = (row.level(), row.task.name.clone());
         self.rows
             .iter()
             .filter(move |other| other.task.name != name && other.level() >= level)
-            .filter(move |other| other.meets(row))
+            .filter(move |other| other.can_share_core(row))
     }
 
-    /// The longest stretch in which a task below keeps the core to itself, in ns.
-    pub(super) fn blocking_ns(&self, row: &Row<'_>) -> u64 {
-        let below = self.rows.iter().filter(|one| one.level() < row.level() && one.meets(row));
+    /// Returns the longest time for which a lower task keeps the core, in ns.
+    pub(super) fn blocking_ns(&self, row: &TaskDemand<'_>) -> u64 {
+        let below =
+            self.rows.iter().filter(|one| one.level() < row.level() && one.can_share_core(row));
         below.map(|one| one.task.critical_ns).max().unwrap_or(0)
     }
 
-    /// By how much a job of another task may be put off before it comes to this one's core. On its
-    /// own core that is its late release; one that may run on any core can come from another one,
-    /// where it was kept waiting up to its deadline.
-    fn jitter_ns(&self, row: &Row<'_>, other: &Row<'_>) -> u64 {
+    /// Returns the longest delay after which a job of another task reaches this one's core. On its
+    /// own core that is its start latency; a task that may run on any core can come from another
+    /// one, where it was delayed up to its deadline.
+    fn jitter_ns(&self, row: &TaskDemand<'_>, other: &TaskDemand<'_>) -> u64 {
         if self.comes_from_elsewhere(row, other) {
             other.task.deadline_ns
         } else {
@@ -132,16 +138,16 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn comes_from_elsewhere(&self, row: &Row<'_>, other: &Row<'_>) -> bool {
-        let is_free = |row: &Row<'_>| row.task.schedule.core.is_none();
+    fn comes_from_elsewhere(&self, row: &TaskDemand<'_>, other: &TaskDemand<'_>) -> bool {
+        let is_free = |row: &TaskDemand<'_>| row.task.schedule.core.is_none();
         self.machine.cores > 1 && is_free(other) && !is_free(row)
     }
 
-    /// What comes between, of other tasks. Each time that one of them waits, a task below may begin
-    /// a stretch that it does not leave.
-    fn interference(&self, row: &Row<'_>) -> Vec<Recurring> {
+    /// Returns the interference of other tasks. Each time that one of them waits, a lower task may
+    /// enter its non-preemptive section.
+    fn interference(&self, row: &TaskDemand<'_>) -> Vec<Recurring> {
         let blocking_ns = self.blocking_ns(row);
-        let one = |other: &Row<'_>| {
+        let one = |other: &TaskDemand<'_>| {
             let resumed = other.demand.sum(|one| one.dispatches).saturating_sub(1);
             let blocked_ns = resumed.saturating_mul(blocking_ns);
             Recurring {
@@ -150,26 +156,26 @@ impl<'a> Plan<'a> {
                 jitter_ns: self.jitter_ns(row, other),
             }
         };
-        self.before(row).map(one).collect()
+        self.higher_priority(row).map(one).collect()
     }
 
-    /// What takes the core beside tasks. A task that is moved from core to core, by those before it
-    /// or as it waits, meets what is under way on each of them.
-    fn costs(&self, row: &Row<'_>) -> CoreCosts {
+    /// Returns the costs of the core besides tasks. A task that migrates between cores, because of
+    /// those before it or because it waits, encounters the work in progress on each of them.
+    fn costs(&self, row: &TaskDemand<'_>) -> CoreCosts {
         let is_free = row.task.schedule.core.is_none();
         let stays = row.demand.segments.iter().all(|one| one.dispatches == 1)
             && row.demand.segments.len() == 1
-            && self.before(row).next().is_none();
+            && self.higher_priority(row).next().is_none();
         let is_moved = self.machine.cores > 1 && is_free && !stays;
         if is_moved { row.costs.on_each_of(self.machine.cores as u64) } else { row.costs.clone() }
     }
 
-    fn response(&self, row: &Row<'_>) -> Bound {
+    fn response(&self, row: &TaskDemand<'_>) -> BoundResult {
         let tasks = self.interference(row);
         let costs = self.costs(row);
         let between: Vec<Recurring> = tasks.iter().copied().chain(costs.between()).collect();
         let blocking_ns = self.blocking_ns(row);
-        let mut sums = Sums::default();
+        let mut sums = TermSums::default();
         sums.add(Term::Release, row.costs.release_ns);
         for segment in &row.demand.segments {
             let blocked_ns = blocking_ns.saturating_mul(segment.dispatches);
@@ -179,7 +185,7 @@ impl<'a> Plan<'a> {
             let base_ns = own_ns.into_iter().fold(0, u64::saturating_add);
             let limit_ns = row.task.period_ns.saturating_sub(sums.total_ns());
             let found = safe(base_ns, &between, limit_ns);
-            // Where there is no end, what comes up to the limit tells what is the most of it.
+            // Without a fixed point, the terms up to the limit show the largest of them.
             let window = found.unwrap_or(Window { ns: limit_ns, rounds: 0 });
             sums.add(Term::Computation, segment.computation_ns);
             sums.add(Term::Communication, segment.communication.safe_ns);
@@ -193,30 +199,32 @@ impl<'a> Plan<'a> {
             found.map_err(|why| no_end(why, row.task.period_ns, &sums))?;
         }
         if sums.total_ns() > row.task.period_ns {
-            return Err(no_end(NoEnd::Beyond, row.task.period_ns, &sums));
+            return Err(no_end(NoFixedPoint::Beyond, row.task.period_ns, &sums));
         }
         Ok(sums.bound())
     }
 
-    /// Takes back bounds that rest on a task which is not in time: on several cores one that may
-    /// run on any of them carries no more than one job over only as long as it keeps its deadline.
-    fn withdraw(&self, bounds: &mut [Bound], by_density: bool) {
+    /// Withdraws bounds that depend on a task that misses its deadline: on several cores, a task
+    /// that may run on any of them carries at most one job over only as long as it meets its
+    /// deadline.
+    fn withdraw(&self, bounds: &mut [BoundResult], by_density: bool) {
         if self.machine.cores <= 1 {
             return;
         }
         loop {
-            let is_late = |row: &Row<'_>| {
+            let is_late = |row: &TaskDemand<'_>| {
                 let at = self.rows.iter().position(|one| one.task.name == row.task.name);
                 let bound = at.and_then(|at| bounds[at].as_ref().ok());
                 bound.is_none_or(|bound| bound.response_ns > row.task.deadline_ns)
             };
-            let is_free = |row: &Row<'_>| row.task.schedule.core.is_none();
-            let rests_on = |row: &Row<'_>| {
-                let mut others = self.before(row).filter(|one| is_free(row) || is_free(one));
+            let is_free = |row: &TaskDemand<'_>| row.task.schedule.core.is_none();
+            let rests_on = |row: &TaskDemand<'_>| {
+                let mut others =
+                    self.higher_priority(row).filter(|one| is_free(row) || is_free(one));
                 others.find(|other| is_late(other)).map(|other| other.task.name.clone())
             };
             let is_apart =
-                |row: &Row<'_>| by_density && row.task.schedule.policy == Policy::Deadline;
+                |row: &TaskDemand<'_>| by_density && row.task.schedule.policy == Policy::Deadline;
             let sound = self.rows.iter().enumerate();
             let sound = sound.filter(|(at, row)| bounds[*at].is_ok() && !is_apart(row));
             let fallen: Vec<(usize, String)> =
@@ -226,22 +234,22 @@ impl<'a> Plan<'a> {
             }
             for (at, other) in fallen {
                 bounds[at] = Err(format!(
-                    "task '{other}', which runs before it on any core, is not in time"
+                    "task '{other}', which runs before it on any core, misses its deadline"
                 ));
             }
         }
     }
 
-    /// Whether all tasks by deadline are through by theirs: their density, what takes the core
-    /// beside them and what blocks them leave something over. One core that serves the earliest
-    /// deadline first needs no more (Liu and Layland 1973; Liu 2000 for densities), and neither do
-    /// several (Goossens, Funk and Baruah 2003).
+    /// Returns true if all tasks by deadline meet theirs: their density, the costs of the core
+    /// besides them and their blocking sum up to less than the whole. For one core with earliest
+    /// deadline first that suffices (Liu and Layland 1973; Liu 2000 for densities), and for several
+    /// as well (Goossens, Funk and Baruah 2003).
     fn by_density(&self) -> bool {
         let rows = || self.rows.iter().filter(|row| row.task.schedule.policy == Policy::Deadline);
         let left_ns =
-            |row: &Row<'_>| row.task.deadline_ns.saturating_sub(row.costs.release_ns) as f64;
+            |row: &TaskDemand<'_>| row.task.deadline_ns.saturating_sub(row.costs.release_ns) as f64;
         let Some(shortest_ns) = rows().map(left_ns).reduce(f64::min) else { return false };
-        let density = |row: &Row<'_>| {
+        let density = |row: &TaskDemand<'_>| {
             let dispatches = row.demand.sum(|one| one.dispatches);
             let blocked_ns = dispatches.saturating_mul(self.blocking_ns(row));
             row.job_ns().saturating_add(blocked_ns) as f64 / left_ns(row)
@@ -252,11 +260,12 @@ impl<'a> Plan<'a> {
         shortest_ns > 0.0 && of_tasks + of_others <= 1.0
     }
 
-    fn task(&self, row: &Row<'_>, bound: Bound) -> CyclePredictTask {
+    fn task(&self, row: &TaskDemand<'_>, bound: BoundResult) -> CyclePredictTask {
         let Task { name, period_ns, deadline_ns, schedule, .. } = row.task;
-        let lacks = self.lacks(row);
-        let is_in_time =
-            |bound: &Bound| bound.as_ref().is_ok_and(|bound| bound.response_ns <= *deadline_ns);
+        let lacks = self.unknown(row);
+        let is_in_time = |bound: &BoundResult| {
+            bound.as_ref().is_ok_and(|bound| bound.response_ns <= *deadline_ns)
+        };
         // An iteration has one round at least.
         let method = match &bound {
             Ok(bound) if bound.rounds == 0 => CyclePredictMethod::Density,
@@ -281,23 +290,24 @@ impl<'a> Plan<'a> {
             policy: schedule.policy,
             priority: schedule.priority,
             core: schedule.core,
-            utilisation: row.demand.lacks.is_none().then(|| row.share()),
+            utilisation: row.demand.unknown.is_none().then(|| row.share()),
             verdict,
-            why,
+            reason: why,
             method,
             margin_ns: safe.as_ref().map(margin),
             safe,
-            printed: known.then(|| printed::bound(self, row)).flatten(),
-            before: self.before(row).map(|other| other.task.name.clone()).collect(),
+            as_published: known.then(|| published::bound(self, row)).flatten(),
+            before: self.higher_priority(row).map(|other| other.task.name.clone()).collect(),
             measured: None,
         }
     }
 
-    /// What is not known of a task, or of one that it has to wait for.
-    fn lacks(&self, row: &Row<'_>) -> Option<String> {
-        let others =
-            || self.before(row).find_map(|other| Some((other, other.demand.lacks.clone()?)));
-        row.demand.lacks.clone().or_else(|| {
+    /// Returns the unknown quantity of a task, or of one that it has to wait for.
+    fn unknown(&self, row: &TaskDemand<'_>) -> Option<String> {
+        let others = || {
+            self.higher_priority(row).find_map(|other| Some((other, other.demand.unknown.clone()?)))
+        };
+        row.demand.unknown.clone().or_else(|| {
             others().map(|(other, lacks)| {
                 let mut told = format!("of task '{}', which runs before it: ", other.task.name);
                 let _ = write!(told, "{lacks}");
@@ -307,38 +317,38 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn no_end(why: NoEnd, period_ns: u64, sums: &Sums) -> String {
+fn no_end(why: NoFixedPoint, period_ns: u64, sums: &TermSums) -> String {
     match why {
-        NoEnd::Overloaded(share) => format!(
-            "what runs before it takes {:.0}% of the core, so that it may never end",
+        NoFixedPoint::Overloaded(share) => format!(
+            "tasks that run before it take {:.0}% of the core, so it may never finish",
             share * 100.0
         ),
-        NoEnd::Beyond => {
+        NoFixedPoint::Beyond => {
             let most = sums.largest().map_or_else(String::new, |term| {
                 format!("; most of it is {}, {} us", term.kind.name(), term.ns / 1_000)
             });
             format!(
-                "it may take longer than its period of {} us, and run into its next job{most}",
+                "it may take longer than its period of {} us, and overlap its next job{most}",
                 period_ns / 1_000
             )
         }
-        NoEnd::Rounds => "the iteration found no end".to_owned(),
+        NoFixedPoint::Rounds => "the iteration did not converge".to_owned(),
     }
 }
 
-/// What is through by its deadline takes no longer.
+/// Returns the deadline as a bound: a task that meets it takes no longer.
 fn by_deadline(deadline_ns: u64) -> CyclePredictBound {
     CyclePredictBound { response_ns: deadline_ns, rounds: 0, terms: Vec::new(), dominant: None }
 }
 
-/// A bound as it is summed up.
+/// Sums of a bound's terms.
 #[derive(Default)]
-pub(super) struct Sums {
+pub(super) struct TermSums {
     terms: [u64; Term::ALL.len()],
     pub(super) rounds: u64,
 }
 
-impl Sums {
+impl TermSums {
     pub(super) fn add(&mut self, kind: Term, ns: u64) {
         for (of, sum) in Term::ALL.into_iter().zip(&mut self.terms) {
             if of == kind {
@@ -362,12 +372,12 @@ impl Sums {
         all.map(|(kind, ns)| CyclePredictTerm { kind, ns })
     }
 
-    /// The first of those that are as long as the longest.
+    /// Returns the largest term, the first of several.
     fn largest(&self) -> Option<CyclePredictTerm> {
         self.terms().rev().max_by_key(|term| term.ns)
     }
 
-    /// The bound that is their sum.
+    /// Returns the bound that is their sum.
     pub(super) fn bound(&self) -> CyclePredictBound {
         let terms: Vec<CyclePredictTerm> = self.terms().collect();
         let dominant = self.largest().map(|term| term.kind);

@@ -1,45 +1,46 @@
-//! What the machine costs, as far as the tasks of a core meet it. Which measurement a figure is
-//! from stands beside it; how it was taken from there is [`super::source`]'s.
+//! Costs of the host, as far as they affect the tasks of a core. Each value carries the measurement
+//! that it is from; [`super::source`] extracts them.
 
-use horolog_record::{CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictWorst};
+use horolog_record::{CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictPercentile};
 
 use super::window::Recurring;
 
-/// All costs of a machine.
+/// All costs of a host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Costs {
     list: Vec<CyclePredictCost>,
 }
 
-/// How long a message takes, in ns.
+/// Latency of a message, in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Latency {
-    /// All of the round trip: no way takes longer.
+pub(super) struct MessageLatency {
+    /// The whole round trip: neither direction takes longer.
     pub(super) safe_ns: u64,
-    /// Half of it, as the document has it.
+    /// Half of it, as in the paper.
     pub(super) half_ns: u64,
 }
 
-/// What tasks of one core meet.
+/// Costs that affect the tasks of one core.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct CoreCosts {
-    /// A switch, in ns.
+    /// Context switch, in ns.
     pub(super) switch_ns: u64,
-    /// From a release to the beginning, in ns.
+    /// Time from a release to the beginning, in ns.
     pub(super) release_ns: u64,
     /// The scheduler's tick.
     pub(super) scheduler: Vec<Recurring>,
-    /// Interrupts, and of ordinary tasks other threads.
+    /// Interrupts, and for sched-other tasks other threads.
     pub(super) interrupts: Vec<Recurring>,
 }
 
 impl CoreCosts {
-    /// What takes the core beside tasks.
+    /// Returns the occupation of the core besides tasks.
     pub(super) fn between(&self) -> impl Iterator<Item = Recurring> {
         self.scheduler.iter().chain(&self.interrupts).copied()
     }
 
-    /// The same for who meets what comes on each of so many cores, and what is under way there.
+    /// Returns the same for a task affected by this number of cores, including the work in progress
+    /// there.
     pub(super) fn on_each_of(&self, cores: u64) -> Self {
         let under_way_ns = self.between().map(|one| one.ns).fold(0, u64::saturating_add);
         let spread = |all: &[Recurring]| {
@@ -59,25 +60,25 @@ impl CoreCosts {
 }
 
 impl Costs {
-    /// These costs.
+    /// Takes these costs.
     #[must_use]
     pub fn new(list: Vec<CyclePredictCost>) -> Self {
         Self { list }
     }
 
-    /// All of them, as they go into a record.
+    /// Returns all costs, in the form of the record.
     #[must_use]
     pub fn list(&self) -> &[CyclePredictCost] {
         &self.list
     }
 
-    /// Whether there is a cost of a kind.
+    /// Returns true if there is a cost of a kind.
     pub(super) fn has(&self, kind: Kind) -> bool {
         self.list.iter().any(|cost| cost.kind == kind)
     }
 
-    /// What a task meets on a core, or wherever it runs; an ordinary one meets other threads too.
-    /// Where a core was not measured, the worst of all that were is taken.
+    /// Returns the costs for a task on a core, or on any; a sched-other task is affected by other
+    /// threads too. For a core without a measurement, the worst of all measured cores is taken.
     pub(super) fn of(&self, core: Option<usize>, is_ordinary: bool) -> CoreCosts {
         let longest = |kind| self.on(kind, core).iter().map(|cost| cost.ns).max().unwrap_or(0);
         let mut interrupts = self.recurring(Kind::Interrupt, core);
@@ -92,10 +93,10 @@ impl Costs {
         }
     }
 
-    /// How long a message of a length takes: by the shortest that was measured and is as long, or a
-    /// shorter one that took longer. One longer than all goes in several of the longest, one
-    /// behind the other.
-    pub(super) fn message(&self, bytes: u64) -> Option<Latency> {
+    /// Returns the latency of a message of a length: that of the shortest measured message that is
+    /// as long, or of a shorter one that took longer. A message longer than all is split into
+    /// several of the longest, one after the other.
+    pub(super) fn message(&self, bytes: u64) -> Option<MessageLatency> {
         let length = |cost: &CyclePredictCost| cost.bytes.unwrap_or(0);
         let messages = || self.list.iter().filter(|cost| cost.kind == Kind::Message);
         let longer = messages().map(length).filter(|length| *length >= bytes).min();
@@ -103,25 +104,25 @@ impl Costs {
         let pieces = bytes.div_ceil(measured).max(1);
         let up_to = || messages().filter(|cost| length(cost) <= measured);
         let longest = |of: fn(&CyclePredictCost) -> u64| up_to().map(of).max().unwrap_or(0);
-        Some(Latency {
+        Some(MessageLatency {
             safe_ns: longest(|cost| cost.ns).saturating_mul(pieces),
             half_ns: longest(|cost| cost.half_ns.unwrap_or(cost.ns)).saturating_mul(pieces),
         })
     }
 
-    /// The longest message that was measured, in bytes.
+    /// Returns the longest message that was measured, in bytes.
     pub(super) fn longest_message(&self) -> Option<u64> {
         self.list.iter().filter(|cost| cost.kind == Kind::Message).filter_map(|one| one.bytes).max()
     }
 
-    /// Whether a kind was measured on a core, or for all.
+    /// Returns true if a kind was measured on a core, or for all.
     pub(super) fn covers(&self, kind: Kind, core: usize) -> bool {
         self.list
             .iter()
             .any(|cost| cost.kind == kind && cost.core.is_none_or(|measured| measured == core))
     }
 
-    /// The costs of a kind that a core has; of all cores where it has none of its own.
+    /// Returns the costs of a kind on a core; those of all cores if it has none of its own.
     fn on(&self, kind: Kind, core: Option<usize>) -> Vec<&CyclePredictCost> {
         let here = |cost: &CyclePredictCost| match core {
             Some(core) if self.covers(kind, core) => cost.core.is_none_or(|of| of == core),
@@ -130,16 +131,16 @@ impl Costs {
         self.list.iter().filter(|cost| cost.kind == kind && here(cost)).collect()
     }
 
-    /// What comes again and again: of each part the longest and the closest together.
+    /// Returns the recurring costs: for each part the longest duration and the shortest interval.
     fn recurring(&self, kind: Kind, core: Option<usize>) -> Vec<Recurring> {
         let all = self.on(kind, core);
-        let part = |part: Option<CyclePredictWorst>| {
+        let part = |part: Option<CyclePredictPercentile>| {
             let of_part = || all.iter().filter(|cost| cost.part == part);
             let ns = of_part().map(|cost| cost.ns).max()?;
             let every_ns = of_part().filter_map(|cost| cost.every_ns).min()?;
             Some(Recurring { ns, every_ns, jitter_ns: 0 })
         };
-        let parts = CyclePredictWorst::ALL.map(Some).into_iter().chain([None]);
+        let parts = CyclePredictPercentile::ALL.map(Some).into_iter().chain([None]);
         parts.filter_map(part).collect()
     }
 }
@@ -173,7 +174,7 @@ pub(super) mod tests {
     pub(crate) fn every(
         kind: Kind,
         core: Option<usize>,
-        part: Option<CyclePredictWorst>,
+        part: Option<CyclePredictPercentile>,
         ns: u64,
         every_ns: u64,
     ) -> CyclePredictCost {
@@ -190,7 +191,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_core_has_its_own_costs_and_no_core_the_worst_of_all() {
-        let (p50, max) = (Some(CyclePredictWorst::P50), Some(CyclePredictWorst::Max));
+        let (p50, max) = (Some(CyclePredictPercentile::P50), Some(CyclePredictPercentile::Max));
         let costs = Costs::new(vec![
             cost(Kind::Switch, None, 7),
             cost(Kind::Release, Some(0), 10),

@@ -1,31 +1,31 @@
-//! What a task asks for in one period, by equation (2): computation, communication and barrier of
-//! each superstep. Where a figure is not known it says so and makes none up.
+//! Demand of a task in one period, by equation (2): computation, communication and barrier of each
+//! superstep. An unknown value is reported as such, never invented.
 
-use super::cost::{Costs, Latency};
-use super::{Both, PredictError};
-use crate::task::{Audience, Compute, Message, Step, Task, Work};
+use super::cost::{Costs, MessageLatency};
+use super::{BoundPair, PredictError};
+use crate::task::{Audience, Compute, StepMessage, Superstep, Task, TaskWork};
 
-/// What a task asks for in a period.
+/// Demand of a task in a period.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Demand {
-    /// From one place at which it waits for others to the next.
-    pub(super) segments: Vec<Segment>,
-    /// What is not known of it.
-    pub(super) lacks: Option<String>,
+    /// Segments from one wait for other nodes to the next.
+    pub(super) segments: Vec<DemandSegment>,
+    /// Unknown quantity of the demand, if any.
+    pub(super) unknown: Option<String>,
 }
 
-/// Computation, and the waiting behind it. All times are in ns.
+/// Computation, and the wait after it. All times are in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Segment {
+pub(super) struct DemandSegment {
     pub(super) computation_ns: u64,
-    pub(super) communication: Both,
-    pub(super) barrier: Both,
-    /// How often it is given the core in it at least: at its beginning and behind each wait.
+    pub(super) communication: BoundPair,
+    pub(super) barrier: BoundPair,
+    /// Least number of dispatches in it: at its beginning and after each wait.
     pub(super) dispatches: u64,
 }
 
-impl Segment {
-    /// All of it, at most.
+impl DemandSegment {
+    /// Returns its longest time.
     pub(super) fn safe_ns(&self) -> u64 {
         let wait_ns = self.communication.safe_ns.saturating_add(self.barrier.safe_ns);
         self.computation_ns.saturating_add(wait_ns)
@@ -33,72 +33,73 @@ impl Segment {
 }
 
 impl Demand {
-    /// The sum of a figure over all segments.
-    pub(super) fn sum(&self, of: impl Fn(&Segment) -> u64) -> u64 {
+    /// Returns the sum of a value over all segments.
+    pub(super) fn sum(&self, of: impl Fn(&DemandSegment) -> u64) -> u64 {
         self.segments.iter().map(of).fold(0, u64::saturating_add)
     }
 
-    /// C by equation (2) as it is printed.
+    /// Returns C by equation (2) as published.
     pub(super) fn printed_ns(&self) -> u64 {
         self.sum(|one| {
-            let wait_ns = one.communication.printed_ns.saturating_add(one.barrier.printed_ns);
+            let wait_ns = one.communication.published_ns.saturating_add(one.barrier.published_ns);
             one.computation_ns.saturating_add(wait_ns)
         })
     }
 
-    /// What one task asks for on each of `nodes` nodes.
+    /// Returns the demand of one task on each of `nodes` nodes.
     pub(super) fn of(task: &Task, costs: &Costs, nodes: u32) -> Result<Self, PredictError> {
-        let reader = Reader { costs, others: u64::from(nodes.saturating_sub(1)) };
+        let reader = DemandReader { costs, others: u64::from(nodes.saturating_sub(1)) };
         if let Some(ns) = task.worst_ns {
-            return Ok(reader.known(ns, &task.work));
+            return Ok(reader.with_measured_execution(ns, &task.work));
         }
         let wanting = |what: &str| PredictError::of_task(&task.name, what);
         match &task.work {
-            Work::Steps(steps) => reader.steps(steps).map_err(|what| wanting(&what)),
-            Work::Polling(polling) => {
+            TaskWork::Steps(steps) => reader.steps(steps).map_err(|what| wanting(&what)),
+            TaskWork::Polling(polling) => {
                 let event_ns = ns_of(polling.event).map_err(|what| wanting(&what))?;
                 let ns = event_ns.saturating_mul(u64::from(polling.budget));
-                Ok(reader.known(ns, &task.work))
+                Ok(reader.with_measured_execution(ns, &task.work))
             }
-            Work::Command(_) | Work::Program(_) => {
-                Err(wanting("how long its program runs is not known; give worst = \"TIME\""))
+            TaskWork::Command(_) | TaskWork::Program(_) => {
+                Err(wanting("the execution time of its program is unknown; add worst = \"TIME\""))
             }
         }
     }
 }
 
-/// How long a computation is; units of the load are so long as a run makes them.
+/// Returns the duration of a computation; that of units of the load is known only from a run.
 fn ns_of(compute: Compute) -> Result<u64, String> {
     match compute {
         Compute::Ns(ns) => Ok(ns),
         Compute::Units(0) => Ok(0),
         Compute::Units(_) => {
-            Err("how long its units take is not known; give worst = \"TIME\", or \
-                                  compute in place of units"
+            Err("the execution time of its units is unknown; add worst = \"TIME\", or use compute \
+                 instead of units"
                 .to_owned())
         }
     }
 }
 
-struct Reader<'a> {
+struct DemandReader<'a> {
     costs: &'a Costs,
-    /// Nodes beside this one.
+    /// Nodes besides this one.
     others: u64,
 }
 
-impl Reader<'_> {
-    /// One stretch that holds everything, waits and all.
-    fn known(&self, computation_ns: u64, work: &Work) -> Demand {
+impl DemandReader<'_> {
+    /// Returns a demand of one segment that contains everything, including waits.
+    fn with_measured_execution(&self, computation_ns: u64, work: &TaskWork) -> Demand {
         let waits = match work {
-            Work::Steps(steps) => steps.iter().map(|step| self.waits(step)).sum(),
-            Work::Command(_) | Work::Program(_) | Work::Polling(_) => 0,
+            TaskWork::Steps(steps) => steps.iter().map(|step| self.waits(step)).sum(),
+            TaskWork::Command(_) | TaskWork::Program(_) | TaskWork::Polling(_) => 0,
         };
-        let whole = Segment { computation_ns, dispatches: 1 + waits, ..Segment::default() };
-        Demand { segments: vec![whole], lacks: None }
+        let whole =
+            DemandSegment { computation_ns, dispatches: 1 + waits, ..DemandSegment::default() };
+        Demand { segments: vec![whole], unknown: None }
     }
 
-    /// How often a step waits for other nodes; without any there is nothing to wait for.
-    fn waits(&self, step: &Step) -> u64 {
+    /// Returns the number of waits of a step for other nodes; 0 without any.
+    fn waits(&self, step: &Superstep) -> u64 {
         if self.others == 0 {
             0
         } else {
@@ -106,9 +107,9 @@ impl Reader<'_> {
         }
     }
 
-    fn steps(&self, steps: &[Step]) -> Result<Demand, String> {
+    fn steps(&self, steps: &[Superstep]) -> Result<Demand, String> {
         let mut demand = Demand::default();
-        let mut open = Segment { dispatches: 1, ..Segment::default() };
+        let mut open = DemandSegment { dispatches: 1, ..DemandSegment::default() };
         for step in steps {
             let ns = ns_of(step.compute)?;
             open.computation_ns = open.computation_ns.saturating_add(ns);
@@ -118,13 +119,13 @@ impl Reader<'_> {
             }
             let message = step.message.map(|message| self.message(message)).transpose();
             let barrier = if step.barrier { self.barrier().map(Some) } else { Ok(None) };
-            demand.lacks = demand.lacks.or(message.as_ref().err().cloned());
-            demand.lacks = demand.lacks.or(barrier.as_ref().err().cloned());
+            demand.unknown = demand.unknown.or(message.as_ref().err().cloned());
+            demand.unknown = demand.unknown.or(barrier.as_ref().err().cloned());
             open.communication = message.ok().flatten().unwrap_or_default();
             open.barrier = barrier.ok().flatten().unwrap_or_default();
             open.dispatches += waits;
             demand.segments.push(open);
-            open = Segment { dispatches: 1, ..Segment::default() };
+            open = DemandSegment { dispatches: 1, ..DemandSegment::default() };
         }
         if open.computation_ns > 0 || demand.segments.is_empty() {
             demand.segments.push(open);
@@ -132,30 +133,31 @@ impl Reader<'_> {
         Ok(demand)
     }
 
-    /// All nodes send at once. A node has all messages when as many as it waits for came one behind
-    /// the other; the printed maximum over nodes has one of them.
-    fn message(&self, message: Message) -> Result<Both, String> {
-        let Message { bytes, to } = message;
-        let Latency { safe_ns, half_ns } = self
+    /// Returns the latency of messages that all nodes send at once. A node has all messages when as
+    /// many as it waits for arrived one after the other; the published maximum over nodes counts
+    /// one of them.
+    fn message(&self, message: StepMessage) -> Result<BoundPair, String> {
+        let StepMessage { bytes, to } = message;
+        let MessageLatency { safe_ns, half_ns } = self
             .costs
             .message(bytes)
-            .ok_or_else(|| format!("how long a message of {bytes} bytes takes is not known"))?;
+            .ok_or_else(|| format!("the duration of a message of {bytes} bytes is unknown"))?;
         let count = match to {
             Audience::All => self.others,
             Audience::Next => 1,
         };
-        Ok(Both { safe_ns: safe_ns.saturating_mul(count), printed_ns: half_ns })
+        Ok(BoundPair { safe_ns: safe_ns.saturating_mul(count), published_ns: half_ns })
     }
 
-    /// A short message from every other node to one, and one back to each.
-    fn barrier(&self) -> Result<Both, String> {
-        let Latency { safe_ns, half_ns } = self
+    /// Returns the latency of a short message from every other node to one, and one back to each.
+    fn barrier(&self) -> Result<BoundPair, String> {
+        let MessageLatency { safe_ns, half_ns } = self
             .costs
             .message(1)
-            .ok_or_else(|| "how long a barrier takes is not known without messages".to_owned())?;
-        Ok(Both {
+            .ok_or_else(|| "the duration of a barrier is unknown without messages".to_owned())?;
+        Ok(BoundPair {
             safe_ns: safe_ns.saturating_mul(2).saturating_mul(self.others),
-            printed_ns: half_ns.saturating_mul(2),
+            published_ns: half_ns.saturating_mul(2),
         })
     }
 }
@@ -172,8 +174,8 @@ mod tests {
         Demand::of(&set.tasks()[0], costs, nodes).map_err(|error| error.to_string())
     }
 
-    fn both(safe_ns: u64, printed_ns: u64) -> Both {
-        Both { safe_ns, printed_ns }
+    fn both(safe_ns: u64, printed_ns: u64) -> BoundPair {
+        BoundPair { safe_ns, published_ns: printed_ns }
     }
 
     #[test]
@@ -191,7 +193,7 @@ mod tests {
         assert_eq!(of_three.printed_ns(), 10_070_000);
         let alone = demand(steps, &costs, 1).unwrap();
         assert_eq!(alone.segments.len(), 1, "nobody is sent to");
-        assert_eq!(alone.sum(Segment::safe_ns), 10_000_000);
+        assert_eq!(alone.sum(DemandSegment::safe_ns), 10_000_000);
         // One that is longer than any measured goes in several.
         let long = demand("message = 2001\nto = \"next\"", &costs, 9).unwrap();
         assert_eq!(long.segments[0].communication, both(180_000, 90_000));
@@ -201,8 +203,9 @@ mod tests {
     fn what_is_known_beforehand_takes_the_place_of_all() {
         let costs = Costs::default();
         let known = demand("worst = \"3ms\"\nmessage = 10\nbarrier = true", &costs, 2).unwrap();
-        let whole = Segment { computation_ns: 3_000_000, dispatches: 3, ..Segment::default() };
-        assert_eq!(known, Demand { segments: vec![whole], lacks: None });
+        let whole =
+            DemandSegment { computation_ns: 3_000_000, dispatches: 3, ..DemandSegment::default() };
+        assert_eq!(known, Demand { segments: vec![whole], unknown: None });
         let polling = "[task.polling]\nrate = 1.0\ncompute = \"10us\"\nbudget = 7";
         assert_eq!(demand(polling, &costs, 2).unwrap().printed_ns(), 70_000);
     }
@@ -211,15 +214,15 @@ mod tests {
     fn what_is_not_known_is_said() {
         let costs = Costs::default();
         for (lines, why) in [
-            ("command = [\"x\"]", "task 'a': how long its program runs"),
-            ("program = [\"x\"]", "task 'a': how long its program runs"),
-            ("units = 5", "task 'a': how long its units take"),
+            ("command = [\"x\"]", "task 'a': the execution time of its program"),
+            ("program = [\"x\"]", "task 'a': the execution time of its program"),
+            ("units = 5", "task 'a': the execution time of its units"),
         ] {
             let told = demand(lines, &costs, 2).unwrap_err();
             assert!(told.starts_with(why), "{told}");
         }
         let lacking = demand("message = 10\nbarrier = true", &costs, 2).unwrap();
-        assert!(lacking.lacks.is_some_and(|why| why.contains("10 bytes")), "the first of two");
-        assert!(demand("barrier = true", &costs, 2).unwrap().lacks.is_some());
+        assert!(lacking.unknown.is_some_and(|why| why.contains("10 bytes")), "the first of two");
+        assert!(demand("barrier = true", &costs, 2).unwrap().unknown.is_some());
     }
 }

@@ -1,9 +1,9 @@
-//! The worked example of the documentation: its task file is read from there, and the figures that
-//! stand there are those that come out.
+//! Worked example of the documentation: its task file is read from there, and its values are those
+//! computed here.
 
 use horolog_record::{
     CyclePredictBound, CyclePredictCost, CyclePredictCostKind as Kind,
-    CyclePredictTermKind as Term, CyclePredictWorst as Worst,
+    CyclePredictPercentile as Worst, CyclePredictTermKind as Term,
 };
 
 use super::cost::tests::{cost, every, message};
@@ -13,7 +13,7 @@ use crate::task::TaskSet;
 const PAGE: &str = include_str!("../../../../docs/cycle-predict.md");
 const US: u64 = 1_000;
 
-/// The costs of the page's table.
+/// Costs of the page's table.
 fn costs() -> Vec<CyclePredictCost> {
     let interrupt =
         |part, us: u64, ms: u64| every(Kind::Interrupt, None, Some(part), us * US, ms * 1_000 * US);
@@ -47,9 +47,9 @@ fn the_figures_of_the_page_are_those_that_come_out() {
     let all = predict(&set, &Costs::new(costs()), machine).unwrap().tasks;
     let mut rows = vec![format!("| bound | {} | in all |", Term::ALL.map(Term::name).join(" | "))];
     for task in &all {
-        let (safe, printed) = (task.safe.as_ref().unwrap(), task.printed.as_ref().unwrap());
+        let (safe, printed) = (task.safe.as_ref().unwrap(), task.as_published.as_ref().unwrap());
         rows.push(row(&format!("{}, safe", task.name), safe));
-        rows.push(row(&format!("{}, printed", task.name), printed));
+        rows.push(row(&format!("{}, published", task.name), printed));
     }
     for row in &rows {
         assert!(PAGE.contains(row.as_str()), "not on the page:\n{}", rows.join("\n"));

@@ -1,54 +1,54 @@
-//! What a run of the same tasks measured, beside what is predicted of them: how long a task ran
-//! whose time is not known otherwise, and how long after its release it ended.
+//! Measurements of a run of the same tasks, for comparison with their predictions: the execution of
+//! tasks without another known time, and the response times.
 
 use horolog_record::{
-    Code, CyclePredictMeasured, CyclePredictTask, CyclePredictWorst as Worst, CycleResult,
-    CycleTask, Distribution, Finding, Severity, TaskPolicy,
+    CyclePredictMeasured, CyclePredictPercentile as Worst, CyclePredictTask, CycleResult,
+    CycleTask, Distribution, Finding, FindingCode, Severity, TaskPolicy,
 };
 
-use crate::task::{Compute, Fault, Task, TaskSet, Work};
+use crate::task::{Compute, Task, TaskSet, TaskSetError, TaskWork};
 
-/// What was measured of each task of some runs.
+/// Measurements of each task in some runs.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Runs {
+pub struct MeasuredRuns {
     sources: Vec<String>,
-    tasks: Vec<Ran>,
+    tasks: Vec<MeasuredTask>,
 }
 
-/// A task that ran on one node.
+/// Task that ran on one node.
 #[derive(Clone, PartialEq, Debug)]
-struct Ran {
+struct MeasuredTask {
     name: String,
     period_ns: u64,
     deadline_ns: u64,
-    /// The policy that was asked for, and the one in force.
+    /// Requested policy, and the one in force.
     policies: (TaskPolicy, TaskPolicy),
     figures: CyclePredictMeasured,
 }
 
-impl Runs {
-    /// Takes a run's figures, of every node and of those of its runs in which tasks had the
-    /// policies of their file. `name` says where it is from.
+impl MeasuredRuns {
+    /// Adds a run's values, of every node and of those of its runs in which tasks had the policies
+    /// of their file. `name` describes its origin.
     pub fn add(&mut self, name: &str, result: &CycleResult, worst: Worst) {
         self.sources.push(name.to_owned());
         let runs = result.runs.iter().filter(|run| run.policy.is_none());
         let tasks = runs.flat_map(|run| &run.nodes).flat_map(|node| &node.tasks);
-        self.tasks.extend(tasks.map(|task| Ran {
+        self.tasks.extend(tasks.map(|task| MeasuredTask {
             name: task.name.clone(),
             period_ns: task.period_ns,
             deadline_ns: task.deadline_ns,
-            policies: (task.scheduling.asked, task.scheduling.policy),
+            policies: (task.scheduling.requested, task.scheduling.policy),
             figures: of(name, task, worst),
         }));
     }
 
-    /// The set with the measured execution as the worst that is known of tasks of which nothing
-    /// else says how long they run.
+    /// Returns the set with the measured execution as the worst case of tasks whose execution is
+    /// not known otherwise.
     ///
     /// # Errors
     ///
-    /// None that a set that is one can have.
-    pub fn known(&self, set: &TaskSet) -> Result<TaskSet, Fault> {
+    /// None for a valid set.
+    pub fn with_measured_execution(&self, set: &TaskSet) -> Result<TaskSet, TaskSetError> {
         let mut tasks = set.tasks().to_vec();
         for task in &mut tasks {
             let is_unknown = task.worst_ns.is_none() && has_unknown(&task.work);
@@ -58,9 +58,13 @@ impl Runs {
         TaskSet::new(tasks)
     }
 
-    /// Puts what was measured beside what is predicted of the tasks of a set, and tells where it
-    /// was longer, and which tasks are not the same on both sides.
-    pub fn beside(&self, set: &TaskSet, tasks: &mut [CyclePredictTask]) -> Vec<Finding> {
+    /// Adds the measurements to the predictions of a set's tasks, and returns findings about
+    /// exceeded bounds, and about tasks that differ between the two sides.
+    pub fn compare_with_bounds(
+        &self,
+        set: &TaskSet,
+        tasks: &mut [CyclePredictTask],
+    ) -> Vec<Finding> {
         for (predicted, task) in tasks.iter_mut().zip(set.tasks()) {
             predicted.measured = self.figures(task);
         }
@@ -68,7 +72,7 @@ impl Runs {
         exceeded.chain(self.others(set)).chain(self.absent(set)).chain(self.refused(set)).collect()
     }
 
-    /// All that was measured of a task, if anything was.
+    /// Returns all measurements of a task, if any.
     fn figures(&self, task: &Task) -> Option<CyclePredictMeasured> {
         let mut all = self.tasks.iter().filter(|ran| ran.is(task)).map(|ran| &ran.figures);
         let mut joined = all.next()?.clone();
@@ -76,26 +80,26 @@ impl Runs {
         Some(joined)
     }
 
-    /// Tasks of the same name that are others all the same.
+    /// Returns findings about tasks of the same name that differ otherwise.
     fn others(&self, set: &TaskSet) -> Vec<Finding> {
         let mut told: Vec<String> = Vec::new();
         for task in set.tasks() {
             for ran in self.tasks.iter().filter(|ran| ran.name == task.name && !ran.is(task)) {
                 let (name, source, differs) = (&ran.name, &ran.figures.source, ran.differs(task));
                 let message = format!(
-                    "task '{name}' of {source} is another one than that of the file, {differs}: \
-                     what was measured of it is left out."
+                    "task '{name}' of {source} differs from that of the file, {differs}: its \
+                     measurements are ignored."
                 );
                 if !told.contains(&message) {
                     told.push(message);
                 }
             }
         }
-        let advice = "Run the file that is predicted: 'cycle run' with it, and --json.";
+        let advice = "Run the predicted file: 'cycle run' with it, and --json.";
         told.into_iter().map(|message| differ(Severity::Warning, message, advice)).collect()
     }
 
-    /// Tasks that are on one side alone.
+    /// Returns findings about tasks on one side only.
     fn absent(&self, set: &TaskSet) -> Vec<Finding> {
         if self.sources.is_empty() {
             return Vec::new();
@@ -112,12 +116,12 @@ impl Runs {
             findings.push(differ(
                 Severity::Note,
                 format!(
-                    "{} of the file {} not in {}: nothing measured stands beside.",
+                    "{} of the file {} not in {}: no measurements to compare with.",
                     unmeasured.join(", "),
                     if unmeasured.len() == 1 { "is" } else { "are" },
                     self.sources.join(", ")
                 ),
-                "Run the file that is predicted, without --compare, which runs other policies.",
+                "Run the predicted file, without --compare, which runs other policies.",
             ));
         }
         let mut foreign: Vec<String> = Vec::new();
@@ -132,18 +136,18 @@ impl Runs {
             findings.push(differ(
                 Severity::Warning,
                 format!(
-                    "{} {} not in the file: what ran beside the tasks when they were measured is \
-                     in no bound.",
+                    "{} {} not in the file: their interference with the measured tasks is in no \
+                     bound.",
                     foreign.join(", "),
                     if foreign.len() == 1 { "is" } else { "are" }
                 ),
-                "Predict the file that was run, or run the file that is predicted.",
+                "Predict the measured file, or measure the predicted one.",
             ));
         }
         findings
     }
 
-    /// Tasks that were measured under another policy than was asked for.
+    /// Returns findings about tasks that were measured under a policy other than the requested one.
     fn refused(&self, set: &TaskSet) -> Vec<Finding> {
         let was_refused = |task: &&Task| {
             self.tasks.iter().any(|ran| ran.is(task) && ran.policies.0 != ran.policies.1)
@@ -152,19 +156,19 @@ impl Runs {
             differ(
                 Severity::Warning,
                 format!(
-                    "task '{}' was not measured under policy {}, which was refused: bounds are not \
-                     of what was measured.",
+                    "task '{}' was not measured under policy {}, which was refused: bounds and \
+                     measurements are not comparable.",
                     task.name,
                     task.schedule.policy.name()
                 ),
-                "Measure it where real time is allowed: as root, or with CAP_SYS_NICE.",
+                "Measure it with real-time rights: as root, or with CAP_SYS_NICE.",
             )
         };
         set.tasks().iter().filter(was_refused).map(refused).collect()
     }
 }
 
-impl Ran {
+impl MeasuredTask {
     fn is(&self, task: &Task) -> bool {
         self.name == task.name
             && self.period_ns == task.period_ns
@@ -172,7 +176,7 @@ impl Ran {
             && self.policies.0 == task.schedule.policy
     }
 
-    /// What is not the same.
+    /// Describes the difference.
     fn differs(&self, task: &Task) -> String {
         let us = |what: &str, ran_ns: u64, task_ns: u64| {
             let differs = ran_ns != task_ns;
@@ -188,16 +192,22 @@ impl Ran {
 }
 
 fn differ(severity: Severity, message: String, advice: &str) -> Finding {
-    Finding { code: Code::TasksDiffer, severity, message, advice: advice.to_owned(), trial: None }
+    Finding {
+        code: FindingCode::TaskSetMismatch,
+        severity,
+        message,
+        advice: advice.to_owned(),
+        trial: None,
+    }
 }
 
-/// Whether a task's time does not stand in its file.
-fn has_unknown(work: &Work) -> bool {
+/// Returns true if the duration of a task's work is not in its file.
+fn has_unknown(work: &TaskWork) -> bool {
     let is_unit = |compute: Compute| matches!(compute, Compute::Units(1..));
     match work {
-        Work::Command(_) | Work::Program(_) => true,
-        Work::Steps(steps) => steps.iter().any(|step| is_unit(step.compute)),
-        Work::Polling(polling) => is_unit(polling.event),
+        TaskWork::Command(_) | TaskWork::Program(_) => true,
+        TaskWork::Steps(steps) => steps.iter().any(|step| is_unit(step.compute)),
+        TaskWork::Polling(polling) => is_unit(polling.event),
     }
 }
 
@@ -226,16 +236,17 @@ fn exceeded(task: &CyclePredictTask) -> Option<Finding> {
     let (measured, safe) = task.measured.as_ref().zip(task.safe.as_ref())?;
     let longest_ns = measured.response_ns.filter(|ns| *ns > safe.response_ns)?;
     Some(Finding {
-        code: Code::BoundExceeded,
+        code: FindingCode::BoundExceeded,
         severity: Severity::Warning,
         message: format!(
-            "task '{}' was measured to take up to {} us, longer than its bound of {} us.",
+            "task '{}' was measured with up to {} us, longer than its bound of {} us.",
             task.name,
             longest_ns / 1_000,
             safe.response_ns / 1_000
         ),
-        advice: "Something costs more than was measured or given: measure the costs longer, look \
-                 for tasks that are not in the file, and see whether it computes as long as it says."
+        advice: "A cost exceeds its measured or specified value: measure the costs longer, look \
+                 for tasks that are not in the file, and compare the task's computation with its \
+                 specification."
             .to_owned(),
         trial: None,
     })
@@ -258,7 +269,7 @@ mod tests {
     fn task(name: &str, execution: u64, response: u64) -> Value {
         json!({
             "name": name, "period_ns": 20_000_000, "deadline_ns": 20_000_000,
-            "scheduling": {"asked": "fifo", "policy": "fifo", "priority": 1},
+            "scheduling": {"requested": "fifo", "policy": "fifo", "priority": 1},
             "cost": {"clock_ns": 1, "period_ns": 1},
             "planned": 9, "periods": 9, "missed": 1, "overrun": 0, "uncounted": 0, "failed": 0,
             "messages_missing": 0, "barriers_broken": 0,
@@ -271,7 +282,7 @@ mod tests {
         })
     }
 
-    fn runs() -> Runs {
+    fn runs() -> MeasuredRuns {
         let node = |tasks: Vec<Value>| {
             json!({
                 "name": "n", "clocks": [], "tasks": tasks,
@@ -284,7 +295,7 @@ mod tests {
         ];
         let other = json!([node(vec![task("a", 99_000_000, 99_000_000)])]);
         let result = json!({
-            "schema": "horolog.cycle/1", "started": "", "command": [], "host": {"cores": 1},
+            "schema": "horolog.cycle/2", "started": "", "command": [], "host": {"cores": 1},
             "signal": "monotonic",
             "runs": [
                 {"elapsed_s": 1.0, "nodes": nodes, "shared": []},
@@ -292,7 +303,7 @@ mod tests {
             ],
             "speedups": [], "limits": [], "findings": []
         });
-        let mut runs = Runs::default();
+        let mut runs = MeasuredRuns::default();
         runs.add("run.json", &serde_json::from_value(result).unwrap(), Worst::Max);
         runs
     }
@@ -306,11 +317,11 @@ mod tests {
         let machine = Machine { nodes: 1, cores: 1, real_time_share: None };
         assert!(predict(&set, &Costs::default(), machine).is_err());
         let runs = runs();
-        let known = runs.known(&set).unwrap();
+        let known = runs.with_measured_execution(&set).unwrap();
         let worst: Vec<_> = known.tasks().iter().map(|task| task.worst_ns).collect();
         assert_eq!(worst, [Some(3_000_000), None], "what the file says is not replaced");
         let mut tasks = predict(&known, &Costs::default(), machine).unwrap().tasks;
-        let findings = runs.beside(&set, &mut tasks);
+        let findings = runs.compare_with_bounds(&set, &mut tasks);
         let measured = tasks[0].measured.as_ref().unwrap();
         assert_eq!((measured.periods, measured.missed), (18, 2));
         assert_eq!(measured.response_ns, Some(9_000_000));
@@ -325,8 +336,8 @@ mod tests {
         let known =
             TaskSet::parse(&file.replace("command = [\"x\"]", "compute = \"9ms\"")).unwrap();
         let mut tasks = predict(&known, &Costs::default(), machine).unwrap().tasks;
-        let findings = runs().beside(&set, &mut tasks);
-        let differs = findings.into_iter().filter(|one| one.code == Code::TasksDiffer);
+        let findings = runs().compare_with_bounds(&set, &mut tasks);
+        let differs = findings.into_iter().filter(|one| one.code == FindingCode::TaskSetMismatch);
         let told: Vec<_> = differs.map(|one| one.message).collect();
         let is_beside = tasks[0].measured.is_some();
         assert_eq!(is_beside, !told.iter().any(|one| one.contains("task 'a'")), "{told:?}");
@@ -343,7 +354,7 @@ mod tests {
         ] {
             let told = told(&TWO.replacen(from, to, 1));
             let [one] = &told[..] else { panic!("{told:?}") };
-            assert!(one.starts_with("task 'a' of run.json is another one"), "{one}");
+            assert!(one.starts_with("task 'a' of run.json differs"), "{one}");
             assert!(one.contains(named), "{one}");
         }
         let told = told(&TWO.replace("name = \"b\"", "name = \"c\""));

@@ -1,13 +1,12 @@
-//! How long periodic tasks take at worst, from what they do and what the machine costs: equations
-//! (1) to (3) of Hao, Xue and Qin 2010 as they are printed, and beside them a safe bound by
-//! response-time analysis (Joseph and Pandya 1986; Audsley et al. 1993). Pure: figures go in,
-//! bounds come out; nothing is measured, and what is not known is left out and said.
+//! Worst-case response times of periodic tasks, from their work and the costs of the host:
+//! equations (1) to (3) of Hao, Xue and Qin 2010 as published, and in addition a safe bound by
+//! response-time analysis (Joseph and Pandya 1986; Audsley et al. 1993). Pure: costs in, bounds
+//! out; nothing is measured, and unknown quantities are left out and reported.
 //!
-//! The printed equations round periods that have begun down, and know no tasks of a higher
-//! priority: what they give can be exceeded. The safe bound counts each period begun, every task
-//! that runs before the one in question or in turn with it, what keeps it from going before others,
-//! its late release and its switches. It is safe as far as the costs that it is given are the
-//! worst.
+//! The published equations round the number of begun periods down, and ignore tasks of a higher
+//! priority: their values can be exceeded. The safe bound counts each begun period, every task that
+//! runs before the one in question or in turn with it, its blocking, its start latency and its
+//! switches. It is safe as far as the given costs are the worst.
 
 mod bound;
 mod cost;
@@ -16,7 +15,7 @@ mod demand;
 mod example;
 mod findings;
 mod measured;
-mod printed;
+mod published;
 #[cfg(test)]
 mod simulation;
 pub mod source;
@@ -29,34 +28,34 @@ use std::fmt::{self, Display, Formatter};
 use horolog_record::{CyclePredictTask, Finding};
 
 pub use cost::Costs;
-pub use measured::Runs;
-pub use source::{Measured, Source};
+pub use measured::MeasuredRuns;
+pub use source::{CostInput, CostRecord};
 
 use crate::task::TaskSet;
-use bound::Plan;
+use bound::AnalysisSet;
 
-/// What a prediction is for.
+/// Host for which a prediction is made.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Machine {
-    /// Nodes that run the set and send to one another.
+    /// Nodes that run the set and send messages to one another.
     pub nodes: u32,
     /// Cores of each.
     pub cores: usize,
-    /// The share of a core that the kernel leaves to real-time threads; `None` for all of it, or
-    /// where that is not known.
+    /// Share of a core that the kernel leaves to real-time threads; `None` for all of it, or if
+    /// unknown.
     pub real_time_share: Option<f64>,
 }
 
-/// The tasks with their bounds, and the doubts about them.
+/// Tasks with their bounds, and the findings about them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Prediction {
     /// The tasks, in the order of the set.
     pub tasks: Vec<CyclePredictTask>,
-    /// What follows from them.
+    /// The findings.
     pub findings: Vec<Finding>,
 }
 
-/// Why nothing can be predicted: the task, and what is not known of it.
+/// Reason for which nothing can be predicted: the task, and its unknown quantity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PredictError {
     task: String,
@@ -77,20 +76,20 @@ impl Display for PredictError {
 
 impl std::error::Error for PredictError {}
 
-/// A figure for the safe bound, and the same for the printed equations, in ns.
+/// Value for the safe bound, and the same for the published equations, in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Both {
+struct BoundPair {
     safe_ns: u64,
-    printed_ns: u64,
+    published_ns: u64,
 }
 
-/// Predicts how long the tasks of a set take at worst.
+/// Predicts the worst-case response times of the tasks of a set.
 ///
 /// # Errors
 ///
-/// How long a task computes is not known.
+/// If the computation of a task is not known.
 pub fn predict(set: &TaskSet, costs: &Costs, machine: Machine) -> Result<Prediction, PredictError> {
-    let plan = Plan::new(set, costs, machine)?;
+    let plan = AnalysisSet::new(set, costs, machine)?;
     let tasks = plan.bounds();
     let findings = findings::of(&plan, &tasks, costs);
     Ok(Prediction { tasks, findings })

@@ -1,6 +1,6 @@
-//! Tasks run step by step, in steps of 10 us, with random offsets, jitter, interrupts and choices
-//! among equals, as the oracle of the bounds: no job ends later than its task's bound. Of the
-//! analysis it takes what a task asks for, and nothing of what comes between.
+//! Simulation of tasks in steps of 10 us, with random offsets, jitter, interrupts and choices among
+//! equals, as the oracle of the bounds: no job ends later than its task's bound. From the analysis
+//! it takes only the demands of tasks, and none of the interference.
 
 use horolog_record::{CyclePredictCost, CyclePredictCostKind as Kind};
 use horolog_time::SplitMix64;
@@ -18,19 +18,19 @@ const UNIT_NS: u64 = 10_000;
 const STEPS: u64 = 2_000;
 
 #[derive(Clone, Copy, Debug)]
-enum Phase {
+enum SimulatedPhase {
     Run(u64),
     Wait(u64),
 }
 
-/// A job that was released and is not through.
-struct Job {
-    /// When it was to begin.
+/// Job that was released and is not complete.
+struct SimulatedJob {
+    /// Its intended beginning.
     due: u64,
-    /// When it can.
+    /// Its earliest possible beginning.
     ready: u64,
-    /// What is left of it, the next last.
-    phases: Vec<Phase>,
+    /// Its remaining phases, the next last.
+    phases: Vec<SimulatedPhase>,
     /// Steps for which it keeps its core.
     critical: u64,
     core: Option<usize>,
@@ -39,13 +39,13 @@ struct Job {
 struct Actor<'a> {
     task: &'a Task,
     demand: Demand,
-    /// Released, the oldest first.
-    jobs: Vec<Job>,
+    /// Released jobs, the oldest first.
+    jobs: Vec<SimulatedJob>,
     next_release: u64,
     longest: u64,
 }
 
-/// What takes a core from all tasks.
+/// Disturbance that takes a core from all tasks.
 struct Disturber {
     core: usize,
     length: u64,
@@ -55,14 +55,14 @@ struct Disturber {
     left: u64,
 }
 
-struct Run<'a> {
+struct SimulationRun<'a> {
     random: SplitMix64,
     actors: Vec<Actor<'a>>,
     disturbers: Vec<Disturber>,
     cores: usize,
     switch: u64,
     release: u64,
-    /// Whether everything comes as late and as long as it may.
+    /// True if everything is as late and as long as it may be.
     is_extreme: bool,
 }
 
@@ -70,7 +70,7 @@ fn find(costs: &[CyclePredictCost], kind: Kind) -> &CyclePredictCost {
     costs.iter().find(|cost| cost.kind == kind).unwrap()
 }
 
-impl<'a> Run<'a> {
+impl<'a> SimulationRun<'a> {
     fn new(
         tasks: &'a [Task],
         costs: &[CyclePredictCost],
@@ -103,20 +103,20 @@ impl<'a> Run<'a> {
         Self { random, actors, disturbers, cores: machine.cores, switch, release, is_extreme }
     }
 
-    /// Up to so many steps.
+    /// Returns a number of steps up to `most`.
     fn up_to(&mut self, most: u64) -> u64 {
         if self.is_extreme { most } else { self.random.below(most as usize + 1) as u64 }
     }
 
-    fn phases(&mut self, at: usize) -> Vec<Phase> {
+    fn phases(&mut self, at: usize) -> Vec<SimulatedPhase> {
         let switches = 2 * self.switch;
         let mut phases = Vec::new();
         for segment in self.actors[at].demand.segments.clone() {
             let waits = [segment.communication.safe_ns, segment.barrier.safe_ns];
-            phases.push(Phase::Run(segment.computation_ns / UNIT_NS + switches));
+            phases.push(SimulatedPhase::Run(segment.computation_ns / UNIT_NS + switches));
             for ns in waits.into_iter().take(segment.dispatches as usize - 1) {
                 let wait = self.up_to(ns / UNIT_NS);
-                phases.extend([Phase::Wait(wait), Phase::Run(switches)]);
+                phases.extend([SimulatedPhase::Wait(wait), SimulatedPhase::Run(switches)]);
             }
         }
         phases.reverse();
@@ -130,7 +130,8 @@ impl<'a> Run<'a> {
                 // The first of an extreme run is late, the next is not: so they are close.
                 let is_on_time = self.is_extreme && now > 50;
                 let late = if is_on_time { 0 } else { self.up_to(self.release) };
-                let job = Job { due: now, ready: now + late, phases, critical: 0, core: None };
+                let job =
+                    SimulatedJob { due: now, ready: now + late, phases, critical: 0, core: None };
                 let actor = &mut self.actors[at];
                 actor.jobs.push(job);
                 actor.next_release = now + actor.task.period_ns / UNIT_NS;
@@ -138,7 +139,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The cores that interrupts leave to tasks.
+    /// Returns the cores that interrupts leave to tasks.
     fn disturb(&mut self, now: u64) -> Vec<bool> {
         let mut is_left = vec![true; self.cores];
         for disturber in &mut self.disturbers {
@@ -159,14 +160,14 @@ impl<'a> Run<'a> {
         is_left
     }
 
-    /// Lets waits pass, and takes what is through.
+    /// Advances waits, and removes completed jobs.
     fn settle(&mut self, now: u64) {
         for actor in &mut self.actors {
             let Some(job) = actor.jobs.first_mut().filter(|job| job.ready <= now) else { continue };
             loop {
                 match job.phases.last_mut() {
-                    Some(Phase::Run(0)) => drop(job.phases.pop()),
-                    Some(Phase::Wait(left)) => {
+                    Some(SimulatedPhase::Run(0)) => drop(job.phases.pop()),
+                    Some(SimulatedPhase::Wait(left)) => {
                         job.ready = now + *left;
                         job.core = None;
                         job.phases.pop();
@@ -184,8 +185,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Which core each task has, by the rules of the kernel: who keeps it, then by class and
-    /// priority, among equals anybody, by deadline the earliest.
+    /// Assigns cores to tasks by the rules of the kernel: a task that keeps its core, then by class
+    /// and priority, at random among equals, by deadline the earliest.
     fn assign(&mut self, now: u64) -> Vec<(usize, usize)> {
         let mut ready: Vec<(u8, u64, usize)> = Vec::new();
         for at in 0..self.actors.len() {
@@ -209,7 +210,7 @@ impl<'a> Run<'a> {
             let (tied, held) = (self.actors[at].task.schedule.core, self.actors[at].jobs[0].core);
             let wanted = if level == 0 { held } else { tied };
             let of = |core: usize| free.iter().position(|one| *one == core);
-            // Nobody is moved from a core that stays free.
+            // A task is not moved from a core that stays free.
             let place = match wanted {
                 Some(core) => of(core),
                 None if free.is_empty() => None,
@@ -236,7 +237,7 @@ impl<'a> Run<'a> {
                 job.critical = actor.task.critical_ns / UNIT_NS;
             }
             job.core = core;
-            if let (Some(core), Some(Phase::Run(left))) = (core, job.phases.last_mut())
+            if let (Some(core), Some(SimulatedPhase::Run(left))) = (core, job.phases.last_mut())
                 && is_left[core]
             {
                 *left -= 1;
@@ -245,7 +246,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The longest response of each task, in ns.
+    /// Returns the longest response time of each task, in ns.
     fn longest(mut self) -> Vec<u64> {
         for now in 0..STEPS {
             self.step(now);
@@ -271,7 +272,7 @@ proptest! {
                 task
             })
             .collect();
-        let longest = Run::new(&tasks, &costs, machine, (seed, is_extreme)).longest();
+        let longest = SimulationRun::new(&tasks, &costs, machine, (seed, is_extreme)).longest();
         for (task, longest) in predicted(&tasks, &costs, machine).tasks.iter().zip(longest) {
             if let Some(safe) = &task.safe {
                 prop_assert!(longest <= safe.response_ns, "{longest} ns: {task:?}");

@@ -1,28 +1,28 @@
-//! Costs from results of other commands: which figure of a measurement stands for which cost. What
-//! a result does not hold is no cost, and said.
+//! Costs from results of other commands: the value of a measurement that stands for each cost. A
+//! value that a result lacks yields no cost, and this is reported.
 //!
-//! Of what takes the core from every thread, `host interrupt` knows how many gaps there were and
-//! how long they were, as a distribution. So gaps are counted in parts: those up to the median,
-//! those between it and the 90th percentile, and so on up to the longest. Each part comes as often
-//! as it came in the measurement, and each of its gaps is as long as the longest of the part.
+//! For the gaps that take the core from every thread, `host interrupt` reports their number and
+//! their distribution. So gaps are counted in parts: those up to the median, those between it and
+//! the 90th percentile, and so on up to the longest. Each part is as frequent as in the
+//! measurement, and each of its gaps is as long as the longest of the part.
 
 use horolog_record::{
-    CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictWorst as Worst, Distribution,
+    CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictPercentile as Worst, Distribution,
     Finding, Host, HostAllResult, HostClockResult, HostConditions, HostInterruptResult,
-    HostSwitchResult, HostTimerResult, PathUdpResult, SchedulingPolicy, Severity, StolenCore,
-    StolenPart,
+    HostSwitchResult, HostTimerResult, OsNoise, OsNoiseShare, PathUdpResult, SchedulingPolicy,
+    Severity,
 };
 
 use super::Costs;
 
-mod doubts;
+mod findings;
 #[cfg(test)]
 mod tests;
 
-pub use doubts::{doubts, real_time_share};
+pub use findings::{real_time_share, source_findings};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// The share of gaps that are in a part and above the one before it, in ten thousandths.
+/// Share of the gaps that are in a part and above the one before it, in ten thousandths.
 const PARTS: [(Worst, u64); 6] = [
     (Worst::Max, 1),
     (Worst::P99_99, 9),
@@ -33,18 +33,18 @@ const PARTS: [(Worst, u64); 6] = [
 ];
 const WHOLE: u64 = 10_000;
 
-/// A measurement, and where it is from.
+/// Measurement, with its origin.
 #[derive(Clone, Debug)]
-pub struct Source {
-    /// The file, or how it came about.
+pub struct CostInput {
+    /// The file, or another description of its origin.
     pub name: String,
-    /// What was measured.
-    pub measured: Measured,
+    /// Its record.
+    pub measured: CostRecord,
 }
 
-/// A result that costs are taken from.
+/// Result from which costs are taken.
 #[derive(Clone, Debug)]
-pub enum Measured {
+pub enum CostRecord {
     /// Of `horolog host switch`.
     Switch(Box<HostSwitchResult>),
     /// Of `horolog host timer`.
@@ -57,8 +57,8 @@ pub enum Measured {
     Path(Box<PathUdpResult>),
 }
 
-impl Measured {
-    /// The parts of a result of `horolog host all` that costs are taken from.
+impl CostRecord {
+    /// Returns the parts of a result of `horolog host all` from which costs are taken.
     #[must_use]
     pub fn parts(all: HostAllResult) -> Vec<Self> {
         let parts = [
@@ -70,7 +70,7 @@ impl Measured {
         parts.into_iter().flatten().collect()
     }
 
-    /// The machine that it was measured on.
+    /// Returns the host on which it was measured.
     #[must_use]
     pub fn host(&self) -> &Host {
         match self {
@@ -82,7 +82,7 @@ impl Measured {
         }
     }
 
-    /// What it doubts itself.
+    /// Returns its own findings.
     fn findings(&self) -> &[Finding] {
         match self {
             Self::Switch(one) => &one.findings,
@@ -103,41 +103,41 @@ impl Measured {
     }
 }
 
-/// All costs that measurements hold, each by the figure that is taken for its worst.
+/// Returns all costs of measurements, each by the value that is taken for its worst.
 #[must_use]
-pub fn costs(sources: &[Source], worst: Worst) -> Costs {
+pub fn costs(sources: &[CostInput], worst: Worst) -> Costs {
     let tick = sources.iter().find_map(|source| match &source.measured {
-        Measured::Clock(clock) => clock.tick.hz.filter(|hz| *hz > 0).map(|hz| Tick {
+        CostRecord::Clock(clock) => clock.tick.hz.filter(|hz| *hz > 0).map(|hz| Tick {
             every_ns: SECOND_NS / u64::from(hz),
             figure: format!("{hz} ticks a second ({})", source.name),
         }),
         _ => None,
     });
-    let of = |source: &Source| {
-        let taker = Taker { source: &source.name, worst };
+    let of = |source: &CostInput| {
+        let taker = CostExtractor { source: &source.name, worst };
         match &source.measured {
-            Measured::Switch(result) => taker.switch(result),
-            Measured::Timer(result) => taker.timer(result),
-            Measured::Interrupt(result) => taker.interrupt(result, tick.as_ref()),
-            Measured::Path(result) => taker.path(result),
-            Measured::Clock(_) => Vec::new(),
+            CostRecord::Switch(result) => taker.switch(result),
+            CostRecord::Timer(result) => taker.timer(result),
+            CostRecord::Interrupt(result) => taker.interrupt(result, tick.as_ref()),
+            CostRecord::Path(result) => taker.path(result),
+            CostRecord::Clock(_) => Vec::new(),
         }
     };
     Costs::new(sources.iter().flat_map(of).collect())
 }
 
-/// How often the scheduler's tick comes.
+/// Interval of the scheduler's tick.
 struct Tick {
     every_ns: u64,
     figure: String,
 }
 
-struct Taker<'a> {
+struct CostExtractor<'a> {
     source: &'a str,
     worst: Worst,
 }
 
-impl Taker<'_> {
+impl CostExtractor<'_> {
     fn cost(&self, kind: Kind, ns: u64, figure: String) -> CyclePredictCost {
         CyclePredictCost {
             kind,
@@ -152,8 +152,8 @@ impl Taker<'_> {
         }
     }
 
-    /// The largest repetition: a switch has no distribution, and what interrupts do to the turns of
-    /// one is counted as interrupts.
+    /// Returns the cost of a switch, the largest repetition: a switch has no distribution, and the
+    /// effect of interrupts on it is counted as interrupts.
     fn switch(&self, result: &HostSwitchResult) -> Vec<CyclePredictCost> {
         let steps = result.steps.iter().flat_map(|steps| &steps.repetitions);
         let by_steps = steps.filter_map(|one| one.per_switch_ns).reduce(f64::max);
@@ -187,7 +187,7 @@ impl Taker<'_> {
             let rtt = row.rtt_ns.as_ref()?;
             let ns = self.worst.of(rtt);
             let figure = format!(
-                "round trip to {}, {}; the printed form has half of it",
+                "round trip to {}, {}; the published form uses half of it",
                 result.target.name,
                 self.worst.name()
             );
@@ -205,19 +205,19 @@ impl Taker<'_> {
         result: &HostInterruptResult,
         tick: Option<&Tick>,
     ) -> Vec<CyclePredictCost> {
-        let of = |core: &StolenCore| {
+        let of = |core: &OsNoise| {
             let mut costs = self.tick(core, tick);
             let ticks = if costs.is_empty() { None } else { tick };
             costs.extend(self.gaps(core, Kind::Interrupt, core.by_others, ticks));
             costs.extend(self.gaps(core, Kind::Threads, core.by_threads, None));
             costs
         };
-        result.stolen.iter().flat_map(of).collect()
+        result.os_noise.iter().flat_map(of).collect()
     }
 
-    /// The tick as one that is as long as the median gap: what takes longer is among the other
-    /// parts. Where there was no gap it takes less than what counts as one.
-    fn tick(&self, core: &StolenCore, tick: Option<&Tick>) -> Vec<CyclePredictCost> {
+    /// Returns the tick as long as the median gap: longer ones are among the other parts. If there
+    /// was no gap it is shorter than the threshold of a gap.
+    fn tick(&self, core: &OsNoise, tick: Option<&Tick>) -> Vec<CyclePredictCost> {
         let Some(Tick { every_ns, figure }) = tick else { return Vec::new() };
         let gaps = core.gap_ns.as_ref().filter(|_| core.by_others.gaps > 0);
         let (ns, length) = match gaps {
@@ -232,13 +232,13 @@ impl Taker<'_> {
         }]
     }
 
-    /// Gaps of one kind in parts, the longest first: how many of a part there are is known of all
-    /// gaps together, so those of the kind are taken for the longest of them.
+    /// Returns the gaps of one kind in parts, the longest first: the number in a part is known of
+    /// all gaps together, so those of the kind are taken for the longest of them.
     fn gaps(
         &self,
-        core: &StolenCore,
+        core: &OsNoise,
         kind: Kind,
-        of_kind: StolenPart,
+        of_kind: OsNoiseShare,
         tick: Option<&Tick>,
     ) -> Vec<CyclePredictCost> {
         let Some(all) = &core.gap_ns else { return Vec::new() };
@@ -261,7 +261,7 @@ impl Taker<'_> {
 
     fn gap(
         &self,
-        core: &StolenCore,
+        core: &OsNoise,
         kind: Kind,
         (part, count): (Worst, u64),
         ns: u64,
@@ -277,12 +277,12 @@ impl Taker<'_> {
     }
 }
 
-/// Whether a finding of a result casts doubt on its figures.
+/// Returns true if a finding of a result weakens its values.
 fn is_serious(finding: &Finding) -> bool {
     finding.severity >= Severity::Warning
 }
 
-/// The percentile as a share of ten thousandths that lie above it.
+/// Returns the share above the percentile, in ten thousandths.
 const fn above(worst: Worst) -> u64 {
     match worst {
         Worst::P50 => 5_000,
@@ -293,7 +293,8 @@ const fn above(worst: Worst) -> u64 {
     }
 }
 
-/// Whether a distribution has so few values that its figure is little more than its largest.
+/// Returns true if a distribution has so few values that its percentile is little more than its
+/// largest.
 fn is_short(times: &Distribution, worst: Worst) -> bool {
     times.count.saturating_mul(above(worst)) < WHOLE
 }

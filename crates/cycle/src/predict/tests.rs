@@ -1,16 +1,18 @@
 //! Bounds of task sets from textbooks and worked out by hand, and what holds of the bounds of any.
 
 use horolog_record::{
-    Code, CyclePredictBound, CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictMethod,
-    CyclePredictTermKind as Term, CyclePredictVerdict as Verdict, CyclePredictWorst as Worst,
-    Severity,
+    CyclePredictBound, CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictMethod,
+    CyclePredictPercentile as Worst, CyclePredictTermKind as Term, CyclePredictVerdict as Verdict,
+    FindingCode, Severity,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::cost::tests::{cost, every, message};
 use super::*;
-use crate::task::{Audience, Compute, Message, Policy, Schedule, Step, Task, TaskSet, Work};
+use crate::task::{
+    Audience, Compute, Policy, SchedulingSpec, StepMessage, Superstep, Task, TaskSet, TaskWork,
+};
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const ONE_CORE: Machine = Machine { nodes: 1, cores: 1, real_time_share: None };
@@ -21,8 +23,12 @@ fn task(name: &str, priority: u8, period: u64, worst: u64) -> Task {
         period_ns: period * MS,
         deadline_ns: period * MS,
         offset_ns: 0,
-        schedule: Schedule { policy: Policy::Fifo, priority, core: Some(0) },
-        work: Work::Steps(vec![Step { compute: Compute::Units(1), message: None, barrier: false }]),
+        schedule: SchedulingSpec { policy: Policy::Fifo, priority, core: Some(0) },
+        work: TaskWork::Steps(vec![Superstep {
+            compute: Compute::Units(1),
+            message: None,
+            barrier: false,
+        }]),
         worst_ns: Some(worst * MS),
         critical_ns: 0,
     }
@@ -80,8 +86,8 @@ fn blocking_jitter_switches_and_interrupts_are_counted() {
     assert_eq!(responses(&tasks, &[release(1)]), [Some(6), Some(12), None]);
     // Even so it is known what is the most of it: in 19, ceil(20/7) and ceil(20/12) jobs of 3.
     let late = &predicted(&tasks, &[release(1)], ONE_CORE).tasks[2];
-    let why = late.why.as_deref().unwrap();
-    assert!(why.ends_with("into its next job; most of it is interference, 15000 us"), "{why}");
+    let why = late.reason.as_deref().unwrap();
+    assert!(why.ends_with("overlap its next job; most of it is interference, 15000 us"), "{why}");
     let wide = [task("a", 2, 10, 2), task("b", 1, 40, 5)];
     // b: 2 switches of its own and 2 for each job of a: 7 + ceil(w/10) 4 = 15.
     let switch = cost(Kind::Switch, None, MS);
@@ -101,7 +107,7 @@ fn blocking_jitter_switches_and_interrupts_are_counted() {
     assert_eq!((safe.dominant, safe.term_ns(Term::Interrupts)), (Some(Term::Interference), 2 * MS));
     assert_eq!(b.margin_ns, Some(12 * MS as i64));
     // As printed: 5 + max C = 2 + floor(R/4) + floor(R/50) 2 = 8, and again floor(8/4) = 2: 9.
-    let printed = b.printed.as_ref().unwrap();
+    let printed = b.as_published.as_ref().unwrap();
     assert_eq!((printed.response_ns / MS, printed.term_ns(Term::Blocking) / MS), (9, 2));
 }
 
@@ -131,7 +137,7 @@ fn what_rests_on_a_late_task_of_all_cores_has_no_bound() {
     let all = predicted(&tasks, &[], Machine { cores: 2, ..ONE_CORE });
     let verdicts: Vec<_> = all.tasks.iter().map(|task| task.verdict).collect();
     assert_eq!(verdicts, [Verdict::Unschedulable; 3]);
-    assert!(all.tasks[1].why.as_ref().unwrap().contains("is not in time"));
+    assert!(all.tasks[1].reason.as_ref().unwrap().contains("misses its deadline"));
     assert!(all.tasks[2].safe.is_some(), "its own bound is known");
     assert_eq!(all.findings.iter().filter(|one| one.severity == Severity::Error).count(), 3);
 }
@@ -139,7 +145,7 @@ fn what_rests_on_a_late_task_of_all_cores_has_no_bound() {
 #[test]
 fn deadlines_come_first_and_are_judged_by_density_where_that_is_better() {
     let deadline = |name, period, worst| Task {
-        schedule: Schedule { policy: Policy::Deadline, priority: 0, core: None },
+        schedule: SchedulingSpec { policy: Policy::Deadline, priority: 0, core: None },
         ..task(name, 0, period, worst)
     };
     let low = task("low", 99, 100, 10);
@@ -161,9 +167,9 @@ fn deadlines_come_first_and_are_judged_by_density_where_that_is_better() {
 
 #[test]
 fn windows_of_a_task_that_waits_are_summed_up() {
-    let step = |ms, barrier| Step { compute: Compute::Ns(ms * MS), message: None, barrier };
+    let step = |ms, barrier| Superstep { compute: Compute::Ns(ms * MS), message: None, barrier };
     let mut waiting = task("w", 1, 100, 0);
-    waiting.work = Work::Steps(vec![step(5, true), step(5, false)]);
+    waiting.work = TaskWork::Steps(vec![step(5, true), step(5, false)]);
     waiting.worst_ns = None;
     let tasks = [waiting, task("a", 2, 10, 2)];
     let two = Machine { nodes: 2, ..ONE_CORE };
@@ -171,18 +177,18 @@ fn windows_of_a_task_that_waits_are_summed_up() {
     let all = predicted(&tasks, &costs, two).tasks;
     // 5 + 2 for the barrier + ceil(w/10) 2 = 9, and 5 + 2 = 7.
     assert_eq!(all[0].safe.as_ref().map(|safe| safe.response_ns / MS), Some(16));
-    assert_eq!(all[0].printed.as_ref().map(|one| one.response_ns / MS), Some(13));
+    assert_eq!(all[0].as_published.as_ref().map(|one| one.response_ns / MS), Some(13));
     let none = predicted(&tasks, &[], two);
     assert_eq!(none.tasks[0].verdict, Verdict::Unknown);
     assert_eq!((none.tasks[0].safe.as_ref(), none.tasks[0].utilisation), (None, None));
     assert_eq!(none.tasks[1].verdict, Verdict::Schedulable);
-    assert!(none.findings.iter().any(|one| one.code == Code::CostAbsent));
+    assert!(none.findings.iter().any(|one| one.code == FindingCode::CostMissing));
     assert_eq!(predicted(&tasks, &[], ONE_CORE).tasks[0].verdict, Verdict::Schedulable);
 }
 
 #[test]
 fn what_a_bound_rests_on_is_said() {
-    let codes = |tasks: &[Task], costs: &[CyclePredictCost], machine| -> Vec<Code> {
+    let codes = |tasks: &[Task], costs: &[CyclePredictCost], machine| -> Vec<FindingCode> {
         predicted(tasks, costs, machine).findings.iter().map(|finding| finding.code).collect()
     };
     let all = [
@@ -193,26 +199,29 @@ fn what_a_bound_rests_on_is_said() {
     ];
     assert_eq!(codes(&set_d()[..1], &all, ONE_CORE), []);
     let absent = codes(&set_d()[..1], &[], ONE_CORE);
-    assert_eq!(absent, [Code::CostAbsent; 4]);
+    assert_eq!(absent, [FindingCode::CostMissing; 4]);
     let mut over = set_d();
     over[0].worst_ns = Some(7 * MS);
     let found = codes(&over, &all, ONE_CORE);
-    assert!(found.contains(&Code::CoreOverloaded) && found.contains(&Code::TaskUnschedulable));
+    assert!(
+        found.contains(&FindingCode::CoreOverloaded)
+            && found.contains(&FindingCode::TaskUnschedulable)
+    );
     let throttled = Machine { real_time_share: Some(0.3), ..ONE_CORE };
-    assert_eq!(codes(&set_d()[..1], &all, throttled), [Code::RealTimeThrottled]);
+    assert_eq!(codes(&set_d()[..1], &all, throttled), [FindingCode::RealTimeThrottled]);
     let mut other = set_d();
     other.truncate(1);
-    other[0].schedule = Schedule { policy: Policy::Other, priority: 0, core: None };
+    other[0].schedule = SchedulingSpec { policy: Policy::Other, priority: 0, core: None };
     let machine = Machine { cores: 4, ..ONE_CORE };
-    assert_eq!(codes(&other, &all, machine), [Code::BoundConditional; 2]);
+    assert_eq!(codes(&other, &all, machine), [FindingCode::BoundConditional; 2]);
     other[0].schedule.core = Some(3);
-    assert!(codes(&other, &all, machine).contains(&Code::CostDoubtful));
+    assert!(codes(&other, &all, machine).contains(&FindingCode::CostUncertain));
 }
 
-fn schedule() -> impl Strategy<Value = Schedule> {
+fn schedule() -> impl Strategy<Value = SchedulingSpec> {
     let policies = vec![Policy::Fifo, Policy::Fifo, Policy::Rr, Policy::Other, Policy::Deadline];
     (select(policies), 1..4_u8, prop::option::of(0..2_usize)).prop_map(
-        |(policy, priority, core)| Schedule {
+        |(policy, priority, core)| SchedulingSpec {
             policy,
             priority: if policy.has_priority() { priority } else { 0 },
             core: core.filter(|_| policy != Policy::Deadline),
@@ -220,14 +229,15 @@ fn schedule() -> impl Strategy<Value = Schedule> {
     )
 }
 
-fn work() -> impl Strategy<Value = Work> {
+fn work() -> impl Strategy<Value = TaskWork> {
     let message = prop::option::of((1..2_000_u64, select(&[Audience::All, Audience::Next][..])));
-    let step = (1..15_u64, message, any::<bool>()).prop_map(|(units, message, barrier)| Step {
-        compute: Compute::Ns(units * 10_000),
-        message: message.map(|(bytes, to)| Message { bytes, to }),
-        barrier,
-    });
-    prop::collection::vec(step, 1..4).prop_map(Work::Steps)
+    let step =
+        (1..15_u64, message, any::<bool>()).prop_map(|(units, message, barrier)| Superstep {
+            compute: Compute::Ns(units * 10_000),
+            message: message.map(|(bytes, to)| StepMessage { bytes, to }),
+            barrier,
+        });
+    prop::collection::vec(step, 1..4).prop_map(TaskWork::Steps)
 }
 
 /// Sets of a few tasks in steps of 10 us, seldom with more work than time.
@@ -286,7 +296,7 @@ proptest! {
             let Some(safe) = task.safe.filter(|safe| safe.rounds > 0) else { continue };
             let sum: u64 = safe.terms.iter().map(|term| term.ns).sum();
             prop_assert_eq!(safe.response_ns, sum);
-            let printed = task.printed.expect("it has an end where the safe bound has");
+            let printed = task.as_published.expect("it has an end where the safe bound has");
             prop_assert!(printed.response_ns <= safe.response_ns, "{}", task.name);
         }
     }
@@ -302,7 +312,7 @@ proptest! {
         longer[which].ns += 10_000;
         let mut longer_task = tasks.clone();
         longer_task[0].critical_ns += 10_000;
-        if let Work::Steps(steps) = &mut longer_task[0].work {
+        if let TaskWork::Steps(steps) = &mut longer_task[0].work {
             steps[0].compute = Compute::Ns(400_000);
         }
         for after in [

@@ -1,30 +1,30 @@
-//! Fixed points: the shortest time in which some work is done while other work comes between. Pure
-//! arithmetic over whole nanoseconds; what the figures mean is for whoever gives them.
+//! Fixed points: the shortest time in which some work is done under interference of other work.
+//! Pure arithmetic over whole nanoseconds; the caller defines the meaning of the values.
 
 /// Rounds after which an iteration is given up. A start close to the fixed point needs few.
 const ROUNDS_MAX: u64 = 100_000;
-/// A start that is worked out in floating point is kept below the exact one by this share.
+/// Share by which a start computed in floating point is kept below the exact one.
 const ROUNDING: f64 = 1e-9;
 
-/// Work that comes again and again.
+/// Recurring work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Recurring {
-    /// How long it is each time, in ns.
+    /// Its duration each time, in ns.
     pub(super) ns: u64,
-    /// From one time to the next at least, in ns.
+    /// Shortest interval from one time to the next, in ns.
     pub(super) every_ns: u64,
-    /// By how much a time may be put off, in ns, so that it is closer to the next.
+    /// Longest delay of a time, in ns, which brings it closer to the next.
     pub(super) jitter_ns: u64,
 }
 
-/// Why there is no fixed point within the limit.
+/// Reason for the absence of a fixed point within the limit.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum NoEnd {
-    /// What comes between takes this share of all time, 1 or more.
+pub(super) enum NoFixedPoint {
+    /// The interference takes this share of all time, 1 or more.
     Overloaded(f64),
     /// It lies beyond the limit.
     Beyond,
-    /// It was not found within the rounds allowed.
+    /// It was not found within the permitted rounds.
     Rounds,
 }
 
@@ -36,13 +36,13 @@ pub(super) struct Window {
 }
 
 impl Recurring {
-    /// How often it comes in a window at most: each time begun counts whole.
+    /// Returns its largest number in a window: each begun time counts as a whole.
     pub(super) fn most(&self, window_ns: u64) -> u64 {
         window_ns.saturating_add(self.jitter_ns).div_ceil(self.every_ns.max(1))
     }
 
-    /// How often it comes by the equations as they are printed: only times that are over count.
-    pub(super) fn printed(&self, window_ns: u64) -> u64 {
+    /// Returns its number by the equations as published: only completed times count.
+    pub(super) fn published(&self, window_ns: u64) -> u64 {
         window_ns / self.every_ns.max(1)
     }
 
@@ -51,13 +51,17 @@ impl Recurring {
     }
 }
 
-/// The least window that holds `base_ns` and all that comes in it at most.
-pub(super) fn safe(base_ns: u64, between: &[Recurring], limit_ns: u64) -> Result<Window, NoEnd> {
+/// Returns the least window that holds `base_ns` and the most interference in it.
+pub(super) fn safe(
+    base_ns: u64,
+    between: &[Recurring],
+    limit_ns: u64,
+) -> Result<Window, NoFixedPoint> {
     let share: f64 = between.iter().map(Recurring::share).sum();
     if share >= 1.0 && base_ns > 0 {
-        return Err(NoEnd::Overloaded(share));
+        return Err(NoFixedPoint::Overloaded(share));
     }
-    // Each count is no smaller than the quotient, so that the fixed point is no smaller than this.
+    // Each count is at least the quotient, so that the fixed point is at least this.
     let late: f64 = between.iter().map(|one| one.share() * one.jitter_ns as f64).sum();
     let start = (base_ns as f64 + late) / (1.0 - share) * (1.0 - ROUNDING);
     iterate(base_ns.max(start as u64), limit_ns, |window| {
@@ -65,9 +69,13 @@ pub(super) fn safe(base_ns: u64, between: &[Recurring], limit_ns: u64) -> Result
     })
 }
 
-/// The least window by floors, as equations (1) and (3) are printed.
-pub(super) fn printed(base_ns: u64, between: &[Recurring], limit_ns: u64) -> Result<Window, NoEnd> {
-    iterate(base_ns, limit_ns, |window| demand(base_ns, between, |one| one.printed(window)))
+/// Returns the least window by floors, according to equations (1) and (3) as published.
+pub(super) fn published(
+    base_ns: u64,
+    between: &[Recurring],
+    limit_ns: u64,
+) -> Result<Window, NoFixedPoint> {
+    iterate(base_ns, limit_ns, |window| demand(base_ns, between, |one| one.published(window)))
 }
 
 fn demand(base_ns: u64, between: &[Recurring], count: impl Fn(&Recurring) -> u64) -> u64 {
@@ -75,18 +83,18 @@ fn demand(base_ns: u64, between: &[Recurring], count: impl Fn(&Recurring) -> u64
     all.fold(base_ns, u64::saturating_add)
 }
 
-fn iterate(start: u64, limit_ns: u64, next: impl Fn(u64) -> u64) -> Result<Window, NoEnd> {
+fn iterate(start: u64, limit_ns: u64, next: impl Fn(u64) -> u64) -> Result<Window, NoFixedPoint> {
     let mut window_ns = start;
     for rounds in 1..=ROUNDS_MAX {
         if window_ns > limit_ns {
-            return Err(NoEnd::Beyond);
+            return Err(NoFixedPoint::Beyond);
         }
         match next(window_ns) {
             same if same == window_ns => return Ok(Window { ns: same, rounds }),
             longer => window_ns = longer,
         }
     }
-    Err(NoEnd::Rounds)
+    Err(NoFixedPoint::Rounds)
 }
 
 #[cfg(test)]
@@ -102,18 +110,18 @@ mod tests {
         // 5 = 3 + ceil(5/4) · 1, and nothing below.
         assert_eq!(safe(3, &[of(1, 4)], 100).map(|window| window.ns), Ok(4));
         assert_eq!(safe(4, &[of(1, 4)], 100).map(|window| window.ns), Ok(6));
-        assert_eq!(printed(4, &[of(1, 4)], 100).map(|window| window.ns), Ok(5));
+        assert_eq!(published(4, &[of(1, 4)], 100).map(|window| window.ns), Ok(5));
         assert_eq!(safe(7, &[], 100).map(|window| window.ns), Ok(7));
         assert_eq!(safe(0, &[of(9, 9)], 100).map(|window| window.ns), Ok(0));
     }
 
     #[test]
     fn where_there_is_none_it_is_said_why() {
-        assert_eq!(safe(1, &[of(1, 2), of(1, 2)], 1_000), Err(NoEnd::Overloaded(1.0)));
-        assert_eq!(safe(60, &[of(1, 2)], 100), Err(NoEnd::Beyond));
-        assert_eq!(printed(60, &[of(2, 2)], 1_000), Err(NoEnd::Beyond));
+        assert_eq!(safe(1, &[of(1, 2), of(1, 2)], 1_000), Err(NoFixedPoint::Overloaded(1.0)));
+        assert_eq!(safe(60, &[of(1, 2)], 100), Err(NoFixedPoint::Beyond));
+        assert_eq!(published(60, &[of(2, 2)], 1_000), Err(NoFixedPoint::Beyond));
         // One that creeps: the floors of a share of one go on for ever.
-        assert_eq!(printed(2, &[of(1, 1)], u64::MAX), Err(NoEnd::Rounds));
+        assert_eq!(published(2, &[of(1, 1)], u64::MAX), Err(NoFixedPoint::Rounds));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A node's process as the collector has it: what it is told, what it answers, and its end, which
-//! is no later than this value's.
+//! Process of a node from the collector's point of view: its orders, its replies, and its end,
+//! which is no later than that of this value.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -16,51 +16,51 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::cluster::TaskState;
-use crate::entry::{Entry, WORDS};
-use crate::node::{Answer, LINE_MAX, REGION, Ready, Shared, region_words};
-use crate::ring::Reader;
+use crate::entry::{PeriodEntry, WORDS};
+use crate::node::{LINE_MAX, NodeReady, NodeReply, REGION, SharedState, region_words};
+use crate::ring::RingReader;
 
-/// What a node may take to end, with its programs, when it is told to.
-const END_PATIENCE: Duration = Duration::from_millis(1_500);
-/// How often it is looked whether it has.
-const LOOK: Duration = Duration::from_millis(2);
+/// Grace period of a node to end, with its programs, after the request.
+const END_GRACE_PERIOD: Duration = Duration::from_millis(1_500);
+/// Interval of the checks for its end.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// How often it is looked whether anybody wants to end, while something is waited for.
+/// Interval of the checks for an interruption during a wait.
 const OVER: Duration = Duration::from_millis(20);
-/// What is said of a node that was not waited for any longer.
-pub(crate) const CALLED_OFF: &str = "the run was ended before it was";
+/// Reason that is reported for a node whose wait was interrupted.
+pub(crate) const CALLED_OFF: &str = "the run was interrupted before it was";
 
-/// Why nothing was said.
-pub(crate) enum Silence {
-    /// Somebody wants to end.
+/// Reason for the absence of an answer.
+pub(crate) enum NoAnswer {
+    /// The user interrupts the run.
     Over,
-    /// It took too long.
+    /// The timeout is over.
     Long,
-    /// Nobody is there to say anything.
+    /// The sender is gone.
     Gone,
 }
 
-/// Waits until something is said, as long as nobody wants to end.
-pub(crate) fn said<T>(
+/// Waits for a message, unless the user interrupts the run.
+pub(crate) fn receive<T>(
     from: &Receiver<T>,
     until: Instant,
     is_over: &dyn Fn() -> bool,
-) -> Result<T, Silence> {
+) -> Result<T, NoAnswer> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         match from.recv_timeout(left.min(OVER)) {
             Ok(message) => return Ok(message),
-            Err(RecvTimeoutError::Disconnected) => return Err(Silence::Gone),
-            Err(RecvTimeoutError::Timeout) if is_over() => return Err(Silence::Over),
-            Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(Silence::Long),
+            Err(RecvTimeoutError::Disconnected) => return Err(NoAnswer::Gone),
+            Err(RecvTimeoutError::Timeout) if is_over() => return Err(NoAnswer::Over),
+            Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(NoAnswer::Long),
             Err(RecvTimeoutError::Timeout) => {}
         }
     }
 }
 
-/// A process that runs tasks.
+/// Process that runs tasks.
 #[derive(Debug)]
-pub(crate) struct Child<A = Answer> {
+pub(crate) struct TaskProcess<A = NodeReply> {
     process: process::Child,
     region: SharedRegion,
     tasks: usize,
@@ -68,8 +68,8 @@ pub(crate) struct Child<A = Answer> {
     ended: Option<ExitStatus>,
 }
 
-impl<A: DeserializeOwned + Send + 'static> Child<A> {
-    /// Starts it and tells it what to do.
+impl<A: DeserializeOwned + Send + 'static> TaskProcess<A> {
+    /// Starts the process and sends its order.
     pub(crate) fn start(
         program: &Path,
         arguments: &[String],
@@ -90,139 +90,139 @@ impl<A: DeserializeOwned + Send + 'static> Child<A> {
                 let mut line = String::new();
                 let read = BufReader::new(output.take(LINE_MAX)).read_line(&mut line);
                 if let (Ok(_), Ok(answer)) = (read, serde_json::from_str(&line)) {
-                    // Nobody waits any longer for one that comes too late.
+                    // There is no receiver any longer for an answer that is too late.
                     let _ = to.send(answer);
                 }
             })?;
         }
         let mut child = Self { process, region, tasks, answer, ended: None };
-        child.tell(order)?;
+        child.send(order)?;
         Ok(child)
     }
 
-    /// Waits for what it says first, as long as nobody wants to end.
+    /// Waits for its first answer, unless the user interrupts the run.
     ///
     /// # Errors
     ///
-    /// It says nothing.
-    pub(crate) fn said(
+    /// If there is no answer.
+    pub(crate) fn receive(
         &mut self,
         patience: Duration,
         is_over: &dyn Fn() -> bool,
     ) -> Result<A, String> {
-        said(&self.answer, Instant::now() + patience, is_over).map_err(|silence| match silence {
-            Silence::Over => CALLED_OFF.to_owned(),
-            Silence::Long => "it says nothing".to_owned(),
-            Silence::Gone => "it ended".to_owned(),
+        receive(&self.answer, Instant::now() + patience, is_over).map_err(|silence| match silence {
+            NoAnswer::Over => CALLED_OFF.to_owned(),
+            NoAnswer::Long => "it does not answer".to_owned(),
+            NoAnswer::Gone => "it ended".to_owned(),
         })
     }
 }
 
-impl Child {
+impl TaskProcess {
     /// Waits until it is ready.
     ///
     /// # Errors
     ///
-    /// What it says instead, or that it says nothing.
+    /// Its other answer, or the absence of one.
     pub(crate) fn answer(
         &mut self,
         patience: Duration,
         is_over: &dyn Fn() -> bool,
-    ) -> Result<Ready, String> {
-        match self.said(patience, is_over)? {
-            Answer::Ready(ready) if ready.tasks.len() == self.tasks => Ok(ready),
-            Answer::Ready(_) => Err("it has other tasks than it was told".to_owned()),
-            Answer::Failed(why) => Err(why),
+    ) -> Result<NodeReady, String> {
+        match self.receive(patience, is_over)? {
+            NodeReply::Ready(ready) if ready.tasks.len() == self.tasks => Ok(ready),
+            NodeReply::Ready(_) => Err("its tasks differ from the order".to_owned()),
+            NodeReply::Failed(why) => Err(why),
         }
     }
 }
 
-impl<A> Child<A> {
-    /// Its process, for signals.
+impl<A> TaskProcess<A> {
+    /// Returns its process, for signals.
     pub(crate) fn handle(&self) -> io::Result<ProcessHandle> {
-        // It was not waited for yet, so that the number is still its own, unless it has ended.
+        // Until the process was waited for, its number cannot be reused.
         if self.ended.is_some() {
             return Err(io::ErrorKind::NotFound.into());
         }
         ProcessHandle::open(self.process.id())
     }
 
-    /// Ends its process at once.
+    /// Kills its process at once.
     pub(crate) fn end(&mut self) -> io::Result<()> {
         self.process.kill()
     }
 
-    /// Tells it something.
-    pub(crate) fn tell(&mut self, what: &impl Serialize) -> io::Result<()> {
+    /// Sends a message to it.
+    pub(crate) fn send(&mut self, what: &impl Serialize) -> io::Result<()> {
         let input = self.process.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         writeln!(input, "{}", serde_json::to_string(what)?)?;
         input.flush()
     }
 
-    /// Takes what a task has handed over.
-    pub(crate) fn take(&mut self, task: usize, put: &mut dyn FnMut(&Entry)) {
-        // The rings have the size that a reader wants.
-        let Some(mut reader) = Reader::new(self.shared().ring(task)) else { return };
+    /// Takes the entries that a task has published.
+    pub(crate) fn take(&mut self, task: usize, put: &mut dyn FnMut(&PeriodEntry)) {
+        // The rings have the size that a reader requires.
+        let Some(mut reader) = RingReader::new(self.shared().ring(task)) else { return };
         while let Some(entry) = reader.pop() {
             put(&entry);
         }
     }
 
-    /// Takes what a task has handed over, whatever its words are.
+    /// Takes the words that a task has published, whatever their content.
     pub(crate) fn take_words(&self, task: usize, put: &mut dyn FnMut(&[u64; WORDS])) {
-        let Some(mut reader) = Reader::new(self.shared().ring(task)) else { return };
+        let Some(mut reader) = RingReader::new(self.shared().ring(task)) else { return };
         while let Some(words) = reader.pop_words() {
             put(&words);
         }
     }
 
-    /// What a task tells beside its entries.
+    /// Returns the state of a task that its entries do not carry.
     pub(crate) fn state(&self, task: usize) -> TaskState {
         let shared = self.shared();
-        let reader = Reader::new(shared.ring(task));
+        let reader = RingReader::new(shared.ring(task));
         TaskState {
             is_over: shared.is_over(task),
-            lost: reader.as_ref().map_or(0, Reader::lost),
-            lost_periods: reader.as_ref().map_or(0, Reader::lost_periods),
+            lost: reader.as_ref().map_or(0, RingReader::lost),
+            lost_periods: reader.as_ref().map_or(0, RingReader::lost_periods),
             latency_ns: shared.latency_ns(task),
             fault: shared.fault(task),
             clock_sets: shared.clock_sets(task),
         }
     }
 
-    /// What is shared with it.
-    pub(crate) fn shared(&self) -> Shared<'_> {
-        match Shared::new(self.region.words(), self.tasks) {
+    /// Returns the memory shared with it.
+    pub(crate) fn shared(&self) -> SharedState<'_> {
+        match SharedState::new(self.region.words(), self.tasks) {
             Some(shared) => shared,
-            // It was made as large as that.
+            // It was created with this size.
             None => unreachable!("the region has room for all tasks"),
         }
     }
 
-    /// How it ended, if it has.
+    /// Returns its exit reason, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<String> {
         if self.ended.is_none() {
-            // A process that cannot be asked about counts as running, and is ended in time.
+            // If its state cannot be read it counts as running, and is killed in time.
             self.ended = self.process.try_wait().ok().flatten();
         }
         self.ended.map(|status| match (status.code(), status.signal()) {
             (Some(code), _) => format!("with status {code}"),
             (None, Some(signal)) => format!("by signal {signal}"),
-            (None, None) => "somehow".to_owned(),
+            (None, None) => "for an unknown reason".to_owned(),
         })
     }
 }
 
-impl<A> Drop for Child<A> {
+impl<A> Drop for TaskProcess<A> {
     fn drop(&mut self) {
-        // Told to end by both ways that it listens to, it ends the programs that it started.
+        // After a request on both of its channels, it ends the programs that it started.
         self.shared().stop();
         drop(self.process.stdin.take());
         let begun = Instant::now();
-        while begun.elapsed() < END_PATIENCE && matches!(self.process.try_wait(), Ok(None)) {
-            thread::sleep(LOOK);
+        while begun.elapsed() < END_GRACE_PERIOD && matches!(self.process.try_wait(), Ok(None)) {
+            thread::sleep(POLL_INTERVAL);
         }
-        // It is over, or is to be: neither call can do more than fail for one that has ended.
+        // It has ended or must end: for an ended process both calls fail harmlessly.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

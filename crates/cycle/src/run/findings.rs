@@ -1,25 +1,25 @@
-//! The doubts about a run, from its record and how it ended.
+//! Findings of a run, from its record and its end.
 
 use horolog_conditions::{self as conditions, REAL_TIME_ADVICE, finding};
 use horolog_record::{
-    Code, CycleNode, CycleResult, CycleRun, CycleShared, CycleSignal, CycleTask, Finding, Severity,
-    TaskPolicy,
+    CycleNode, CycleResult, CycleRun, CycleSharedTask, CycleSignal, CycleTask, Finding,
+    FindingCode, Severity, TaskPolicy,
 };
 
-use super::one::{Ending, Lacking};
+use super::single_run::{MissingPeriods, RunEnd};
 
 pub(super) mod clocks;
 
-/// A node is named as the one that others wait for when it was so in this share of the periods.
+/// Share of the periods from which on a node is named as the straggler.
 const AWAITED_SHARE: f64 = 0.75;
-/// And when they waited for it for this share of what a period's work took, in the mean, or of the
-/// period where work took longer: nobody is waited for beyond the next release, so that of a node
-/// that falls further and further behind it would be less and less.
+/// And the least mean wait for it, as a share of the execution of a period's work, or of the period
+/// if work took longer: no node is waited for beyond the next release, so that the wait for a node
+/// that falls further and further behind would shrink.
 const WAITED_SHARE: f64 = 0.1;
 
 pub(super) fn findings(
     result: &CycleResult,
-    (endings, lacking): (&[Ending], &[Lacking]),
+    (endings, lacking): (&[RunEnd], &[MissingPeriods]),
     planned: usize,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -31,14 +31,14 @@ pub(super) fn findings(
     let most = result.runs.iter().map(|run| run.nodes.len()).max().unwrap_or(0);
     if most > result.host.cores {
         findings.push(finding(
-            Code::SharedMachine,
+            FindingCode::SharedMachine,
             Severity::Warning,
             format!(
-                "{most} nodes shared {} processors: they waited for each other's cores, not only \
-                 for each other.",
+                "{most} nodes shared {} CPUs: they waited for each other's cores, not only for \
+                 each other.",
                 result.host.cores
             ),
-            "Run nodes on machines of their own, or no more of them than there are processors.",
+            "Run nodes on separate hosts, or at most one node per CPU.",
         ));
     }
     missed(result, &mut findings);
@@ -52,23 +52,23 @@ pub(super) fn findings(
     for ending in endings {
         ended(ending, &mut findings);
     }
-    // Who ends a run knows that some are not run.
-    if !endings.contains(&Ending::Called) {
+    // After an interruption, missing periods are expected.
+    if !endings.contains(&RunEnd::Interrupted) {
         findings.extend(lacking.iter().map(unrun));
     }
-    if endings.len() < planned && !endings.contains(&Ending::Called) {
+    if endings.len() < planned && !endings.contains(&RunEnd::Interrupted) {
         findings.push(finding(
-            Code::Interrupted,
+            FindingCode::Interrupted,
             Severity::Note,
-            format!("Of {planned} runs {} were made before it was to end.", endings.len()),
+            format!("Of {planned} runs {} were completed before the interruption.", endings.len()),
             "",
         ));
     }
     findings
 }
 
-/// All tasks of all nodes and runs, each with where it ran: the node, and where there are several
-/// runs, of how many and under which policy.
+/// Returns all tasks of all nodes and runs, each with its location: the node, and for several runs
+/// their number of nodes and policy.
 pub fn tasks(result: &CycleResult) -> impl Iterator<Item = (String, &CycleTask)> {
     let counts = || result.runs.iter().map(|run| run.nodes.len());
     let counts_differ = counts().min() != counts().max();
@@ -86,16 +86,16 @@ fn refused(result: &CycleResult, findings: &mut Vec<Finding>) {
     let mut told = Vec::new();
     for (_, task) in tasks(result) {
         let Some(error) = &task.scheduling.error else { continue };
-        let asked = task.scheduling.asked;
+        let asked = task.scheduling.requested;
         if told.contains(&asked) {
             continue;
         }
         told.push(asked);
         findings.push(finding(
-            Code::RealTimeRefused,
+            FindingCode::RealTimeRefused,
             Severity::Warning,
             format!(
-                "Policy {} was refused ({error}): task '{}' ran as an ordinary one.",
+                "Policy {} was refused ({error}): task '{}' ran under SCHED_OTHER.",
                 asked.name(),
                 task.name
             ),
@@ -110,14 +110,14 @@ fn missed(result: &CycleResult, findings: &mut Vec<Finding>) {
     let sum: u64 = missing.iter().map(|(_, task)| task.missed).sum();
     let periods: u64 = tasks(result).map(|(_, task)| task.periods).sum();
     findings.push(finding(
-        Code::DeadlinesMissed,
+        FindingCode::DeadlinesMissed,
         Severity::Warning,
         format!(
-            "{sum} of {periods} periods were not done by their deadline, most of them of task \
-             '{}' on {node} ({} of {}).",
+            "{sum} of {periods} periods missed their deadline, most of them of task '{}' on {node} \
+             ({} of {}).",
             worst.name, worst.missed, worst.periods
         ),
-        "See whether lateness of release or execution is what was too long.",
+        "Check whether start latency or execution is too long.",
     ));
 }
 
@@ -125,13 +125,13 @@ fn uncounted(result: &CycleResult, findings: &mut Vec<Finding>) {
     let lost: u64 = tasks(result).map(|(_, task)| task.uncounted).sum();
     if lost > 0 {
         findings.push(finding(
-            Code::PeriodsUncounted,
+            FindingCode::PeriodsNotRecorded,
             Severity::Warning,
             format!(
-                "{lost} entries, of periods, steps and events, are not in the figures: nobody took \
-                 them in time."
+                "{lost} entries, of periods, steps and events, are missing from the results: the \
+                 collector was too slow."
             ),
-            "Leave the collector a core, or some time on one.",
+            "Reserve a core, or time on one, for the collector.",
         ));
     }
 }
@@ -139,22 +139,23 @@ fn uncounted(result: &CycleResult, findings: &mut Vec<Finding>) {
 fn unreleased(result: &CycleResult, findings: &mut Vec<Finding>) {
     for (node, task) in tasks(result).filter(|(_, task)| task.unreleased > 0) {
         findings.push(finding(
-            Code::SignalLost,
+            FindingCode::ReleaseSignalLost,
             Severity::Error,
             format!(
-                "Of {} packets that were to release task '{}' on {node}, {} did not come: these \
-                 periods were not run.",
+                "Of {} release packets of task '{}' on {node}, {} did not arrive: these periods \
+                 were not run.",
                 task.planned, task.name, task.unreleased
             ),
-            "See what loses them: 'horolog path udp' to that node; or have clocks tell the releases.",
+            "Check the path with 'horolog path udp' to that node, or release by clocks.",
         ));
     }
 }
 
-/// What was waited for in vain: messages, and nodes at barriers.
+/// Adds the findings about waits that timed out: for messages, and for nodes at barriers.
 fn unmet(result: &CycleResult, findings: &mut Vec<Finding>) {
-    let advice = "See which node was late (lateness and execution of each) or gone, and what loses \
-                  packets between them ('horolog path udp'); a longer period gives them more time.";
+    let advice = "Find the node that was late (start latency and execution of each) or lost, and \
+                  the packet loss between them ('horolog path udp'); a longer period allows them \
+                  more time.";
     let mut told = |code, what: &str, of: fn(&CycleTask) -> u64| {
         let all: Vec<_> = tasks(result).filter(|(_, task)| of(task) > 0).collect();
         let Some((node, worst)) = all.iter().max_by_key(|(_, task)| of(task)) else { return };
@@ -166,17 +167,17 @@ fn unmet(result: &CycleResult, findings: &mut Vec<Finding>) {
         let message = format!("{sum} {what}, {most}.");
         findings.push(finding(code, Severity::Warning, message, advice));
     };
-    let missing = "messages of other nodes were waited for until the next release and did not come";
-    told(Code::MessagesMissing, missing, |task| task.messages_missing);
-    let broken = "waits at a barrier were given up, since not all nodes came there in time";
-    told(Code::BarriersBroken, broken, |task| task.barriers_broken);
+    let missing = "messages of other nodes did not arrive before the next release";
+    told(FindingCode::MessagesMissing, missing, |task| task.messages_missing);
+    let broken = "barriers timed out, since not all nodes reached them in time";
+    told(FindingCode::BarriersBroken, broken, |task| task.barriers_broken);
 }
 
-/// Periods that were planned and of which nothing is known.
-fn unrun(lacking: &Lacking) -> Finding {
-    let Lacking { node, task, planned, lacks } = lacking;
+/// Returns the finding about planned periods without an entry.
+fn unrun(lacking: &MissingPeriods) -> Finding {
+    let MissingPeriods { node, task, planned, lacks } = lacking;
     finding(
-        Code::PeriodsNotRun,
+        FindingCode::PeriodsNotRun,
         Severity::Error,
         format!("Of {planned} periods of task '{task}' on {node}, {lacks} were not run."),
         "",
@@ -186,7 +187,7 @@ fn unrun(lacking: &Lacking) -> Finding {
 fn failed(result: &CycleResult, findings: &mut Vec<Finding>) {
     for (node, task) in tasks(result).filter(|(_, task)| task.failed > 0) {
         findings.push(finding(
-            Code::TaskFailed,
+            FindingCode::TaskFailed,
             Severity::Error,
             format!(
                 "Task '{}' on {node} failed in {} of {} periods (of {} planned){}.",
@@ -196,47 +197,44 @@ fn failed(result: &CycleResult, findings: &mut Vec<Finding>) {
                 task.planned,
                 why(task)
             ),
-            match &task.fault {
-                Some(_) => "Run it by hand, and see what it says and when it ends.",
-                None => {
-                    "Run what it starts by hand; it must end with status 0, and within --timeout."
-                }
+            match &task.failure {
+                Some(_) => "Run it by hand, and check its marks and its end.",
+                None => "Run its command by hand; it must exit with status 0, within --timeout.",
             },
         ));
     }
 }
 
-/// Why it failed, the last time where there were several.
+/// Returns the reason for its failure, the latest of several.
 fn why(task: &CycleTask) -> String {
-    let Some(fault) = &task.fault else { return String::new() };
+    let Some(fault) = &task.failure else { return String::new() };
     let last = if task.failed > 1 { "the last time " } else { "" };
     format!(": {last}{fault}")
 }
 
-/// Names the node that the others wait for.
+/// Adds the finding that names the straggler.
 fn awaited(run: &CycleRun, signal: CycleSignal, findings: &mut Vec<Finding>) {
     for shared in &run.shared {
-        let most = (0..).zip(&shared.awaited).max_by_key(|(_, times)| **times);
+        let most = (0..).zip(&shared.straggler_periods).max_by_key(|(_, times)| **times);
         let Some((node, times)) = most else { continue };
         let share = *times as f64 / shared.periods as f64;
         let Some(name) = run.nodes.get(node).map(|node| &node.name) else { continue };
         let period_ns = period_ns(run, &shared.task).unwrap_or(f64::INFINITY);
         let waited = shared.waited_ns / shared.span_ns.min(period_ns);
-        let whole =
-            if shared.span_ns > period_ns { "a period" } else { "what a period's work takes" };
+        let whole = if shared.span_ns > period_ns { "a period" } else { "the work of a period" };
         if share >= AWAITED_SHARE && waited >= WAITED_SHARE {
             let by_clock = (signal != CycleSignal::Packet).then(|| behind(run, node, shared));
             let known = by_clock.flatten().or_else(|| shares_core(run, node, &shared.task));
             let (cause, advice) = known.unwrap_or_else(|| {
-                let usual = "Give it less to do, or a faster processor; see what else runs there.";
+                let usual = "Reduce its work, or use a faster CPU; check what else runs there.";
                 (String::new(), usual)
             });
             findings.push(finding(
-                Code::NodeAwaited,
+                FindingCode::StragglerNode,
                 Severity::Warning,
                 format!(
                     "The others wait for {name}: it was the last in {:.0}% of the periods of task \
-                     '{}', and {:.0}% of {whole} is waiting for it.{cause}",
+                     '{}', and {:.0}% of {whole} is spent waiting for it.{cause}",
                     share * 100.0,
                     shared.task,
                     waited * 100.0
@@ -247,18 +245,22 @@ fn awaited(run: &CycleRun, signal: CycleSignal, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The period of a task.
+/// Returns the period of a task.
 fn period_ns(run: &CycleRun, task: &str) -> Option<f64> {
     let mut tasks = run.nodes.iter().flat_map(|node| &node.tasks);
     tasks.find(|one| one.name == task).map(|one| one.period_ns as f64)
 }
 
-/// Whether a clock that is behind others' explains half of what they wait, or more: each node
-/// begins when its own clock says so.
-fn behind(run: &CycleRun, awaited: usize, shared: &CycleShared) -> Option<(String, &'static str)> {
+/// Returns the finding's cause and advice if a lagging clock explains half of the wait of others,
+/// or more: each node begins by its own clock.
+fn behind(
+    run: &CycleRun,
+    awaited: usize,
+    shared: &CycleSharedTask,
+) -> Option<(String, &'static str)> {
     let ahead_ns = |node: &CycleNode| {
         let last = node.clocks.last().map(|clock| clock.ahead_ns);
-        last.or(node.clock_injected_ns).unwrap_or(0)
+        last.or(node.injected_offset_ns).unwrap_or(0)
     };
     let own_ns = ahead_ns(run.nodes.get(awaited)?);
     let most_ns = run.nodes.iter().map(ahead_ns).max()?;
@@ -270,7 +272,7 @@ fn behind(run: &CycleRun, awaited: usize, shared: &CycleShared) -> Option<(Strin
     })
 }
 
-/// Whether nodes of one machine have one core for a task.
+/// Returns the finding's cause and advice if nodes of one host share one core for a task.
 fn shares_core(run: &CycleRun, awaited: usize, task: &str) -> Option<(String, &'static str)> {
     let core = |node: &CycleNode| {
         let task = node.tasks.iter().find(|one| one.name == task)?;
@@ -279,47 +281,46 @@ fn shares_core(run: &CycleRun, awaited: usize, task: &str) -> Option<(String, &'
     let own = core(run.nodes.get(awaited)?)?;
     let sharing = run.nodes.iter().filter(|node| core(node) == Some(own)).count();
     (sharing > 1).then(|| {
-        let cause = format!(" {sharing} nodes are tied to core {own} and run one after the other.");
-        let advice = "Give each node a core of its own (--core 0,1), leave core out of the file, \
-                      or run nodes on machines of their own.";
+        let cause =
+            format!(" {sharing} nodes are pinned to core {own} and run one after the other.");
+        let advice = "Use one core for each node (--core 0,1), omit core from the file, or run \
+                      nodes on separate hosts.";
         (cause, advice)
     })
 }
 
-fn ended(ending: &Ending, findings: &mut Vec<Finding>) {
+fn ended(ending: &RunEnd, findings: &mut Vec<Finding>) {
     let told = match ending {
-        Ending::Done => return,
-        Ending::Called => finding(
-            Code::Interrupted,
+        RunEnd::Done => return,
+        RunEnd::Interrupted => finding(
+            FindingCode::Interrupted,
             Severity::Note,
-            "The run was ended before it was through.".to_owned(),
+            "The run was interrupted.".to_owned(),
             "",
         ),
-        Ending::Died { node, how } => finding(
-            Code::NodeLost,
+        RunEnd::Died { node, how } => finding(
+            FindingCode::NodeLost,
             Severity::Error,
-            format!("The process of {node} ended {how}; what it had handed over is counted."),
-            "See what ended it: memory (dmesg), a limit, or somebody.",
+            format!("The process of {node} ended {how}; entries received until then are counted."),
+            "Find what terminated it: out of memory (dmesg), a limit, or a signal.",
         ),
-        Ending::GaveUp { node, task } => finding(
-            Code::NodeLost,
+        RunEnd::TaskAbandoned { node, task } => finding(
+            FindingCode::NodeLost,
             Severity::Error,
-            format!(
-                "Task '{task}' on {node} ended before all its periods were over, and the run with it."
-            ),
-            "See whether it failed, took longer than --timeout, or its node was ended.",
+            format!("Task '{task}' on {node} ended before its last period, and the run with it."),
+            "Check whether it failed, exceeded --timeout, or its node was terminated.",
         ),
-        Ending::NotBegun(why) => finding(
-            Code::NodeLost,
+        RunEnd::NotBegun(why) => finding(
+            FindingCode::NodeLost,
             Severity::Error,
-            format!("The run behind those that are told here could not begin: {why}."),
+            format!("The run after the reported ones could not begin: {why}."),
             "",
         ),
-        Ending::Stuck { node, task } => finding(
-            Code::NodeLost,
+        RunEnd::Stuck { node, task } => finding(
+            FindingCode::NodeLost,
             Severity::Error,
-            format!("Task '{task}' on {node} did not come to its end, and was ended."),
-            "Give it a longer period or less to do.",
+            format!("Task '{task}' on {node} did not finish, and was terminated."),
+            "Use a longer period or less work.",
         ),
     };
     findings.push(told);
@@ -355,7 +356,7 @@ mod tests {
         let result: CycleResult = serde_json::from_str(golden).unwrap();
         let mut run = result.runs[0].clone();
         let mut node = run.nodes[0].clone();
-        (node.clock_injected_ns, node.host) = (None, None);
+        (node.injected_offset_ns, node.host) = (None, None);
         node.clocks.clear();
         node.tasks.truncate(1);
         node.tasks[0].scheduling.core = None;
@@ -363,7 +364,7 @@ mod tests {
         run.shared.truncate(1);
         let shared = &mut run.shared[0];
         shared.task = run.nodes[0].tasks[0].name.clone();
-        (shared.periods, shared.awaited) = (100, vec![1, 99]);
+        (shared.periods, shared.straggler_periods) = (100, vec![1, 99]);
         (shared.waited_ns, shared.span_ns) = (4e6, 9e6);
         let told = |run: &CycleRun, signal| {
             let mut findings = Vec::new();
@@ -372,21 +373,23 @@ mod tests {
             assert!(one.message.contains("wait for last"), "{}", one.message);
             one.message + &one.advice
         };
-        assert!(told(&run, CycleSignal::Monotonic).contains("Give it less to do"));
-        run.nodes[0].clock_injected_ns = Some(3_000_000);
+        assert!(told(&run, CycleSignal::Monotonic).contains("Reduce its work"));
+        run.nodes[0].injected_offset_ns = Some(3_000_000);
         assert!(told(&run, CycleSignal::Monotonic).contains("clock is 3000 us behind"));
-        assert!(told(&run, CycleSignal::Packet).contains("Give it less to do"));
-        run.nodes[0].clock_injected_ns = Some(1_000_000);
-        assert!(told(&run, CycleSignal::Monotonic).contains("Give it less to do"));
+        assert!(told(&run, CycleSignal::Packet).contains("Reduce its work"));
+        run.nodes[0].injected_offset_ns = Some(1_000_000);
+        assert!(told(&run, CycleSignal::Monotonic).contains("Reduce its work"));
         run.nodes[1].tasks[0].scheduling.core = Some(1);
-        assert!(told(&run, CycleSignal::Monotonic).contains("Give it less to do"));
+        assert!(told(&run, CycleSignal::Monotonic).contains("Reduce its work"));
         run.nodes[0].tasks[0].scheduling.core = Some(1);
-        assert!(told(&run, CycleSignal::Monotonic).contains("2 nodes are tied to core 1"));
+        assert!(told(&run, CycleSignal::Monotonic).contains("2 nodes are pinned to core 1"));
         // One that falls behind by periods is waited for up to the next release alone.
         let period_ns = run.nodes[0].tasks[0].period_ns as f64;
         let shared = &mut run.shared[0];
         (shared.waited_ns, shared.span_ns) = (period_ns * 0.9, period_ns * 100.0);
-        assert!(told(&run, CycleSignal::Packet).contains("90% of a period is waiting for it"));
+        assert!(
+            told(&run, CycleSignal::Packet).contains("90% of a period is spent waiting for it")
+        );
     }
 
     #[test]
@@ -411,10 +414,13 @@ mod tests {
         };
         assert!(all(&mut result, [(0, 0), (0, 0)]).is_empty());
         let told = all(&mut result, [(3, 0), (5, 2)]);
-        assert_eq!(told[0].0, Code::MessagesMissing);
+        assert_eq!(told[0].0, FindingCode::MessagesMissing);
         assert!(told[0].1.starts_with("8 messages of other nodes"), "{told:?}");
         assert!(told[0].1.ends_with("task 'control' on node5 (5)."), "{told:?}");
-        assert_eq!(told[1].0, Code::BarriersBroken);
-        assert!(told[1].1.starts_with("2 waits") && told[1].1.contains(", by task"), "{told:?}");
+        assert_eq!(told[1].0, FindingCode::BarriersBroken);
+        assert!(
+            told[1].1.starts_with("2 barriers timed out") && told[1].1.contains(", by task"),
+            "{told:?}"
+        );
     }
 }

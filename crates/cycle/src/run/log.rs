@@ -1,32 +1,32 @@
-//! What became of each period, as a line of a file (RFC 4180).
+//! Outcome of each period, as a line of a file (RFC 4180).
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::entry::{End, Entry, Part};
-use crate::task::{Task, Work};
+use crate::entry::{EntryKind, PeriodEnd, PeriodEntry};
+use crate::task::{Task, TaskWork};
 
-/// The names of a line's fields.
+/// Names of a line's fields.
 pub const LOG_HEADER: &str = "node,task,part,cycle,release_ns,released_ns,lateness_ns,execution_ns,\
                               response_ns,deadline_ns,computation_ns,communication_ns,idle_ns,\
                               barrier_ns,missed,overrun,failed,messages_missing,barrier_broken,\
                               awaited,left,state";
 
-/// A period, a superstep or an event of a task.
+/// Period, superstep or event of a task.
 #[derive(Clone, Copy, Debug)]
 pub struct LogLine<'a> {
     /// The node.
     pub node: &'a str,
-    /// What all nodes are called, in their order.
+    /// Names of all nodes, in their order.
     pub names: &'a [String],
     /// The task.
     pub task: &'a Task,
-    pub(crate) entry: &'a Entry,
+    pub(crate) entry: &'a PeriodEntry,
 }
 
 impl LogLine<'_> {
     fn states(&self) -> &[String] {
         match &self.task.work {
-            Work::Program(program) => &program.states,
+            TaskWork::Program(program) => &program.states,
             _ => &[],
         }
     }
@@ -37,25 +37,25 @@ impl Display for LogLine<'_> {
         let Self { node, names, task, entry } = self;
         write!(f, "{node},{},", task.name)?;
         match entry.part {
-            Part::Period => f.write_str("period")?,
-            Part::Step(step) => write!(f, "step{}", u16::from(step) + 1)?,
-            Part::Event => f.write_str("event")?,
-            Part::Unreleased => f.write_str("unreleased")?,
+            EntryKind::Period => f.write_str("period")?,
+            EntryKind::Step(step) => write!(f, "step{}", u16::from(step) + 1)?,
+            EntryKind::Event => f.write_str("event")?,
+            EntryKind::NotReleased => f.write_str("unreleased")?,
         }
         let release_ns =
             u128::from(task.offset_ns) + u128::from(entry.cycle) * u128::from(task.period_ns);
         let response_ns = entry.response_ns();
-        let is_missed = entry.part == Part::Period && entry.is_missed(task.deadline_ns);
+        let is_missed = entry.part == EntryKind::Period && entry.is_missed(task.deadline_ns);
         write!(f, ",{},{release_ns},", entry.cycle)?;
-        // What was never released has no such instant.
-        if entry.part != Part::Unreleased {
+        // A period that was never released has no such instant.
+        if entry.part != EntryKind::NotReleased {
             write!(f, "{}", entry.released_ns)?;
         }
         write!(
             f,
             ",{},{},{response_ns},{},{},{},{},{},{},{},{},{},{},",
-            entry.late_ns,
-            entry.spent_ns,
+            entry.start_latency_ns,
+            entry.execution_ns,
             task.deadline_ns,
             entry.compute_ns,
             entry.communicate_ns,
@@ -63,12 +63,12 @@ impl Display for LogLine<'_> {
             entry.barrier_ns,
             u8::from(is_missed),
             u8::from(entry.is_overrun),
-            u8::from(entry.end != End::Well),
+            u8::from(entry.end != PeriodEnd::Well),
             entry.missing,
             u8::from(entry.is_broken),
         )?;
-        let awaited = entry.awaited.and_then(|node| names.get(usize::from(node)));
-        write!(f, "{},{},", awaited.map_or("", String::as_str), entry.left)?;
+        let awaited = entry.straggler.and_then(|node| names.get(usize::from(node)));
+        write!(f, "{},{},", awaited.map_or("", String::as_str), entry.backlog)?;
         let state = entry.state.and_then(|at| self.states().get(usize::from(at)));
         f.write_str(state.map_or("", String::as_str))
     }
@@ -83,12 +83,12 @@ mod tests {
     fn a_line_has_a_value_for_each_name() {
         let text = "[[task]]\nname = \"a\"\nperiod = \"1ms\"\noffset = \"1us\"\nunits = 1";
         let set = TaskSet::parse(text).unwrap();
-        let entry = Entry {
-            late_ns: 400_000,
-            spent_ns: 600_001,
-            awaited: Some(1),
+        let entry = PeriodEntry {
+            start_latency_ns: 400_000,
+            execution_ns: 600_001,
+            straggler: Some(1),
             released_ns: 3_004_000,
-            ..Entry::new(Part::Period, 3)
+            ..PeriodEntry::new(EntryKind::Period, 3)
         };
         let (names, task) = (["node1", "far"].map(str::to_owned), &set.tasks()[0]);
         let line = |entry| LogLine { node: "node1", names: &names, task, entry }.to_string();
@@ -97,10 +97,15 @@ mod tests {
             "node1,a,period,3,3001000,3004000,400000,600001,1000001,1000000,0,0,0,0,1,0,0,0,0,\
              far,0,"
         );
-        let given_up = Entry { end: End::GivenUp, late_ns: 1, spent_ns: 1, ..entry };
+        let given_up = PeriodEntry {
+            end: PeriodEnd::Abandoned,
+            start_latency_ns: 1,
+            execution_ns: 1,
+            ..entry
+        };
         let given_up = line(&given_up);
         assert!(given_up.contains(",1,0,1,0,0,far,"), "missed and failed: {given_up}");
-        let lost = Entry { left: 2, ..Entry::new(Part::Unreleased, 4) };
+        let lost = PeriodEntry { backlog: 2, ..PeriodEntry::new(EntryKind::NotReleased, 4) };
         let unreleased = line(&lost);
         assert!(unreleased.starts_with("node1,a,unreleased,4,4001000,,0,"), "{unreleased}");
         for line in [line(&entry), given_up, unreleased] {

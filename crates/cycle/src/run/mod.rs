@@ -1,14 +1,15 @@
-//! A run of periodic tasks: a process for each node, and this one, which collects what they hand
-//! over while they run, judges it and makes the record. It never makes a task wait, and it ends:
-//! tasks that do not are ended.
+//! Run of periodic tasks: a process for each node, and this one, which collects their entries while
+//! they run, judges the result and makes the record. It never makes a task wait, and it always
+//! ends: tasks that do not are killed.
 
 pub(crate) mod child;
 mod findings;
 mod log;
 mod node;
-mod one;
 mod signal;
+mod single_run;
 
+use horolog_sys::explain::explain;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,73 +20,73 @@ use horolog_record::{
 };
 use thiserror::Error;
 
-use crate::cluster::{Leader, Remote};
+use crate::cluster::{Leader, RemoteNode};
 use crate::task::TaskSet;
 use findings::clocks;
 pub use findings::tasks;
 pub use log::{LOG_HEADER, LogLine};
-use one::{Ending, One};
+use single_run::{RunEnd, SingleRun};
 
 /// Nodes of a run, at most.
 pub const NODES_MAX: u16 = 256;
-/// What to run, and how.
+/// Tasks to run, and options.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// The program that [`crate::node::serve`]s when it is given `arguments`.
+    /// Program that calls [`crate::node::serve`] when it is started with `arguments`.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
     /// The tasks.
     pub set: TaskSet,
-    /// How long each of them runs.
+    /// Duration of each task.
     pub time: Duration,
     /// Numbers of nodes, one run for each.
     pub nodes: Vec<u16>,
-    /// Policies that take the place of the tasks' own, one run for each; none for one run as it is.
+    /// Policies that replace the tasks' own, one run for each; empty for one run without a
+    /// replacement.
     pub policies: Vec<TaskPolicy>,
-    /// Whether what is computed is divided among the nodes.
+    /// True if the computation is divided among the nodes.
     pub divide: bool,
-    /// The cores that tasks are tied to: all of a node to one, the first node's to the first, and
-    /// from the first on again where there are more nodes; none for each task's own.
+    /// Cores to which tasks are pinned: all of a node to one, the first node's to the first,
+    /// starting over with the first if there are more nodes; empty for each task's own.
     pub cores: Vec<usize>,
-    /// By what the computing of nodes is multiplied, where they are to be slow: the node, counted
-    /// from 0, and the factor.
+    /// Multipliers of the computation of slowed nodes: the node, counted from 0, and the factor.
     pub slow: Vec<(u16, f64)>,
-    /// What is added to the clock of each node, where it is to be wrong.
-    pub clock_injected_ns: Vec<i64>,
-    /// Whether deep idle states are held off.
+    /// Offset injected into the clock of each node.
+    pub injected_offset_ns: Vec<i64>,
+    /// True if deep idle states are prevented.
     pub hold_awake: bool,
-    /// The longest that a command or a program may take for a period.
+    /// Timeout of a command or program for one period.
     pub timeout: Duration,
-    /// Whether packets release the periods, in place of clocks.
+    /// True if packets release the periods, in place of clocks.
     pub signal_by_packet: bool,
-    /// Where members on other machines join; none where all nodes are on this one.
+    /// Members on other hosts; `None` if all nodes are on this one.
     pub cluster: Option<ClusterOptions>,
-    /// The command line, for the record.
+    /// Command line, for the record.
     pub command: Vec<String>,
 }
 
-/// Nodes on other machines.
+/// Options for nodes on other hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClusterOptions {
-    /// Where they join, over TCP, and ask for the time by NTP. It is an address of this machine
-    /// that all of them reach.
+    /// Address at which they join, over TCP, and request the time by NTP. It is an address of this
+    /// host that all of them can reach.
     pub listen: SocketAddr,
-    /// The furthest that a clock may be off when a run begins, in ns.
+    /// Largest permitted offset of a clock when a run begins, in ns.
     pub max_offset_ns: u64,
-    /// How long others may take to join; without end where it is absent.
+    /// Timeout of the wait for members; unlimited if absent.
     pub wait: Option<Duration>,
 }
 
-/// Why a run cannot begin.
+/// Reason for which a run cannot begin.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// A node's process could not be started.
-    #[error("node {node} cannot be started: {error}")]
+    #[error("cannot start node {node}: {why}", why = explain(.error))]
     Start {
         /// The node.
         node: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// A node is not ready.
@@ -93,81 +94,87 @@ pub enum RunError {
     Ready {
         /// The node.
         node: String,
-        /// What it says, or that it says nothing.
+        /// Its reason, or that it sent none.
         reason: String,
     },
-    /// Members cannot be listened for.
-    #[error("cannot listen at {address}: {error}; give an address of this machine")]
+    /// The listening socket for members cannot be opened.
+    #[error(
+        "cannot listen at {address}: {why}; choose an address of this host",
+        why = explain(.error)
+    )]
     Listen {
-        /// Where.
+        /// Its address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// The signal cannot be sent.
-    #[error("the signal cannot be sent: {0}")]
+    #[error("cannot send the release signal: {why}", why = explain(.0))]
     Signal(io::Error),
     /// A clock is too far off.
     #[error(
-        "the clock of {node} is {ahead} ahead of the leader's (to within {error}), further than \
-         --max-offset allows ({max}); synchronise it, or allow more"
+        "the clock of {node} is {ahead} ahead of the leader's (error bound {error}), more than \
+         --max-offset ({max}); synchronise it, or raise --max-offset"
     )]
     ClockOff {
         /// The node.
         node: String,
-        /// How far it is ahead; behind where it is negative.
+        /// Its lead; negative if it is behind.
         ahead: String,
-        /// How well that is known.
+        /// Error bound of the lead.
         error: String,
-        /// How far it may be.
+        /// Largest permitted lead.
         max: String,
     },
     /// A clock could not be measured.
-    #[error("the clock of {node} cannot be measured: {reason}")]
+    #[error("cannot measure the clock of {node}: {reason}")]
     ClockUnknown {
         /// The node.
         node: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// Not all have joined in time.
-    #[error("{joined} of {of} other nodes have joined within {} s; see why the rest did not", wait.as_secs_f64())]
+    /// Not all members have joined in time.
+    #[error(
+        "{joined} of {of} other nodes joined within {} s; check the others",
+        wait.as_secs_f64()
+    )]
     Absent {
-        /// Those that have.
+        /// Members that have joined.
         joined: usize,
-        /// Those that were to.
+        /// Members that were expected.
         of: usize,
-        /// How long they were waited for.
+        /// Duration of the wait.
         wait: Duration,
     },
-    /// It was to end before all nodes had joined.
-    #[error("it was ended before all nodes had joined")]
+    /// It was interrupted before all nodes had joined.
+    #[error("the run was interrupted before all nodes had joined")]
     Ended,
 }
 
-/// What goes on in a run: the last period of each task of each node, for whoever watches.
+/// Snapshot of a run: the last period of each task of each node, for observers.
 #[derive(Clone, Debug)]
-pub struct Glance<'a> {
-    /// How far the run is.
+pub struct RunSnapshot<'a> {
+    /// Elapsed time.
     pub elapsed: Duration,
-    /// How long it takes.
+    /// Total duration.
     pub total: Duration,
-    /// Which run of how many.
+    /// Index of the run, and number of runs.
     pub run: (usize, usize),
-    /// Whether all is over, so that nothing changes any more.
+    /// True if all is over, so that nothing changes any more.
     pub is_last: bool,
     /// The nodes and tasks, in their order.
-    pub tasks: &'a [GlanceTask],
+    pub tasks: &'a [TaskSnapshot],
 }
 
 /// One task of one node.
 #[derive(Clone, PartialEq, Debug)]
-pub struct GlanceTask {
+pub struct TaskSnapshot {
     /// The node.
     pub node: String,
     /// The task.
     pub task: String,
-    /// Execution to period of the last period that is counted.
+    /// Ratio of execution to period of the last counted period.
     pub ratio: f64,
     /// Periods counted.
     pub periods: u64,
@@ -175,24 +182,24 @@ pub struct GlanceTask {
     pub missed: u64,
 }
 
-/// Who watches a run.
-pub trait Watch {
-    /// Hears how many members have joined, and how many are waited for.
+/// Observer of a run.
+pub trait RunObserver {
+    /// Receives the number of members that have joined, and of those expected.
     fn joined(&mut self, members: usize, of: usize);
-    /// Looks at it, some times a second.
-    fn glance(&mut self, glance: &Glance<'_>);
-    /// Takes what became of a period.
+    /// Receives the state, several times a second.
+    fn snapshot(&mut self, glance: &RunSnapshot<'_>);
+    /// Takes the outcome of a period.
     fn log(&mut self, line: &LogLine<'_>);
-    /// Whether the run is to end now.
+    /// Returns true if the run is to end now.
     fn is_over(&self) -> bool;
 }
 
-/// Runs all that is asked for, one run after the other.
+/// Executes all requested runs, one after the other.
 ///
 /// # Errors
 ///
-/// When a node cannot begin.
-pub fn run(options: &RunOptions, watch: &mut dyn Watch) -> Result<CycleResult, RunError> {
+/// If a node cannot begin.
+pub fn run(options: &RunOptions, watch: &mut dyn RunObserver) -> Result<CycleResult, RunError> {
     let started = rfc3339_now();
     let as_it_is = [None];
     let policies: Vec<_> = options.policies.iter().copied().map(Some).collect();
@@ -212,20 +219,20 @@ pub fn run(options: &RunOptions, watch: &mut dyn Watch) -> Result<CycleResult, R
         }
         let set = arranged(options, *policy, *nodes);
         let mut one =
-            match One::begin(options, &set, *nodes, members.members(), &|| watch.is_over()) {
+            match SingleRun::begin(options, &set, *nodes, members.members(), &|| watch.is_over()) {
                 Ok(one) => one,
                 Err(error) => {
                     members.call_off(&error);
                     if runs.is_empty() {
                         return Err(error);
                     }
-                    // What was measured is kept.
-                    endings.push(Ending::NotBegun(error.to_string()));
+                    // Earlier measurements are kept.
+                    endings.push(RunEnd::NotBegun(error.to_string()));
                     break;
                 }
             };
         let ending = one.collect(watch, (at, plans.len()));
-        runs.push(one.told(*policy));
+        runs.push(one.to_record(*policy));
         clock_sets.extend(one.clock_sets());
         clocks_unread.extend(one.clocks_unread());
         lacking.extend(one.lacking());
@@ -255,14 +262,14 @@ pub fn run(options: &RunOptions, watch: &mut dyn Watch) -> Result<CycleResult, R
     Ok(result)
 }
 
-/// The tasks as this run has them.
+/// Returns the tasks in the form of this run.
 fn arranged(options: &RunOptions, policy: Option<TaskPolicy>, nodes: u16) -> TaskSet {
     let with_policy = policy.map_or_else(|| options.set.clone(), |one| options.set.under(one));
     if options.divide { with_policy.divided(nodes.into()) } else { with_policy }
 }
 
-/// What more nodes gained over the fewest of the same policy, by the first task that all of them
-/// have in common.
+/// Returns the gain of more nodes over the fewest of the same policy, by the first task that all of
+/// them share.
 fn speedups(runs: &[CycleRun]) -> Vec<CycleSpeedup> {
     let mut policies: Vec<_> = runs.iter().map(|run| run.policy).collect();
     policies.dedup();
@@ -299,35 +306,39 @@ fn speedups_of(runs: &[&CycleRun], task: &str, policy: Option<TaskPolicy>) -> Ve
     spans.iter().map(gained).collect()
 }
 
-/// Members that have joined, with whom they joined.
-struct Gathered {
-    members: Vec<Remote>,
+/// Members that have joined, with their leader.
+struct JoinedMembers {
+    members: Vec<RemoteNode>,
     leader: Option<Leader>,
 }
 
-impl Gathered {
-    /// The members, and where this machine's node is reached by them.
-    fn members(&mut self) -> (&mut [Remote], Option<SocketAddr>) {
+impl JoinedMembers {
+    /// Returns the members, and the address of this host's node at which they reach it.
+    fn members(&mut self) -> (&mut [RemoteNode], Option<SocketAddr>) {
         (&mut self.members, self.leader.as_ref().map(|leader| leader.address))
     }
 
-    /// Tells the members why nothing begins.
+    /// Sends the members the reason for which nothing begins.
     fn call_off(&mut self, error: &RunError) {
         let why = error.to_string();
-        self.members.iter_mut().for_each(|member| member.call_off(&why));
+        self.members.iter_mut().for_each(|member| member.cancel(&why));
     }
 }
 
-fn gather(options: &RunOptions, nodes: u16, watch: &mut dyn Watch) -> Result<Gathered, RunError> {
+fn gather(
+    options: &RunOptions,
+    nodes: u16,
+    watch: &mut dyn RunObserver,
+) -> Result<JoinedMembers, RunError> {
     let Some(cluster) = options.cluster else {
-        return Ok(Gathered { members: Vec::new(), leader: None });
+        return Ok(JoinedMembers { members: Vec::new(), leader: None });
     };
     let address = cluster.listen;
     let leader = Leader::listen(address).map_err(|error| RunError::Listen { address, error })?;
     let of = usize::from(nodes.saturating_sub(1));
     let mut last = None;
     let (began, mut late) = (Instant::now(), None);
-    let members = leader.gather(of, &mut |members| {
+    let members = leader.accept_members(of, &mut |members| {
         let is_new = last.replace(members) != Some(members);
         if is_new {
             watch.joined(members, of);
@@ -337,10 +348,10 @@ fn gather(options: &RunOptions, nodes: u16, watch: &mut dyn Watch) -> Result<Gat
     });
     let absent = |wait| RunError::Absent { joined: last.unwrap_or(0), of, wait };
     let members = members.ok_or_else(|| late.map_or(RunError::Ended, absent))?;
-    Ok(Gathered { members, leader: Some(leader) })
+    Ok(JoinedMembers { members, leader: Some(leader) })
 }
 
-/// What a node on this machine is called.
+/// Returns the name of a node on this host.
 fn name_of(node: u16) -> String {
     format!("node{}", node + 1)
 }

@@ -1,69 +1,73 @@
-//! A node as the collector has it: on this machine or on another, what it is to do, what it handed
-//! over, and what the record says of it.
+//! Node from the collector's point of view, on this host or on another: its order, its entries, and
+//! its record.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use horolog_record::{CycleClock, CycleNode, CycleTask, Distribution};
+use horolog_sys::zone::scope_of;
 
-use super::child::Child;
+use super::child::TaskProcess;
 use super::{RunError, RunOptions};
-use crate::cluster::{Remote, TaskState};
-use crate::entry::Entry;
-use crate::gather::book::Book;
-use crate::node::{Go, Order, Ready, TaskFault, TaskReady};
-use crate::task::{Task, TaskSet, Work};
+use crate::cluster::{RemoteNode, TaskState};
+use crate::entry::PeriodEntry;
+use crate::gather::task_stats::TaskStats;
+use crate::node::{NodeOrder, NodeReady, NodeStart, TaskFailure, TaskReady};
+use crate::task::{Task, TaskSet, TaskWork};
 
-/// What a node on another machine may take beyond that: a clock to measure, a network between.
-const FAR_PATIENCE: Duration = Duration::from_secs(10);
+/// Additional time for a node on another host: it measures its clock, and the network is in
+/// between.
+const REMOTE_EXTRA_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One node.
-pub(super) struct Node<'a> {
+pub(super) struct NodeHandle<'a> {
     pub(super) name: String,
-    link: Link<'a>,
-    address: IpAddr,
-    ready: Ready,
+    link: NodeConnection<'a>,
+    /// Without a port.
+    address: SocketAddr,
+    ready: NodeReady,
     injected_ns: i64,
-    pub(super) books: Vec<Book>,
+    pub(super) stats: Vec<TaskStats>,
     cycles: Vec<u64>,
-    /// How it ended before its time.
+    /// Reason for which it exited early.
     pub(super) died: Option<String>,
 }
 
-/// How it is reached.
-enum Link<'a> {
-    Here(Box<Child>),
-    There(&'a mut Remote),
+/// Connection to a node.
+enum NodeConnection<'a> {
+    Local(Box<TaskProcess>),
+    Remote(&'a mut RemoteNode),
 }
 
-/// Which node it is, of how many, and where the others reach it.
+/// Index of a node, number of all, and the address at which its peers reach it.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct NodeSlot {
     pub(super) node: u16,
     pub(super) nodes: u16,
     pub(super) address: Option<SocketAddr>,
 }
 
-impl<'a> Node<'a> {
-    /// Has a node ready for its tasks: the one on another machine that is given, or one here.
+impl<'a> NodeHandle<'a> {
+    /// Prepares a node for its tasks: the given one on another host, or one on this host.
     pub(super) fn ready(
         options: &RunOptions,
         set: &TaskSet,
         cycles: &[u64],
-        place: Place,
-        remote: Option<&'a mut Remote>,
+        place: NodeSlot,
+        remote: Option<&'a mut RemoteNode>,
         is_over: &dyn Fn() -> bool,
     ) -> Result<Self, RunError> {
         let injected_ns =
-            options.clock_injected_ns.get(usize::from(place.node)).copied().unwrap_or(0);
-        let home = place.address.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip());
-        let order = Order {
+            options.injected_offset_ns.get(usize::from(place.node)).copied().unwrap_or(0);
+        let home = place.address.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into());
+        let order = NodeOrder {
             set: of_node(options, set, usize::from(place.node)),
             cycles: cycles.to_vec(),
             node: place.node,
             nodes: place.nodes,
-            address: home,
+            address: home.ip(),
+            scope: scope_of(home).unwrap_or(0),
             hold_awake: options.hold_awake,
             clock_injected_ns: injected_ns,
             is_signalled: options.signal_by_packet,
@@ -74,49 +78,52 @@ impl<'a> Node<'a> {
         let start = |error| RunError::Start { node: name.clone(), error };
         let tasks = set.tasks().len();
         let mut link = if let Some(remote) = remote {
-            remote.order(&order).map_err(start)?;
-            Link::There(remote)
+            remote.send_order(&order).map_err(start)?;
+            NodeConnection::Remote(remote)
         } else {
-            let child = Child::start(&options.program, &options.arguments, &order, tasks);
-            Link::Here(Box::new(child.map_err(start)?))
+            let child = TaskProcess::start(&options.program, &options.arguments, &order, tasks);
+            NodeConnection::Local(Box::new(child.map_err(start)?))
         };
         let ready = match &mut link {
-            Link::Here(child) => child.answer(order.patience(), is_over),
-            Link::There(remote) => {
-                remote.answer(order.patience().saturating_add(FAR_PATIENCE), is_over)
-            }
+            NodeConnection::Local(child) => child.answer(order.ready_timeout(), is_over),
+            NodeConnection::Remote(remote) => remote
+                .await_ready(order.ready_timeout().saturating_add(REMOTE_EXTRA_TIMEOUT), is_over),
         };
         let not_ready = |reason| RunError::Ready { node: name.clone(), reason };
         let ready = ready.map_err(not_ready)?;
         let tasks_ready = set.tasks().iter().zip(cycles).zip(&ready.tasks);
         let book = |((task, cycles), ready): ((&Task, &u64), &TaskReady)| {
-            Book::new(task, *cycles, undisturbed_ns(task, ready))
+            TaskStats::new(task, *cycles, undisturbed_ns(task, ready))
         };
         let books = tasks_ready.map(book).collect();
         let address = match &link {
-            Link::Here(_) => home,
-            Link::There(remote) => remote.address.ip(),
+            NodeConnection::Local(_) => home,
+            NodeConnection::Remote(remote) => remote.address,
         };
         let cycles = cycles.to_vec();
-        Ok(Self { name, link, address, ready, injected_ns, books, cycles, died: None })
+        Ok(Self { name, link, address, ready, injected_ns, stats: books, cycles, died: None })
     }
 
-    /// Where a task takes messages, if it does.
+    /// Returns the message address of a task, if it receives any.
     pub(super) fn port(&self, task: usize) -> Option<SocketAddr> {
-        let port = self.ready.tasks.get(task)?.port?;
-        Some(SocketAddr::new(self.address, port))
+        Some(self.at(self.ready.tasks.get(task)?.port?))
     }
 
-    /// Where a task takes its signal, if packets are that.
+    /// Returns the address for a task's release packets, if it uses any.
     pub(super) fn signal_port(&self, task: usize) -> Option<SocketAddr> {
-        let port = self.ready.tasks.get(task)?.signal_port?;
-        Some(SocketAddr::new(self.address, port))
+        Some(self.at(self.ready.tasks.get(task)?.signal_port?))
+    }
+
+    fn at(&self, port: u16) -> SocketAddr {
+        let mut address = self.address;
+        address.set_port(port);
+        address
     }
 
     /// Refuses a clock that is too far off.
     pub(super) fn check_clock(&self, max_ns: u64) -> Result<(), RunError> {
-        let Link::There(remote) = &self.link else {
-            let ahead = crate::cluster::Clock { ahead_ns: self.injected_ns, error_ns: 0 };
+        let NodeConnection::Remote(remote) = &self.link else {
+            let ahead = crate::cluster::NodeClockOffset { ahead_ns: self.injected_ns, error_ns: 0 };
             return self.within(ahead, max_ns);
         };
         match remote.clocks() {
@@ -127,7 +134,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    fn within(&self, clock: crate::cluster::Clock, max_ns: u64) -> Result<(), RunError> {
+    fn within(&self, clock: crate::cluster::NodeClockOffset, max_ns: u64) -> Result<(), RunError> {
         if clock.ahead_ns.unsigned_abs().saturating_add(clock.error_ns) <= max_ns {
             return Ok(());
         }
@@ -140,69 +147,70 @@ impl<'a> Node<'a> {
         })
     }
 
-    pub(super) fn tell(&mut self, go: &Go) -> Result<(), RunError> {
+    pub(super) fn send_start(&mut self, go: &NodeStart) -> Result<(), RunError> {
         let told: io::Result<()> = match &mut self.link {
-            Link::Here(child) => child.tell(go),
-            Link::There(remote) => remote.go(go),
+            NodeConnection::Local(child) => child.send(go),
+            NodeConnection::Remote(remote) => remote.send_start(go),
         };
         told.map_err(|error| RunError::Start { node: self.name.clone(), error })
     }
 
-    /// Tells all its tasks to end at their next release.
+    /// Requests all its tasks to end at their next release.
     pub(super) fn stop(&mut self) {
         match &mut self.link {
-            Link::Here(child) => child.shared().stop(),
-            Link::There(remote) => remote.stop(),
+            NodeConnection::Local(child) => child.shared().stop(),
+            NodeConnection::Remote(remote) => remote.stop(),
         }
     }
 
-    /// The first task that is not through.
+    /// Returns the first task that has not finished.
     pub(super) fn open(&self) -> Option<usize> {
-        (0..self.books.len()).find(|task| !self.state(*task).is_over)
+        (0..self.stats.len()).find(|task| !self.state(*task).is_over)
     }
 
-    /// Which tasks are through.
-    pub(super) fn through(&self) -> Vec<bool> {
-        (0..self.books.len()).map(|task| self.state(task).is_over).collect()
+    /// Returns, for each task, whether it has finished.
+    pub(super) fn finished_tasks(&self) -> Vec<bool> {
+        (0..self.stats.len()).map(|task| self.state(task).is_over).collect()
     }
 
-    /// Periods of a task that are planned, and of which nothing is known.
-    pub(super) fn lacks(&self, task: usize) -> u64 {
-        let book = &self.books[task];
+    /// Returns the planned periods of a task without an entry.
+    pub(super) fn missing_periods(&self, task: usize) -> u64 {
+        let book = &self.stats[task];
         let known = book.periods + book.unreleased + self.state(task).lost_periods;
         self.cycles[task].saturating_sub(known)
     }
 
-    /// Periods of a task that are planned.
+    /// Returns the planned periods of a task.
     pub(super) fn planned(&self, task: usize) -> u64 {
         self.cycles[task]
     }
 
     fn state(&self, task: usize) -> TaskState {
         match &self.link {
-            Link::Here(child) => child.state(task),
-            Link::There(remote) => remote.state(task),
+            NodeConnection::Local(child) => child.state(task),
+            NodeConnection::Remote(remote) => remote.state(task),
         }
     }
 
-    /// How often its system clock was found to be set, by the task that found it most often.
+    /// Returns the number of detected steps of its system clock, the highest of its tasks.
     pub(super) fn clock_sets(&self) -> u64 {
-        (0..self.books.len()).map(|task| self.state(task).clock_sets).max().unwrap_or(0)
+        (0..self.stats.len()).map(|task| self.state(task).clock_sets).max().unwrap_or(0)
     }
 
-    /// Why its clock could not be measured, when that was so at last.
+    /// Returns the reason for which its clock could not be measured in the latest attempt, if it
+    /// failed.
     pub(super) fn clock_unknown(&self) -> Option<String> {
         match &self.link {
-            Link::Here(_) => None,
-            Link::There(remote) => remote.clock_unknown.clone(),
+            NodeConnection::Local(_) => None,
+            NodeConnection::Remote(remote) => remote.clock_unknown.clone(),
         }
     }
 
-    /// Notes whether it ended before all its tasks were through.
-    pub(super) fn look(&mut self) {
+    /// Records an exit before all its tasks had finished.
+    pub(super) fn check_exit(&mut self) {
         let ended = match &mut self.link {
-            Link::Here(child) => child.ended(),
-            Link::There(remote) => {
+            NodeConnection::Local(child) => child.ended(),
+            NodeConnection::Remote(remote) => {
                 remote.listen();
                 remote.ended()
             }
@@ -212,12 +220,16 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Takes what a task has handed over.
-    pub(super) fn take(&mut self, task: usize, put: &mut dyn FnMut(&str, &mut Book, &Entry)) {
-        let (name, book) = (&self.name, &mut self.books[task]);
+    /// Takes the entries that a task has published.
+    pub(super) fn take(
+        &mut self,
+        task: usize,
+        put: &mut dyn FnMut(&str, &mut TaskStats, &PeriodEntry),
+    ) {
+        let (name, book) = (&self.name, &mut self.stats[task]);
         match &mut self.link {
-            Link::Here(child) => child.take(task, &mut |entry| put(name, book, entry)),
-            Link::There(remote) => {
+            NodeConnection::Local(child) => child.take(task, &mut |entry| put(name, book, entry)),
+            NodeConnection::Remote(remote) => {
                 for entry in remote.take(task) {
                     put(name, book, &entry);
                 }
@@ -225,13 +237,15 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// What the record says of it.
-    pub(super) fn told(&self, set: &TaskSet) -> CycleNode {
+    /// Returns its record.
+    pub(super) fn result(&self, set: &TaskSet) -> CycleNode {
         let (host, clocks) = match &self.link {
-            Link::Here(_) => (None, &[][..]),
-            Link::There(remote) => (Some(remote.host.clone()), remote.clocks().unwrap_or(&[])),
+            NodeConnection::Local(_) => (None, &[][..]),
+            NodeConnection::Remote(remote) => {
+                (Some(remote.host.clone()), remote.clocks().unwrap_or(&[]))
+            }
         };
-        let clock = |clock: &crate::cluster::Clock| CycleClock {
+        let clock = |clock: &crate::cluster::NodeClockOffset| CycleClock {
             ahead_ns: clock.ahead_ns,
             error_ns: clock.error_ns,
         };
@@ -240,14 +254,14 @@ impl<'a> Node<'a> {
             name: self.name.clone(),
             host,
             conditions: self.ready.conditions.clone(),
-            clock_injected_ns: Some(self.ready.clock_injected_ns).filter(|ns| *ns != 0),
+            injected_offset_ns: Some(self.ready.clock_injected_ns).filter(|ns| *ns != 0),
             clocks: clocks.iter().map(clock).collect(),
             tasks: tasks.map(|(at, task)| self.task(at, task)).collect(),
         }
     }
 
     fn task(&self, at: usize, task: &Task) -> CycleTask {
-        let (book, ready, state) = (&self.books[at], &self.ready.tasks[at], self.state(at));
+        let (book, ready, state) = (&self.stats[at], &self.ready.tasks[at], self.state(at));
         CycleTask {
             name: task.name.clone(),
             period_ns: task.period_ns,
@@ -265,7 +279,7 @@ impl<'a> Node<'a> {
             failed: book.failed,
             messages_missing: book.messages_missing,
             barriers_broken: book.barriers_broken,
-            lateness_ns: Distribution::of_recorder(&book.lateness),
+            start_latency_ns: Distribution::of_recorder(&book.lateness),
             execution_ns: Distribution::of_recorder(&book.execution),
             response_ns: Distribution::of_recorder(&book.response),
             computation_ns: Distribution::of_recorder(&book.computation),
@@ -274,14 +288,14 @@ impl<'a> Node<'a> {
             barrier_ns: Distribution::of_recorder(&book.barrier),
             overhead: book.overhead(state.latency_ns),
             served: book.served(),
-            fault: TaskFault::of_words(state.fault).map(|fault| fault.to_string()),
+            failure: TaskFailure::of_words(state.fault).map(|fault| fault.to_string()),
             states: book.states(),
             series: book.series(),
         }
     }
 }
 
-/// The tasks as this node has them.
+/// Returns the tasks in this node's form.
 fn of_node(options: &RunOptions, set: &TaskSet, node: usize) -> TaskSet {
     let slow = options.slow.iter().find(|(slow, _)| usize::from(*slow) == node);
     let set = slow.map_or_else(|| set.clone(), |(_, factor)| set.multiplied(*factor));
@@ -289,8 +303,8 @@ fn of_node(options: &RunOptions, set: &TaskSet, node: usize) -> TaskSet {
     core.map_or_else(|| set.clone(), |core| set.on_core(*core))
 }
 
-/// How long a period of supersteps computes where nothing disturbs it.
+/// Returns the undisturbed computation of a period of supersteps.
 fn undisturbed_ns(task: &Task, ready: &TaskReady) -> Option<f64> {
-    let is_known = matches!(task.work, Work::Steps(_));
+    let is_known = matches!(task.work, TaskWork::Steps(_));
     is_known.then_some(ready.units? as f64 * ready.unit_ns?)
 }

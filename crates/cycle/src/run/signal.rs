@@ -1,5 +1,4 @@
-//! The time signal as packets: a thread that sends each node a datagram for each release of each
-//! task.
+//! Time signal as packets: a thread that sends each node a datagram for each release of each task.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,57 +9,56 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use horolog_record::{CycleSent, Distribution};
+use horolog_record::{CycleSignalStats, Distribution};
 use horolog_stats::Recorder;
 use horolog_sys::affinity;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use crate::node::datagram::{HEADER_LEN, Header, Kind};
+use crate::node::datagram::{DatagramHeader, DatagramKind, HEADER_LEN};
 
-/// As high as a task can have it, so that none of them holds the signal back for long.
+/// Highest priority of a task, so that none of them delays the signal for long.
 const PRIORITY: i32 = 99;
-/// The longest sleep between looks whether to end.
-const LOOK: Span = Span::from_ms(50);
-/// How often, and after which time each, the end is told: a datagram may be lost.
+/// Longest sleep between two checks for the end.
+const POLL_INTERVAL: Span = Span::from_ms(50);
+/// Repetitions of the end packet, each after this time: a datagram may be lost.
 const LAST: [Span; 3] = [Span::from_ms(1), Span::from_ms(10), Span::from_ms(100)];
 
-/// When a task is released, and who is told.
+/// Releases of a task, with the receivers of its packets.
 #[derive(Clone, Debug)]
-pub(super) struct Train {
+pub(super) struct ReleaseSchedule {
     pub(super) offset: Span,
     pub(super) period: Span,
     pub(super) cycles: u64,
-    /// Where each node takes its signal.
+    /// Address of each node for its signal.
     pub(super) to: Vec<SocketAddr>,
 }
 
-impl Train {
+impl ReleaseSchedule {
     fn due(&self, begin: Timestamp<Monotonic>, cycle: u64) -> Timestamp<Monotonic> {
         let cycle = i64::try_from(cycle).unwrap_or(i64::MAX);
         begin + self.offset + Span::from_ns(self.period.as_ns().saturating_mul(cycle))
     }
 }
 
-/// A thread that sends until it is through or dropped.
+/// Thread that sends until it has finished or is dropped.
 #[derive(Debug)]
-pub(super) struct Signal {
+pub(super) struct ReleaseSignalThread {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Sent>>,
+    thread: Option<JoinHandle<SignalStats>>,
 }
 
 #[derive(Debug)]
-struct Sent {
+struct SignalStats {
     packets: u64,
     failed: u64,
     lateness: Recorder,
 }
 
-impl Signal {
-    /// Sends the releases of these tasks, from `begin` on.
-    /// Each packet carries `token`.
+impl ReleaseSignalThread {
+    /// Sends the releases of these tasks, from `begin` on. Each packet carries `token`.
     pub(super) fn start(
-        trains: Vec<Train>,
+        trains: Vec<ReleaseSchedule>,
         begin: Timestamp<Monotonic>,
         token: u64,
     ) -> io::Result<Self> {
@@ -70,24 +68,24 @@ impl Signal {
         let stop = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&stop);
         let work = move || {
-            // Without the privilege it is sent as well as can be, and how late that was is told.
-            let _ = affinity::Policy::fifo(PRIORITY, true).take();
+            // Without the privilege it is sent as well as possible, and its lateness is reported.
+            let _ = affinity::SchedulingParameters::fifo(PRIORITY, true).apply();
             send_all(&socket, &trains, (begin, token), &is_over)
         };
         let thread = thread::Builder::new().name("signal".into()).spawn(work)?;
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Ends it, and tells what was sent.
-    pub(super) fn end(&mut self) -> Option<CycleSent> {
+    /// Ends the thread, and returns its stats.
+    pub(super) fn end(&mut self) -> Option<CycleSignalStats> {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.thread.take()?.join().ok()?;
         let lateness_ns = Distribution::of_recorder(&sent.lateness);
-        Some(CycleSent { packets: sent.packets, failed: sent.failed, lateness_ns })
+        Some(CycleSignalStats { packets: sent.packets, failed: sent.failed, lateness_ns })
     }
 }
 
-impl Drop for Signal {
+impl Drop for ReleaseSignalThread {
     fn drop(&mut self) {
         self.end();
     }
@@ -95,11 +93,11 @@ impl Drop for Signal {
 
 fn send_all(
     socket: &UdpSocket,
-    trains: &[Train],
+    trains: &[ReleaseSchedule],
     (begin, token): (Timestamp<Monotonic>, u64),
     stop: &AtomicBool,
-) -> Sent {
-    let mut sent = Sent { packets: 0, failed: 0, lateness: Recorder::new() };
+) -> SignalStats {
+    let mut sent = SignalStats { packets: 0, failed: 0, lateness: Recorder::new() };
     let waiting = trains.iter().enumerate().filter(|(_, train)| train.cycles > 0);
     let mut next: BinaryHeap<_> =
         waiting.map(|(at, train)| Reverse((train.due(begin, 0).as_ns(), at, 0))).collect();
@@ -108,7 +106,7 @@ fn send_all(
         if !wait(due, stop) {
             return sent;
         }
-        let header = header(Kind::Release, cycle, token);
+        let header = header(DatagramKind::Release, cycle, token);
         for to in &train.to {
             match socket.send_to(&header, to) {
                 Ok(_) => sent.packets += 1,
@@ -125,23 +123,24 @@ fn send_all(
             return sent;
         }
         for to in trains.iter().flat_map(|train| &train.to) {
-            // It is told again.
-            let _ = socket.send_to(&header(Kind::Last, 0, token), to);
+            // It is repeated.
+            let _ = socket.send_to(&header(DatagramKind::Last, 0, token), to);
         }
     }
     sent
 }
 
-fn header(kind: Kind, cycle: u64, token: u64) -> [u8; HEADER_LEN] {
-    Header { kind, node: 0, cycle, step: 0, sent_ns: token.cast_signed() }.to_bytes()
+fn header(kind: DatagramKind, cycle: u64, token: u64) -> [u8; HEADER_LEN] {
+    DatagramHeader { kind, node: 0, cycle, step: 0, sent_ns: token.cast_signed() }.to_bytes()
 }
 
-/// A number by which the packets of a run are told from any others; strangers do not guess it.
+/// Returns a number that distinguishes the packets of a run from all others and cannot be guessed
+/// from outside.
 pub(super) fn token() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// Waits until an instant; false when it is to end.
+/// Waits until an instant; returns false if it is to end.
 fn wait(until: Timestamp<Monotonic>, stop: &AtomicBool) -> bool {
     loop {
         if stop.load(Ordering::Relaxed) {
@@ -151,7 +150,7 @@ fn wait(until: Timestamp<Monotonic>, stop: &AtomicBool) -> bool {
         if now >= until {
             return true;
         }
-        sleep_until(until.min(now + LOOK));
+        sleep_until(until.min(now + POLL_INTERVAL));
     }
 }
 
@@ -166,29 +165,30 @@ mod tests {
         let nodes: Vec<UdpSocket> =
             (0..2).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
         let to: Vec<SocketAddr> = nodes.iter().map(|node| node.local_addr().unwrap()).collect();
-        let train = |offset_ms, period_ms, cycles| Train {
+        let train = |offset_ms, period_ms, cycles| ReleaseSchedule {
             offset: Span::from_ms(offset_ms),
             period: Span::from_ms(period_ms),
             cycles,
             to: to.clone(),
         };
         let begin = MonotonicClock.now() + Span::from_ms(5);
-        let mut signal = Signal::start(vec![train(0, 10, 3), train(3, 15, 2)], begin, 7).unwrap();
+        let mut signal =
+            ReleaseSignalThread::start(vec![train(0, 10, 3), train(3, 15, 2)], begin, 7).unwrap();
         let mut kinds = Vec::new();
         let mut bytes = [0; 64];
         for node in &nodes {
             node.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             loop {
                 let len = node.recv(&mut bytes).unwrap();
-                let header = Header::from_bytes(&bytes[..len]).unwrap();
+                let header = DatagramHeader::from_bytes(&bytes[..len]).unwrap();
                 kinds.push((header.kind, header.cycle));
-                if header.kind == Kind::Last {
+                if header.kind == DatagramKind::Last {
                     break;
                 }
             }
         }
-        let of_one = [0, 0, 1, 1, 2].map(|cycle| (Kind::Release, cycle));
-        let of_one = [&of_one[..], &[(Kind::Last, 0)]].concat();
+        let of_one = [0, 0, 1, 1, 2].map(|cycle| (DatagramKind::Release, cycle));
+        let of_one = [&of_one[..], &[(DatagramKind::Last, 0)]].concat();
         assert_eq!(kinds, [&of_one[..], &of_one].concat());
         let sent = signal.end().unwrap();
         assert_eq!((sent.packets, sent.failed), (10, 0));
@@ -197,14 +197,14 @@ mod tests {
 
     #[test]
     fn it_ends_when_it_is_dropped() {
-        let far = Train {
+        let far = ReleaseSchedule {
             offset: Span::from_ms(3_600_000),
             period: Span::from_ms(1),
             cycles: 1,
             to: Vec::new(),
         };
         let begun = MonotonicClock.now();
-        drop(Signal::start(vec![far], begun, 7).unwrap());
+        drop(ReleaseSignalThread::start(vec![far], begun, 7).unwrap());
         assert!(MonotonicClock.now() - begun < Span::from_ms(60_000));
     }
 }

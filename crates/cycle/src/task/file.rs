@@ -1,22 +1,22 @@
-//! A set of tasks as a person writes it, in a TOML file. Times are written with their units.
+//! Task file as written by a person, in TOML. Times are written with their units.
 
 use horolog_time::text;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    Audience, Compute, Fault, Message, Policy, Polling, Program, Schedule, Step, Task, TaskSet,
-    Work,
+    Audience, Compute, Policy, Polling, SchedulingSpec, StepMessage, Superstep, Task, TaskProgram,
+    TaskSet, TaskSetError, TaskWork,
 };
 
-/// The longest file that is read, in bytes.
+/// Longest file that is read, in bytes.
 pub const FILE_MAX: u64 = 1 << 20;
-/// The real-time priority of a task that is given none.
+/// Default real-time priority.
 pub const PRIORITY: u8 = 80;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
+struct RawTaskFile {
     #[serde(rename = "task")]
     tasks: Vec<Spanned<RawTask>>,
 }
@@ -66,18 +66,18 @@ struct RawPolling {
 }
 
 impl TaskSet {
-    /// Reads a task file.
+    /// Parses a task file.
     ///
     /// # Errors
     ///
-    /// What is wrong, and in which line.
-    pub fn parse(text: &str) -> Result<Self, Fault> {
-        let raw: Raw = toml::from_str(text).map_err(|error| {
+    /// The error with its line.
+    pub fn parse(text: &str) -> Result<Self, TaskSetError> {
+        let raw: RawTaskFile = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-            Fault::at(text, at, reason)
+            TaskSetError::at(text, at, reason)
         })?;
-        let reader = Reader { text };
+        let reader = TaskFileReader { text };
         let mut tasks = Vec::new();
         for task in &raw.tasks {
             let read = reader.task(task.get_ref(), task.span().start)?;
@@ -88,17 +88,17 @@ impl TaskSet {
     }
 }
 
-/// Turns what stands in a text into what it means, or says where it means nothing.
-struct Reader<'a> {
+/// Interpreter of the file's texts; it reports those without a meaning.
+struct TaskFileReader<'a> {
     text: &'a str,
 }
 
-impl Reader<'_> {
-    fn fault<T>(&self, at: &Spanned<T>, reason: impl std::fmt::Display) -> Fault {
-        Fault::at(self.text, at.span().start, reason)
+impl TaskFileReader<'_> {
+    fn fault<T>(&self, at: &Spanned<T>, reason: impl std::fmt::Display) -> TaskSetError {
+        TaskSetError::at(self.text, at.span().start, reason)
     }
 
-    fn task(&self, raw: &RawTask, begins: usize) -> Result<Task, Fault> {
+    fn task(&self, raw: &RawTask, begins: usize) -> Result<Task, TaskSetError> {
         let period_ns = self.time_ns(&raw.period)?;
         let policy = match &raw.policy {
             None => Policy::Fifo,
@@ -110,14 +110,18 @@ impl Reader<'_> {
             period_ns,
             deadline_ns: self.time_or(raw.deadline.as_ref(), period_ns)?,
             offset_ns: self.time_or(raw.offset.as_ref(), 0)?,
-            schedule: Schedule { policy, priority: raw.priority.unwrap_or(usual), core: raw.core },
+            schedule: SchedulingSpec {
+                policy,
+                priority: raw.priority.unwrap_or(usual),
+                core: raw.core,
+            },
             work: self.work(raw, begins)?,
             worst_ns: raw.worst.as_ref().map(|worst| self.time_ns(worst)).transpose()?,
             critical_ns: self.time_or(raw.critical.as_ref(), 0)?,
         })
     }
 
-    fn work(&self, raw: &RawTask, begins: usize) -> Result<Work, Fault> {
+    fn work(&self, raw: &RawTask, begins: usize) -> Result<TaskWork, TaskSetError> {
         let whole = RawStep {
             compute: raw.compute.clone(),
             units: raw.units,
@@ -127,43 +131,43 @@ impl Reader<'_> {
         };
         let mut kinds = Vec::new();
         if !whole.is_empty() {
-            kinds.push(Work::Steps(vec![self.step(&whole, begins)?]));
+            kinds.push(TaskWork::Steps(vec![self.step(&whole, begins)?]));
         }
         if !raw.steps.is_empty() {
             let step = |step: &Spanned<RawStep>| self.step(step.get_ref(), step.span().start);
-            kinds.push(Work::Steps(raw.steps.iter().map(step).collect::<Result<_, _>>()?));
+            kinds.push(TaskWork::Steps(raw.steps.iter().map(step).collect::<Result<_, _>>()?));
         }
-        kinds.extend(raw.command.clone().map(Work::Command));
+        kinds.extend(raw.command.clone().map(TaskWork::Command));
         let states = raw.states.as_ref().map(|states| states.get_ref().clone());
         if let (Some(states), None) = (&raw.states, &raw.program) {
-            return Err(self.fault(states, "only a program says states; there is none"));
+            return Err(self.fault(states, "only a program reports states; this task has none"));
         }
-        let program = |words| Program { words, states: states.unwrap_or_default() };
-        kinds.extend(raw.program.clone().map(program).map(Work::Program));
+        let program = |words| TaskProgram { words, states: states.unwrap_or_default() };
+        kinds.extend(raw.program.clone().map(program).map(TaskWork::Program));
         if let Some(polling) = &raw.polling {
             let begins = polling.span().start;
             let RawPolling { rate, compute, units, budget } = polling.get_ref();
             let event = self.compute(compute.as_ref(), *units, begins)?;
-            kinds.push(Work::Polling(Polling { rate: *rate, event, budget: *budget }));
+            kinds.push(TaskWork::Polling(Polling { rate: *rate, event, budget: *budget }));
         }
         let one_of = "a step (compute, units, message, barrier), [[task.step]], command, program \
                       or [task.polling]";
         let mut kinds = kinds.into_iter();
         match (kinds.next(), kinds.next()) {
             (Some(work), None) => Ok(work),
-            (None, _) => Err(Fault::at(
+            (None, _) => Err(TaskSetError::at(
                 self.text,
                 begins,
-                format!("the task says not what it does; give one of {one_of}"),
+                format!("the task has no work; add one of {one_of}"),
             )),
             _ => {
-                let reason = format!("the task does several things; give one of {one_of}");
-                Err(Fault::at(self.text, begins, reason))
+                let reason = format!("the task has several kinds of work; keep one of {one_of}");
+                Err(TaskSetError::at(self.text, begins, reason))
             }
         }
     }
 
-    fn step(&self, raw: &RawStep, begins: usize) -> Result<Step, Fault> {
+    fn step(&self, raw: &RawStep, begins: usize) -> Result<Superstep, TaskSetError> {
         let to = match &raw.to {
             None => None,
             Some(to) => match to.get_ref().as_str() {
@@ -173,10 +177,10 @@ impl Reader<'_> {
             },
         };
         if let (Some(to), None) = (&raw.to, raw.message) {
-            return Err(self.fault(to, "there is no message that could go anywhere"));
+            return Err(self.fault(to, "'to' needs a message"));
         }
-        let message = |bytes| Message { bytes, to: to.unwrap_or(Audience::All) };
-        Ok(Step {
+        let message = |bytes| StepMessage { bytes, to: to.unwrap_or(Audience::All) };
+        Ok(Superstep {
             compute: self.compute(raw.compute.as_ref(), raw.units, begins)?,
             message: raw.message.map(message),
             barrier: raw.barrier.unwrap_or(false),
@@ -188,21 +192,23 @@ impl Reader<'_> {
         time: Option<&Spanned<String>>,
         units: Option<u64>,
         begins: usize,
-    ) -> Result<Compute, Fault> {
+    ) -> Result<Compute, TaskSetError> {
         match (time, units) {
-            (Some(_), Some(_)) => {
-                Err(Fault::at(self.text, begins, "give either compute or units, not both"))
-            }
+            (Some(_), Some(_)) => Err(TaskSetError::at(
+                self.text,
+                begins,
+                "compute and units exclude one another; keep one",
+            )),
             (Some(time), None) => self.time_ns(time).map(Compute::Ns),
             (None, units) => Ok(Compute::Units(units.unwrap_or(0))),
         }
     }
 
-    fn time_or(&self, time: Option<&Spanned<String>>, other_ns: u64) -> Result<u64, Fault> {
+    fn time_or(&self, time: Option<&Spanned<String>>, other_ns: u64) -> Result<u64, TaskSetError> {
         time.map_or(Ok(other_ns), |time| self.time_ns(time))
     }
 
-    fn time_ns(&self, time: &Spanned<String>) -> Result<u64, Fault> {
+    fn time_ns(&self, time: &Spanned<String>) -> Result<u64, TaskSetError> {
         let text = time.get_ref();
         let ns = text::duration(text).ok().and_then(|time| u64::try_from(time.as_nanos()).ok());
         ns.ok_or_else(|| self.fault(time, "write a time such as \"10ms\", \"250us\" or \"1s\""))

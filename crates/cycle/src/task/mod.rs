@@ -1,8 +1,8 @@
-//! What a periodic task is: when it is released, by when it is to be through, how it is scheduled
-//! and what it does in each period. Values here are right by their types or were checked by
-//! [`TaskSet::new`]; nothing runs here.
+//! Definition of periodic tasks: their releases, deadlines, scheduling and work in each period.
+//! Values of these types are valid by construction or were checked by [`TaskSet::new`]; nothing
+//! runs here.
 
-mod fault;
+mod error;
 mod file;
 #[cfg(test)]
 mod tests;
@@ -10,157 +10,156 @@ mod tests;
 pub use horolog_record::TaskPolicy as Policy;
 use serde::{Deserialize, Serialize};
 
-use crate::ring::{LOOK_NS, OTHERS_MAX};
+use crate::ring::{COLLECT_INTERVAL_NS, NON_PERIOD_MAX};
 
-pub use fault::Fault;
-pub(crate) use fault::check_name;
+pub use error::TaskSetError;
+pub(crate) use error::check_name;
 pub use file::{FILE_MAX, PRIORITY};
 
 /// Tasks of a set, at most.
 pub const TASKS_MAX: usize = 64;
 /// Supersteps of a task, at most.
 pub const STEPS_MAX: usize = 16;
-/// The shortest period.
+/// Shortest period.
 pub const PERIOD_MIN_NS: u64 = 50_000;
-/// The longest period: an hour.
+/// Longest period: an hour.
 pub const PERIOD_MAX_NS: u64 = 3_600_000_000_000;
-/// The longest message that is sent in a step, in bytes.
+/// Longest message of a step, in bytes.
 pub const MESSAGE_MAX: u64 = 1 << 20;
 /// States that a program names, at most.
 pub const STATES_MAX: usize = 15;
-/// The longest name of a state, in bytes.
+/// Longest name of a state, in bytes.
 pub const STATE_MAX: usize = 32;
 /// Events that a polling server serves in a period, at most.
 pub const BUDGET_MAX: u32 = 100_000;
 
-/// Tasks that run beside each other on one node.
+/// Tasks that run together on one node.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Task>", into = "Vec<Task>")]
 pub struct TaskSet {
     tasks: Vec<Task>,
 }
 
-/// A periodic task. All times are in ns.
+/// Periodic task. All times are in ns.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Task {
-    /// Its name, which no other task of the set has.
+    /// Its name, unique in the set.
     pub name: String,
-    /// From one release to the next.
+    /// Time from one release to the next.
     pub period_ns: u64,
-    /// From a release to when its work is to be done; no longer than the period.
+    /// Time from a release to the deadline of its work; no longer than the period.
     pub deadline_ns: u64,
-    /// From the first instant of the set to the first release; shorter than the period.
+    /// Time from the first instant of the set to the first release; shorter than the period.
     pub offset_ns: u64,
-    /// How it is scheduled.
-    pub schedule: Schedule,
-    /// What it does in each period.
-    pub work: Work,
-    /// The longest execution that is known of it beforehand, for predictions.
+    /// Its scheduling.
+    pub schedule: SchedulingSpec,
+    /// Its work in each period.
+    pub work: TaskWork,
+    /// Longest execution known beforehand, for predictions.
     pub worst_ns: Option<u64>,
-    /// The longest stretch in which it lets no other task go before it (a lock that others of a
-    /// higher priority want, a region without preemption).
+    /// Longest time for which it blocks every other task (a lock that tasks of a higher priority
+    /// need, a region without preemption).
     pub critical_ns: u64,
 }
 
-/// How a task is scheduled.
+/// Scheduling of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Schedule {
+pub struct SchedulingSpec {
     /// The policy.
     pub policy: Policy,
-    /// The real-time priority, 1 to 99; 0 under [`Policy::Other`] and [`Policy::Deadline`].
+    /// Real-time priority, 1 to 99; 0 under [`Policy::Other`] and [`Policy::Deadline`].
     pub priority: u8,
-    /// The core that it is tied to.
+    /// Core to which it is pinned.
     pub core: Option<usize>,
 }
 
-/// What a task does in a period.
+/// Work of a task in a period.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Work {
+pub enum TaskWork {
     /// The built-in load: supersteps, one after the other.
-    Steps(Vec<Step>),
-    /// A program that is started at each release, with its arguments.
+    Steps(Vec<Superstep>),
+    /// Program that is started at each release, with its arguments.
     Command(Vec<String>),
-    /// A program that is started once, and marks its periods by messages.
-    Program(Program),
-    /// A server of events that come at any time.
+    /// Program that is started once, and marks its periods by messages.
+    Program(TaskProgram),
+    /// Server of events that arrive at any time.
     Polling(Polling),
 }
 
-/// A program that waits for its releases and marks what it does.
+/// Program that waits for its releases and marks its activities.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Program {
-    /// The program with its arguments.
+pub struct TaskProgram {
+    /// Program with its arguments.
     pub words: Vec<String>,
-    /// The states that it may say to be in, so that its periods are told apart by them.
+    /// Valid states of the program; its periods are counted separately by state.
     pub states: Vec<String>,
 }
 
-/// A superstep: computation, then communication, then a barrier; what is absent is left out.
+/// Superstep: computation, then communication, then a barrier; absent parts are left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Step {
-    /// What is computed.
+pub struct Superstep {
+    /// Its computation.
     pub compute: Compute,
-    /// What is sent, and by the others received.
-    pub message: Option<Message>,
-    /// Whether all nodes wait for the last of them.
+    /// Message that is sent, and received from the peers.
+    pub message: Option<StepMessage>,
+    /// True if all nodes wait for the last of them.
     pub barrier: bool,
 }
 
-/// How much is computed.
+/// Amount of computation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compute {
-    /// As much as takes this long on the node where nothing disturbs it; found out beforehand.
+    /// An amount with this undisturbed duration on the node; calibrated beforehand.
     Ns(u64),
-    /// So many units of the load, the same on every node.
+    /// Units of the load, the same number on every node.
     Units(u64),
 }
 
 impl Compute {
-    /// Whether there is nothing to compute.
+    /// Returns true if there is nothing to compute.
     #[must_use]
     pub const fn is_nothing(self) -> bool {
         matches!(self, Self::Ns(0) | Self::Units(0))
     }
 }
 
-/// What a node sends to others in a step.
+/// Message of a node to its peers in a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Message {
+pub struct StepMessage {
     /// Its length.
     pub bytes: u64,
-    /// To whom it goes.
+    /// Its receivers.
     pub to: Audience,
 }
 
-/// The nodes that a message goes to.
+/// Nodes that receive a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Audience {
     /// Every other node.
     All,
-    /// The node behind this one in their order; the first behind the last.
+    /// The next node in their order; after the last, the first.
     Next,
 }
 
-/// Events that come at any time are kept until the next release and served then, so many of them at
-/// most: aperiodic work in the shape of a periodic task.
+/// Server of events that arrive at any time: they are kept until the next release and served then,
+/// up to the budget. It is aperiodic work in the form of a periodic task.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Polling {
-    /// The mean number of events in a second; from one to the next it is an exponentially
-    /// distributed time.
+    /// Mean number of events in a second, with exponentially distributed times between them.
     pub rate: f64,
-    /// What each of them computes.
+    /// Computation of each event.
     pub event: Compute,
-    /// How many are served in a period at most.
+    /// Events served in a period, at most.
     pub budget: u32,
 }
 
 impl TryFrom<Vec<Task>> for TaskSet {
-    type Error = Fault;
+    type Error = TaskSetError;
 
-    fn try_from(tasks: Vec<Task>) -> Result<Self, Fault> {
+    fn try_from(tasks: Vec<Task>) -> Result<Self, TaskSetError> {
         Self::new(tasks)
     }
 }
@@ -172,20 +171,20 @@ impl From<TaskSet> for Vec<Task> {
 }
 
 impl TaskSet {
-    /// A set of these tasks.
+    /// Makes a set of these tasks.
     ///
     /// # Errors
     ///
-    /// What is wrong, and with which task.
-    pub fn new(tasks: Vec<Task>) -> Result<Self, Fault> {
+    /// The error with its task.
+    pub fn new(tasks: Vec<Task>) -> Result<Self, TaskSetError> {
         if tasks.is_empty() || tasks.len() > TASKS_MAX {
             let count = tasks.len();
-            let reason = format!("there are {count} tasks; give 1 to {TASKS_MAX}");
-            return Err(Fault::of_set(reason));
+            let reason = format!("there are {count} tasks; use 1 to {TASKS_MAX}");
+            return Err(TaskSetError::of_set(reason));
         }
         for (at, task) in tasks.iter().enumerate() {
             if tasks[..at].iter().any(|other| other.name == task.name) {
-                return Err(Fault::of_task(&task.name, "there is another task of this name"));
+                return Err(TaskSetError::of_task(&task.name, "another task has this name"));
             }
         }
         let set = Self { tasks };
@@ -193,36 +192,37 @@ impl TaskSet {
         Ok(set)
     }
 
-    /// Whether each task can be as it is, which may no longer hold under another policy.
+    /// Checks that each task is valid in its present form, which may no longer be so under another
+    /// policy.
     ///
     /// # Errors
     ///
-    /// What is wrong, and with which task.
-    pub fn check(&self) -> Result<(), Fault> {
+    /// The error with its task.
+    pub fn check(&self) -> Result<(), TaskSetError> {
         let checked =
-            |task: &Task| task.check().map_err(|reason| Fault::of_task(&task.name, reason));
+            |task: &Task| task.check().map_err(|reason| TaskSetError::of_task(&task.name, reason));
         self.tasks.iter().try_for_each(checked)
     }
 
-    /// The same tasks under another policy: those that had no priority get the usual one, and under
-    /// [`Policy::Deadline`] none is tied to a core, which the kernel does not allow.
+    /// Returns the same tasks under another policy: those without a priority get the default, and
+    /// under [`Policy::Deadline`] none is pinned to a core, which the kernel does not allow.
     #[must_use]
     pub fn under(&self, policy: Policy) -> Self {
         let mut set = self.clone();
         for task in &mut set.tasks {
-            let Schedule { priority, core, .. } = task.schedule;
+            let SchedulingSpec { priority, core, .. } = task.schedule;
             let priority = match (policy.has_priority(), priority) {
                 (false, _) => 0,
                 (true, 0) => PRIORITY,
                 (true, priority) => priority,
             };
             let core = core.filter(|_| policy != Policy::Deadline);
-            task.schedule = Schedule { policy, priority, core };
+            task.schedule = SchedulingSpec { policy, priority, core };
         }
         set
     }
 
-    /// The same tasks tied to a core, but for those that the kernel ties to none.
+    /// Returns the same tasks pinned to a core, except those that the kernel does not pin.
     #[must_use]
     pub fn on_core(&self, core: usize) -> Self {
         let mut set = self.clone();
@@ -232,13 +232,14 @@ impl TaskSet {
         set
     }
 
-    /// The same tasks with what their supersteps compute divided among so many nodes.
+    /// Returns the same tasks with the computation of their supersteps divided among this number of
+    /// nodes.
     #[must_use]
     pub fn divided(&self, nodes: u64) -> Self {
         self.with_amounts(|amount| amount.div_ceil(nodes.max(1)))
     }
 
-    /// The same tasks with what their supersteps compute so many times as much.
+    /// Returns the same tasks with the computation of their supersteps multiplied by `factor`.
     #[must_use]
     pub fn multiplied(&self, factor: f64) -> Self {
         self.with_amounts(|amount| (amount as f64 * factor).round() as u64)
@@ -247,7 +248,7 @@ impl TaskSet {
     fn with_amounts(&self, change: impl Fn(u64) -> u64) -> Self {
         let mut set = self.clone();
         for task in &mut set.tasks {
-            let Work::Steps(steps) = &mut task.work else { continue };
+            let TaskWork::Steps(steps) = &mut task.work else { continue };
             for step in steps {
                 match &mut step.compute {
                     Compute::Ns(amount) | Compute::Units(amount) => *amount = change(*amount),
@@ -257,7 +258,7 @@ impl TaskSet {
         set
     }
 
-    /// The tasks, in their order.
+    /// Returns the tasks, in their order.
     #[must_use]
     pub fn tasks(&self) -> &[Task] {
         &self.tasks
@@ -266,7 +267,7 @@ impl TaskSet {
 
 impl Task {
     fn check(&self) -> Result<(), String> {
-        fault::check_name(&self.name)?;
+        error::check_name(&self.name)?;
         if !(PERIOD_MIN_NS..=PERIOD_MAX_NS).contains(&self.period_ns) {
             return Err("a period is 50us to 1h long".to_owned());
         }
@@ -277,14 +278,14 @@ impl Task {
             return Err("an offset is shorter than the period".to_owned());
         }
         if self.critical_ns > self.period_ns {
-            return Err("the critical stretch is longer than the period".to_owned());
+            return Err("the critical section is longer than the period".to_owned());
         }
         self.schedule.check()?;
-        let starts = matches!(self.work, Work::Command(_) | Work::Program(_));
+        let starts = matches!(self.work, TaskWork::Command(_) | TaskWork::Program(_));
         if starts && self.schedule.policy == Policy::Deadline {
             return Err(
-                "policy deadline is not for tasks that start programs: the kernel gives it to none \
-                 that such a task starts"
+                "policy deadline does not support tasks that start programs: child processes \
+                 cannot inherit it"
                     .to_owned(),
             );
         }
@@ -292,7 +293,7 @@ impl Task {
     }
 }
 
-impl Schedule {
+impl SchedulingSpec {
     fn check(self) -> Result<(), String> {
         let Self { policy, priority, core } = self;
         match (policy.has_priority(), priority) {
@@ -302,8 +303,8 @@ impl Schedule {
         }
         if policy == Policy::Deadline && core.is_some() {
             return Err(
-                "policy deadline takes no core: the kernel refuses it for tasks that may not run \
-                 on all of them"
+                "policy deadline does not support core: the kernel refuses it for tasks that may \
+                 not run on all cores"
                     .to_owned(),
             );
         }
@@ -311,7 +312,7 @@ impl Schedule {
     }
 }
 
-impl Work {
+impl TaskWork {
     fn check(&self, period_ns: u64) -> Result<(), String> {
         match self {
             Self::Steps(steps) => check_steps(steps, period_ns),
@@ -325,29 +326,29 @@ impl Work {
 fn check_words(words: &[String]) -> Result<(), String> {
     match words.first() {
         Some(program) if !program.is_empty() => Ok(()),
-        _ => Err("the program to run is not named".to_owned()),
+        _ => Err("the program is missing".to_owned()),
     }
 }
 
-impl Program {
+impl TaskProgram {
     fn check(&self) -> Result<(), String> {
         check_words(&self.words)?;
         if self.states.len() > STATES_MAX {
-            return Err(format!("there are {} states; name up to {STATES_MAX}", self.states.len()));
+            return Err(format!("there are {} states; use up to {STATES_MAX}", self.states.len()));
         }
         for (at, state) in self.states.iter().enumerate() {
-            fault::check_state(state)?;
+            error::check_state(state)?;
             if self.states[..at].contains(state) {
-                return Err(format!("state '{state}' is named twice"));
+                return Err(format!("state '{state}' occurs twice"));
             }
         }
         Ok(())
     }
 }
 
-fn check_steps(steps: &[Step], period_ns: u64) -> Result<(), String> {
+fn check_steps(steps: &[Superstep], period_ns: u64) -> Result<(), String> {
     if steps.is_empty() || steps.len() > STEPS_MAX {
-        return Err(format!("there are {} steps; give 1 to {STEPS_MAX}", steps.len()));
+        return Err(format!("there are {} steps; use 1 to {STEPS_MAX}", steps.len()));
     }
     for step in steps {
         check_compute(step.compute, period_ns)?;
@@ -355,9 +356,7 @@ fn check_steps(steps: &[Step], period_ns: u64) -> Result<(), String> {
             return Err("a message has 1 byte to 1 MiB".to_owned());
         }
         if step.compute.is_nothing() && step.message.is_none() && !step.barrier {
-            return Err(
-                "a step does nothing; give it a compute, units, a message or a barrier".to_owned()
-            );
+            return Err("a step has no work; add compute, units, a message or a barrier".to_owned());
         }
     }
     Ok(())
@@ -381,30 +380,31 @@ impl Polling {
             return Err(format!("a budget is 1 to {BUDGET_MAX} events"));
         }
         if self.event.is_nothing() {
-            return Err("an event computes something; give its compute or units".to_owned());
+            return Err("an event has no work; add its compute or units".to_owned());
         }
         check_compute(self.event, period_ns)?;
         self.check_room(period_ns)
     }
 
-    /// Refuses what would serve more events than there is room for until their figures are taken.
+    /// Refuses a server that could serve more events than there is room for between two
+    /// collections.
     fn check_room(&self, period_ns: u64) -> Result<(), String> {
-        let (room, periods) = (OTHERS_MAX as u64, LOOK_NS.div_ceil(period_ns));
+        let (room, periods) = (NON_PERIOD_MAX as u64, COLLECT_INTERVAL_NS.div_ceil(period_ns));
         let of_budget = u64::from(self.budget) * periods;
         let of_work = match self.event {
-            Compute::Ns(ns) => LOOK_NS / ns.max(1) + 1,
+            Compute::Ns(ns) => COLLECT_INTERVAL_NS / ns.max(1) + 1,
             Compute::Units(_) => u64::MAX,
         };
-        // What may wait after a disturbance of a second.
+        // Events that may wait after a disturbance of a second.
         let of_rate = self.rate.ceil() as u64;
         if of_budget.min(of_work).min(of_rate) <= room {
             return Ok(());
         }
         Err(format!(
-            "up to {} events could be served in the {} ms until their figures are taken, and there \
-             is room for {room}; give a budget of {} at most",
+            "up to {} events could occur in the {} ms until they are collected, and the limit is \
+             {room}; use a budget of {} at most",
             of_budget.min(of_work),
-            LOOK_NS / 1_000_000,
+            COLLECT_INTERVAL_NS / 1_000_000,
             room / periods
         ))
     }

@@ -40,12 +40,12 @@ command = ["./log", "--fast"]
 fn a_file_says_all_of_a_task() {
     let set = TaskSet::parse(WHOLE).unwrap();
     let steps = vec![
-        Step {
+        Superstep {
             compute: Compute::Ns(2_000_000),
-            message: Some(Message { bytes: 1_024, to: Audience::Next }),
+            message: Some(StepMessage { bytes: 1_024, to: Audience::Next }),
             barrier: false,
         },
-        Step { compute: Compute::Units(1_000), message: None, barrier: true },
+        Superstep { compute: Compute::Units(1_000), message: None, barrier: true },
     ];
     assert_eq!(
         set.tasks()[0],
@@ -54,40 +54,40 @@ fn a_file_says_all_of_a_task() {
             period_ns: 10_000_000,
             deadline_ns: 8_000_000,
             offset_ns: 1_000_000,
-            schedule: Schedule { policy: Policy::Rr, priority: 70, core: Some(1) },
-            work: Work::Steps(steps),
+            schedule: SchedulingSpec { policy: Policy::Rr, priority: 70, core: Some(1) },
+            work: TaskWork::Steps(steps),
             worst_ns: Some(3_000_000),
             critical_ns: 50_000,
         }
     );
     let alarms = &set.tasks()[1];
     let event = Compute::Ns(100_000);
-    assert_eq!(alarms.work, Work::Polling(Polling { rate: 200.0, event, budget: 10 }));
+    assert_eq!(alarms.work, TaskWork::Polling(Polling { rate: 200.0, event, budget: 10 }));
     assert_eq!((alarms.deadline_ns, alarms.schedule.priority), (5_000_000, 0));
     let words = vec!["./log".to_owned(), "--fast".to_owned()];
-    assert_eq!(set.tasks()[2].work, Work::Command(words));
+    assert_eq!(set.tasks()[2].work, TaskWork::Command(words));
 }
 
 #[test]
 fn what_is_wrong_is_told_with_its_line() {
     let task = |lines: &str| format!("[[task]]\nname = \"a\"\nperiod = \"10ms\"\n{lines}");
     for (text, why) in [
-        (task(""), "line 1: the task says not"),
-        (task("compute = \"2\"\ncommand = [\"x\"]"), "line 1: the task does several"),
+        (task(""), "line 1: the task has no work"),
+        (task("compute = \"2\"\ncommand = [\"x\"]"), "line 1: the task has several"),
         (task("compute = \"2 parsecs\""), "line 4: write a time such as"),
         (task("compute = \"1ms\"\npolicy = \"best\""), "line 5: write fifo, rr"),
         (task("compute = \"1ms\"\ndeadline = \"11ms\""), "line 1: a deadline is"),
         (task("compute = \"1ms\"\npriority = 0"), "line 1: a real-time priority is 1 to 99"),
         (task("compute = \"1ms\"\npolicy = \"deadline\"\ncore = 1"), "line 1: policy deadline"),
         (task("compute = \"1s\""), "line 1: it computes for longer than ten"),
-        (task("to = \"all\"\nbarrier = true"), "line 4: there is no message"),
-        (task("barrier = false"), "line 1: a step does nothing"),
+        (task("to = \"all\"\nbarrier = true"), "line 4: 'to' needs a message"),
+        (task("barrier = false"), "line 1: a step has no work"),
         (task("message = 0"), "line 1: a message has 1 byte"),
-        (task("command = []"), "line 1: the program to run is not named"),
+        (task("command = []"), "line 1: the program is missing"),
         (task("colour = 3"), "line 4: unknown field"),
         ("task = []".to_owned(), "there are 0 tasks"),
-        (format!("{0}{0}", task("units = 1\n")), "task 'a': there is another"),
-        (task("units = 1").replace("\"a\"", "\"a b\""), "line 1: 'a b' is no name"),
+        (format!("{0}{0}", task("units = 1\n")), "task 'a': another task"),
+        (task("units = 1").replace("\"a\"", "\"a b\""), "line 1: invalid name 'a b'"),
     ] {
         let told = TaskSet::parse(&text).unwrap_err().to_string();
         assert!(told.starts_with(why), "{text}\n{told}");
@@ -101,7 +101,7 @@ fn more_events_than_there_is_room_for_are_refused() {
         let text = format!("[[task]]\nname = \"a\"\nperiod = \"{period}\"\n[task.polling]\n{rest}");
         TaskSet::parse(&text)
     };
-    let room = "give a budget of 7168 at most";
+    let room = "use a budget of 7168 at most";
     for (period, rest, wanted) in [
         ("1s", "rate = 1e6\nunits = 1\nbudget = 7168", Ok(())),
         ("1s", "rate = 1e6\nunits = 1\nbudget = 7169", Err(room)),
@@ -110,8 +110,8 @@ fn more_events_than_there_is_room_for_are_refused() {
         ("1s", "rate = 1e6\ncompute = \"10us\"\nbudget = 100000", Ok(())),
         ("1s", "rate = 1e6\ncompute = \"1us\"\nbudget = 100000", Err(room)),
         ("1ms", "rate = 1e5\nunits = 1\nbudget = 358", Ok(())),
-        ("1ms", "rate = 1e5\nunits = 1\nbudget = 359", Err("give a budget of 358 at most")),
-        ("50us", "rate = 1e5\nunits = 1\nbudget = 18", Err("give a budget of 17 at most")),
+        ("1ms", "rate = 1e5\nunits = 1\nbudget = 359", Err("use a budget of 358 at most")),
+        ("50us", "rate = 1e5\nunits = 1\nbudget = 18", Err("use a budget of 17 at most")),
     ] {
         match (polling(period, rest), wanted) {
             (Ok(_), Ok(())) => {}
@@ -119,6 +119,6 @@ fn more_events_than_there_is_room_for_are_refused() {
             (found, _) => panic!("{period}, {rest}: {found:?}"),
         }
     }
-    let entries = (1 + STEPS_MAX as u64) * crate::ring::LOOK_NS.div_ceil(PERIOD_MIN_NS);
-    assert!(entries <= crate::ring::OTHERS_MAX as u64, "{entries}");
+    let entries = (1 + STEPS_MAX as u64) * crate::ring::COLLECT_INTERVAL_NS.div_ceil(PERIOD_MIN_NS);
+    assert!(entries <= crate::ring::NON_PERIOD_MAX as u64, "{entries}");
 }

@@ -1,63 +1,56 @@
-//! What sentences do to the count of seconds: establish it, confirm it, dispute it.
+//! Effect of sentences on the count of seconds: they establish, confirm or dispute it.
 
-use horolog_time::leap::Leap;
-use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
+use horolog_time::leap::LeapSecond;
+use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
-use super::count::{self, Count};
-use super::vote::Vote;
-use super::{HALF, Labeller};
-use crate::{LabelSettings, PulseDoubt, Sentence, SentenceDoubt};
+use super::count::{self, CountAnchor};
+use super::vote::LabelAgreement;
+use super::{HALF, PulseLabeller};
+use crate::{Implausible, LabelSettings, PulseReject, Sentence, SentenceReject, rollovers};
 
-/// GPS counts weeks modulo 1024, and a receiver that has lost count is wrong by as many.
-pub(super) const ROLLOVER_S: i64 = 1_024 * 7 * 86_400;
-/// How far from that the difference may be.
-const ROLLOVER_DOUBT_S: i64 = DAY_S;
 const DAY_S: i64 = 86_400;
-/// How far from a leap second sentences that name the count behind it are believed soon.
+/// Distance from a leap second, in seconds, within which sentences that name the count after it are
+/// accepted soon.
 const AT_LEAP_S: i64 = 60;
 
-impl Labeller {
-    /// Takes a sentence and says whether it counts for the second that is known, or for one that is
-    /// to be known.
+impl PulseLabeller {
+    /// Takes a sentence, which counts for the second that is established or for one to be
+    /// established.
     ///
     /// # Errors
     ///
-    /// Why it does not.
-    pub fn sentence(&mut self, sentence: &Sentence) -> Result<(), SentenceDoubt> {
+    /// The reason for which it does not count.
+    pub fn sentence(&mut self, sentence: &Sentence) -> Result<(), SentenceReject> {
         if !sentence.is_valid {
-            return Err(SentenceDoubt::Void);
-        }
-        if sentence.second.as_ns() % NS_PER_S != 0 {
-            return Err(SentenceDoubt::Fractional);
+            return Err(SentenceReject::Void);
         }
         if sentence.is_leap_second {
-            // Leap seconds end a day: another 60 is a receiver's rounding.
+            // Leap seconds end a day: any other 60 is a rounding by the receiver.
             let ends_day = (sentence.second.as_ns() / NS_PER_S + 1) % DAY_S == 0;
-            self.has_seen_leap |= self.leap.is_none() && ends_day;
-            return Err(SentenceDoubt::LeapSecond);
+            self.has_unannounced_leap |= self.leap.is_none() && ends_day;
+            return Err(SentenceReject::LeapSecond);
         }
-        if self.last_named.replace(sentence.second) == Some(sentence.second) {
-            return Err(SentenceDoubt::Repeated);
+        let (second, fraction_ns) = sentence.second.to_timespec();
+        if self.last_named.replace(second) == Some(second) {
+            return Err(SentenceReject::Repeated);
         }
-        if sentence.second < self.settings.earliest {
-            return Err(self.rollover(sentence.second).unwrap_or(SentenceDoubt::Past));
-        }
-        let received = Count::new(sentence.second, sentence.received);
-        let coarse = self.take_coarse(received);
+        // Its arrival if the named instant had no fraction.
+        let begun = sentence.received - Span::from_ns(fraction_ns.into());
+        let coarse = self.take_coarse(CountAnchor { second, at: begun });
         self.expire(sentence.received);
         match self.count {
             Some(count) => self.confirm(count, sentence),
             None => self.establish(sentence).map_err(|doubt| match (doubt, coarse) {
-                (SentenceDoubt::NoPulse, Err(disagrees)) => disagrees,
+                (SentenceReject::NoPulse, Err(disagrees)) => disagrees,
                 _ => doubt,
             }),
         }
     }
 
     /// Compares a sentence with the count by sentences alone, and establishes or changes that.
-    fn take_coarse(&mut self, named: Count) -> Result<(), SentenceDoubt> {
+    fn take_coarse(&mut self, named: CountAnchor) -> Result<(), SentenceReject> {
         let LabelSettings { establish, change, gap_max, .. } = self.settings;
-        let vote = Vote::take(&mut self.coarse_vote, named, HALF);
+        let vote = LabelAgreement::take(&mut self.coarse_vote, named, HALF);
         let known = self.coarse_count.filter(|count| named.at - count.at <= gap_max);
         let off_s = known.map_or(0, |count| named.second - count.nearest(named.at).0.second);
         let needed = match known {
@@ -72,32 +65,30 @@ impl Labeller {
         }
         self.coarse_count = known;
         let off = Span::from_ns(off_s.saturating_mul(NS_PER_S));
-        known.map_or(Ok(()), |_| Err(SentenceDoubt::Disagrees(off)))
+        known.map_or(Ok(()), |_| Err(SentenceReject::Disagrees(off)))
     }
 
-    /// Whether a leap second is just passing, or has been seen.
+    /// Returns true if a leap second is passing now, or one has been detected.
     fn is_at_leap(&self, second: i64) -> bool {
-        let is_near =
-            |leap: &Leap| (second - leap.instant().as_ns().div_euclid(NS_PER_S)).abs() <= AT_LEAP_S;
-        self.has_seen_leap || self.leap.as_ref().is_some_and(is_near)
+        let is_near = |leap: &LeapSecond| {
+            (second - leap.instant().as_ns().div_euclid(NS_PER_S)).abs() <= AT_LEAP_S
+        };
+        self.has_unannounced_leap || self.leap.as_ref().is_some_and(is_near)
     }
 
-    /// Counts sentences for a second that is not known yet.
-    fn establish(&mut self, sentence: &Sentence) -> Result<(), SentenceDoubt> {
-        if let Some(doubt) = self.rollover(sentence.second) {
-            return Err(doubt);
-        }
+    /// Counts sentences for a second that is not established yet.
+    fn establish(&mut self, sentence: &Sentence) -> Result<(), SentenceReject> {
         if let Some(width) = self.wrong_edge() {
-            return Err(SentenceDoubt::Pulse(PulseDoubt::Polarity(width)));
+            return Err(SentenceReject::Pulse(PulseReject::Polarity(width)));
         }
         if let Some(doubt) = self.rate(sentence.received) {
-            return Err(SentenceDoubt::Pulse(doubt));
+            return Err(SentenceReject::Pulse(doubt));
         }
         let regular = self.grid.regular(sentence.received, self.settings.tolerance).next_back();
-        let at = regular.ok_or(SentenceDoubt::NoPulse)?;
-        self.check_lag(sentence.received - at)?;
-        let named = Count::new(sentence.second, at);
-        let vote = Vote::take(&mut self.vote, named, self.settings.tolerance);
+        let at = regular.ok_or(SentenceReject::NoPulse)?;
+        let second = self.named_second(sentence, sentence.received - at)?;
+        let named = CountAnchor { second, at };
+        let vote = LabelAgreement::take(&mut self.vote, named, self.settings.tolerance);
         if vote.votes >= self.settings.establish {
             self.adopt(named, sentence.received);
         }
@@ -105,31 +96,28 @@ impl Labeller {
     }
 
     /// Compares a sentence with the count.
-    fn confirm(&mut self, count: Count, sentence: &Sentence) -> Result<(), SentenceDoubt> {
+    fn confirm(&mut self, count: CountAnchor, sentence: &Sentence) -> Result<(), SentenceReject> {
         let (second, lag) = count.begun(sentence.received);
-        self.check_lag(lag)?;
+        let named = self.named_second(sentence, lag)?;
         let Some(expected) = count::utc_of(second, self.leap) else {
-            return Err(SentenceDoubt::LeapSecond);
+            return Err(SentenceReject::LeapSecond);
         };
-        let named = sentence.second.as_ns() / NS_PER_S;
         if named == expected {
             self.confirmed = sentence.received;
             self.vote = None;
-            // Seconds go on as they were counted, so there was no leap.
-            self.has_seen_leap = false;
+            // Seconds continue as they were counted, so there was no leap.
+            self.has_unannounced_leap = false;
             return Ok(());
         }
-        let doubt = rollovers(named - expected).map_or_else(
-            || SentenceDoubt::Disagrees(Span::from_ns((named - expected).saturating_mul(NS_PER_S))),
-            SentenceDoubt::Rollover,
-        );
-        if matches!(doubt, SentenceDoubt::Rollover(_)) {
-            return Err(doubt);
+        let off = Span::from_ns((named - expected).saturating_mul(NS_PER_S));
+        if let Some(times) = rollovers(off) {
+            return Err(SentenceReject::Implausible(Implausible::Rollover(times)));
         }
+        let doubt = SentenceReject::Disagrees(off);
         // The start of the second that it is compared with.
-        let begun = Count::new(sentence.second, sentence.received - lag);
-        let vote = Vote::take(&mut self.vote, begun, self.settings.tolerance);
-        let is_leap = self.has_seen_leap && named + 1 == expected;
+        let begun = CountAnchor { second: named, at: sentence.received - lag };
+        let vote = LabelAgreement::take(&mut self.vote, begun, self.settings.tolerance);
+        let is_leap = self.has_unannounced_leap && named + 1 == expected;
         let needed = if is_leap { self.settings.establish } else { self.settings.change };
         if vote.votes >= needed {
             self.adopt(begun, sentence.received);
@@ -137,31 +125,24 @@ impl Labeller {
         Err(doubt)
     }
 
-    fn adopt(&mut self, count: Count, now: Timestamp<Monotonic>) {
+    fn adopt(&mut self, count: CountAnchor, now: Timestamp<Monotonic>) {
         self.count = Some(count);
         self.leap = self.leap.filter(|leap| count.second < leap.midnight.as_ns() / NS_PER_S);
         self.confirmed = now;
         self.vote = None;
-        self.has_seen_leap = false;
+        self.has_unannounced_leap = false;
     }
 
-    fn check_lag(&self, lag: Span) -> Result<(), SentenceDoubt> {
+    /// Returns the second of the pulse that came `since_pulse` before a sentence. Receivers that do
+    /// not align their fixes to seconds name an instant within a second, or just before the pulse.
+    /// The sentence came less than a second after that instant, which leaves one second for the
+    /// pulse.
+    fn named_second(&self, sentence: &Sentence, since_pulse: Span) -> Result<i64, SentenceReject> {
         let LabelSettings { lag_min, lag_max, .. } = self.settings;
-        if lag < lag_min || lag > lag_max { Err(SentenceDoubt::Lag(lag)) } else { Ok(()) }
+        let at_pulse = (sentence.second - since_pulse).as_ns();
+        let second = at_pulse.div_euclid(NS_PER_S) + i64::from(at_pulse.rem_euclid(NS_PER_S) > 0);
+        let lag = Span::from_ns(second.saturating_mul(NS_PER_S).saturating_sub(at_pulse));
+        let lag = if since_pulse.as_ns() < NS_PER_S { lag } else { since_pulse };
+        if lag < lag_min || lag > lag_max { Err(SentenceReject::Lag(lag)) } else { Ok(second) }
     }
-
-    /// Whether a sentence is 1024 weeks away from what the host's clock says, where that can be
-    /// right itself.
-    fn rollover(&self, named: Timestamp<Utc>) -> Option<SentenceDoubt> {
-        let host = self.realtime.filter(|host| *host >= self.settings.earliest)?;
-        let times = rollovers((named - host).as_ns() / NS_PER_S)?;
-        Some(SentenceDoubt::Rollover(times))
-    }
-}
-
-/// How many times the weeks of GPS were miscounted, where that is what is wrong.
-fn rollovers(seconds: i64) -> Option<i64> {
-    let times = (seconds + ROLLOVER_S / 2).div_euclid(ROLLOVER_S);
-    let rest = seconds - times * ROLLOVER_S;
-    (times != 0 && rest.abs() < ROLLOVER_DOUBT_S).then_some(times)
 }

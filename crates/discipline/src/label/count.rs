@@ -1,23 +1,20 @@
-//! The count of seconds: which second a pulse marks, carried on from pulse to pulse by the
-//! monotonic clock, past leap seconds that were announced.
+//! Count of seconds: the second that a pulse marks, carried on from pulse to pulse by the monotonic
+//! clock, past announced leap seconds.
 
-use horolog_time::leap::{Leap, LeapKind};
-use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
+use horolog_time::leap::{LeapKind, LeapSecond};
+use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
-/// A second and its pulse, from which others are counted. The second is one of the scale before an
-/// announced leap: UTC up to the leap, and from then on what UTC would be without.
+/// Second and its pulse, from which others are counted. The second belongs to the scale before an
+/// announced leap: UTC up to the leap, and UTC without the leap from then on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Count {
+pub(super) struct CountAnchor {
     pub(super) second: i64,
     pub(super) at: Timestamp<Monotonic>,
 }
 
-impl Count {
-    pub(super) fn new(second: Timestamp<Utc>, at: Timestamp<Monotonic>) -> Self {
-        Self { second: second.as_ns().div_euclid(NS_PER_S), at }
-    }
-
-    /// The count at `at`, to the nearest second, and how far `at` is from that second's start.
+impl CountAnchor {
+    /// Returns the count at `at`, to the nearest second, and the distance of `at` from the start of
+    /// that second.
     pub(super) fn nearest(&self, at: Timestamp<Monotonic>) -> (Self, Span) {
         let elapsed = (at - self.at).as_ns();
         let seconds = (elapsed + NS_PER_S / 2).div_euclid(NS_PER_S);
@@ -25,7 +22,7 @@ impl Count {
         (Self { second: self.second + seconds, at }, beside)
     }
 
-    /// The second that has begun at `at`, and how long ago.
+    /// Returns the second that has begun at `at`, and the time since its start.
     pub(super) fn begun(&self, at: Timestamp<Monotonic>) -> (i64, Span) {
         let elapsed = (at - self.at).as_ns();
         let seconds = elapsed.div_euclid(NS_PER_S);
@@ -33,8 +30,9 @@ impl Count {
     }
 }
 
-/// UTC of a count past a leap second; `None` of the second 60, which has no reading of its own.
-pub(super) fn utc_of(second: i64, leap: Option<Leap>) -> Option<i64> {
+/// Returns UTC of a count past a leap second; `None` for the second 60, which has no reading of its
+/// own.
+pub(super) fn utc_of(second: i64, leap: Option<LeapSecond>) -> Option<i64> {
     let Some(leap) = leap else { return Some(second) };
     let instant = leap.instant().as_ns().div_euclid(NS_PER_S);
     match leap.kind {
@@ -45,8 +43,8 @@ pub(super) fn utc_of(second: i64, leap: Option<Leap>) -> Option<i64> {
     }
 }
 
-/// Whether a count is past the leap, so that it can be counted in UTC from now on.
-pub(super) fn is_past(second: i64, leap: Leap) -> bool {
+/// Returns true if a count is past the leap, so that it can be counted in UTC from now on.
+pub(super) fn is_past(second: i64, leap: LeapSecond) -> bool {
     second > leap.instant().as_ns().div_euclid(NS_PER_S)
 }
 
@@ -57,8 +55,8 @@ mod tests {
     /// 2017-01-01T00:00:00Z
     const MIDNIGHT: i64 = 1_483_228_800;
 
-    fn leap(kind: LeapKind) -> Leap {
-        Leap { midnight: Timestamp::from_timespec(MIDNIGHT, 0), kind }
+    fn leap(kind: LeapKind) -> LeapSecond {
+        LeapSecond { midnight: Timestamp::from_timespec(MIDNIGHT, 0), kind }
     }
 
     #[test]
@@ -78,7 +76,7 @@ mod tests {
 
     #[test]
     fn seconds_are_counted_either_way() {
-        let count = Count { second: 100, at: Timestamp::from_ns(5 * NS_PER_S) };
+        let count = CountAnchor { second: 100, at: Timestamp::from_ns(5 * NS_PER_S) };
         let (next, beside) = count.nearest(Timestamp::from_ns(7_999_000_000));
         assert_eq!((next.second, beside), (103, Span::from_ms(-1)));
         let (before, beside) = count.nearest(Timestamp::from_ns(4_001_000_000));

@@ -1,11 +1,11 @@
-//! Gives each pulse its second.
+//! Labelling of pulses: gives each pulse its second.
 //!
-//! A sentence begins to come some time after the pulse of the second that it names. So at a pulse
-//! the latest sentence names the second of the pulse before, and this pulse marks the next one
-//! (Liu, Wu and Wang, "Design of NTP server based on multi-core processor", 2020, section 2.2.3,
-//! add 1 for that reason). Here no pulse is labelled by one sentence: several in a row must name
-//! the same count of seconds. From then on seconds are counted from pulse to pulse, and sentences
-//! confirm the count or dispute it.
+//! A sentence begins to arrive some time after the pulse of the second that it names. At a pulse,
+//! therefore, the latest sentence names the second of the previous pulse, and this pulse marks the
+//! next second (Liu, Wu and Wang, "Design of NTP server based on multi-core processor", 2020,
+//! section 2.2.3, add 1 for that reason). Here no pulse is labelled by one sentence: several in a
+//! row must name the same count of seconds. From then on seconds are counted from pulse to pulse,
+//! and sentences confirm the count or dispute it.
 
 mod confirm;
 mod count;
@@ -13,69 +13,81 @@ mod vote;
 
 use std::collections::VecDeque;
 
-use horolog_time::leap::Leap;
+use horolog_time::leap::LeapSecond;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
-use crate::grid::Grid;
-use crate::{LabelSettings, LabelledPulse, Pulse, PulseDoubt};
-use count::Count;
-use vote::Vote;
+use crate::grid::PulseGrid;
+use crate::{LabelSettings, LabelledPulse, Pulse, PulseReject};
+use count::CountAnchor;
+use vote::LabelAgreement;
 
-/// A gap between pulses of more than this has to be confirmed by more than one pulse.
+/// A longer gap between pulses must be confirmed by more than one pulse.
 const GAP: Span = Span::from_ns(10 * NS_PER_S);
-/// Pulses that are closer together are one that bounced.
+/// Pulses closer together than this are bounces of one pulse.
 const APART: Span = Span::from_ms(20);
-/// Widths of pulses whose median counts.
+/// Number of pulse widths whose median is used.
 const WIDTHS_MAX: usize = 9;
 const WIDTHS_MIN: usize = 3;
-/// Without a pulse a second is known to half of it, as sentences come within theirs.
+/// Maximum distance of sentences from a whole second if there is no pulse.
 const HALF: Span = Span::from_ms(500);
-/// How old a sentence may be that tells the time alone.
+/// Maximum age of a sentence that gives the time alone.
 const COARSE_AGE_MAX: Span = Span::from_ns(10 * NS_PER_S);
 
-/// The time by sentences alone, for a line without pulses.
+/// Time by sentences alone, for a line without pulses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Coarse {
-    /// When a sentence came.
+pub struct CoarseTime {
+    /// Arrival of a sentence.
     pub at: Timestamp<Monotonic>,
-    /// UTC then, in the middle of what it may be.
+    /// UTC at that instant, the middle of the possible range.
     pub utc: Timestamp<Utc>,
-    /// How far that may be wrong.
+    /// Maximum error of that.
     pub uncertainty: Span,
 }
 
-/// Gives pulses their seconds; see the module.
-#[derive(Clone, Debug)]
-pub struct Labeller {
-    settings: LabelSettings,
-    grid: Grid,
-    last_sequence: Option<u64>,
-    /// The count that was established, at the latest pulse that was labelled.
-    count: Option<Count>,
-    /// When a sentence last confirmed it.
-    confirmed: Timestamp<Monotonic>,
-    /// What sentences name that do not confirm it, or that establish it.
-    vote: Option<Vote>,
-    /// What sentences name by themselves, where no pulse comes.
-    coarse_vote: Option<Vote>,
-    /// The count by sentences alone, at the latest of them that confirmed it.
-    coarse_count: Option<Count>,
-    last_named: Option<Timestamp<Utc>>,
-    leap: Option<Leap>,
-    /// A sentence has named a second 60 that nobody had announced.
-    has_seen_leap: bool,
-    widths: VecDeque<Span>,
-    /// The host's clock at the latest pulse, to name what is wrong with a sentence.
-    realtime: Option<Timestamp<Utc>>,
+impl CoarseTime {
+    /// Middle of the lag with which sentences begin, after the instant that they name.
+    pub const LAG: Span = Span::from_ms(500);
+    /// Maximum deviation of the lag from that: most sentences begin within their second, those of a
+    /// slow line or a busy receiver up to half a second after it has ended.
+    pub const BOUND: Span = Span::from_ms(1_000);
+
+    /// Returns the time by a sentence that began at `at`.
+    #[must_use]
+    pub fn of_sentence(named: Timestamp<Utc>, at: Timestamp<Monotonic>) -> Self {
+        Self { at, utc: named + Self::LAG, uncertainty: Self::BOUND }
+    }
 }
 
-impl Labeller {
-    /// One that knows no second yet.
+/// Labeller that gives pulses their seconds; see the module.
+#[derive(Clone, Debug)]
+pub struct PulseLabeller {
+    settings: LabelSettings,
+    grid: PulseGrid,
+    last_sequence: Option<u64>,
+    /// Established count, at the latest pulse that was labelled.
+    count: Option<CountAnchor>,
+    /// Instant of the last confirmation by a sentence.
+    confirmed: Timestamp<Monotonic>,
+    /// Count named by sentences that do not confirm the established one, or that establish it.
+    vote: Option<LabelAgreement>,
+    /// Count named by sentences by themselves, if no pulse comes.
+    coarse_vote: Option<LabelAgreement>,
+    /// Count by sentences alone, at the latest of them that confirmed it.
+    coarse_count: Option<CountAnchor>,
+    last_named: Option<i64>,
+    leap: Option<LeapSecond>,
+    /// True if a sentence has named a second 60 that was not announced.
+    has_unannounced_leap: bool,
+    widths: VecDeque<Span>,
+}
+
+impl PulseLabeller {
+    /// Creates a labeller without an established second.
     #[must_use]
     pub fn new(settings: LabelSettings) -> Self {
         Self {
             settings,
-            grid: Grid::default(),
+            grid: PulseGrid::default(),
             last_sequence: None,
             count: None,
             confirmed: Timestamp::from_ns(0),
@@ -84,17 +96,16 @@ impl Labeller {
             coarse_count: None,
             last_named: None,
             leap: None,
-            has_seen_leap: false,
+            has_unannounced_leap: false,
             widths: VecDeque::new(),
-            realtime: None,
         }
     }
 
-    /// Says which leap second is next, if one is. Close to it that cannot be taken back, and one
-    /// that is past is not taken.
-    pub fn announce(&mut self, leap: Option<Leap>) {
+    /// Announces the next leap second, if there is one. Close to the leap the announcement cannot
+    /// be withdrawn, and a leap that is past is ignored.
+    pub fn announce(&mut self, leap: Option<LeapSecond>) {
         let counted = self.count.map(|count| count.second);
-        let is_within = |leap: &Leap, seconds: i64| {
+        let is_within = |leap: &LeapSecond, seconds: i64| {
             counted.is_some_and(|second| second + seconds >= leap.instant().as_ns() / NS_PER_S)
         };
         if !self.leap.is_some_and(|leap| is_within(&leap, 2)) {
@@ -102,20 +113,27 @@ impl Labeller {
         }
     }
 
-    /// Whether the second is known.
+    /// Forgets the count of seconds, which is known to belong to another time.
+    pub fn forget(&mut self) {
+        (self.count, self.vote, self.last_named) = (None, None, None);
+        (self.coarse_count, self.coarse_vote) = (None, None);
+        self.has_unannounced_leap = false;
+    }
+
+    /// Returns true if the second is established.
     #[must_use]
     pub fn is_established(&self) -> bool {
         self.count.is_some()
     }
 
-    /// Whether the last sentences name another second than the one that is counted.
+    /// Returns true if the last sentences name another second than the one that is counted.
     #[must_use]
     pub fn is_disputed(&self) -> bool {
         self.count.is_some() && self.vote.is_some()
     }
 
-    /// The other edge of the pulse, where the device tells of both: how long the pulse is says
-    /// whether the right edge is taken.
+    /// Takes the other edge of the pulse, if the device reports both: the width of the pulse shows
+    /// if the right edge is used.
     pub fn opposite_edge(&mut self, at: Timestamp<Monotonic>) {
         let Some(pulse) = self.grid.latest() else { return };
         let width = at - pulse;
@@ -127,7 +145,7 @@ impl Labeller {
         }
     }
 
-    /// The width of the pulse, if it shows that this edge is its end.
+    /// Returns the width of the pulse, if it shows that this edge is its end.
     fn wrong_edge(&self) -> Option<Span> {
         if self.widths.len() < WIDTHS_MIN {
             return None;
@@ -142,42 +160,41 @@ impl Labeller {
         is_wrong.then_some(Span::from_ns(median))
     }
 
-    /// Takes a pulse and says which second it marks, if that is sure.
+    /// Takes a pulse and returns it with the second that it marks, if that is certain.
     ///
     /// # Errors
     ///
-    /// Why it is not.
-    pub fn pulse(&mut self, pulse: &Pulse) -> Result<LabelledPulse, PulseDoubt> {
+    /// The reason for which it is not.
+    pub fn pulse(&mut self, pulse: &Pulse) -> Result<LabelledPulse, PulseReject> {
         if self.last_sequence.replace(pulse.sequence) == Some(pulse.sequence) {
-            return Err(PulseDoubt::Repeated);
+            return Err(PulseReject::Repeated);
         }
         let at = pulse.monotonic;
         if self.grid.latest().is_some_and(|latest| at <= latest) {
             self.grid.forget_from(at);
-            return Err(PulseDoubt::Backwards);
+            return Err(PulseReject::Backwards);
         }
         self.grid.take(at);
-        self.realtime = Some(pulse.realtime);
         if let Some(width) = self.wrong_edge() {
             self.count = None;
-            return Err(PulseDoubt::Polarity(width));
+            return Err(PulseReject::Polarity(width));
         }
         self.expire(at);
-        let count = self.count.ok_or_else(|| self.rate(at).unwrap_or(PulseDoubt::NoSecond))?;
+        let count = self.count.ok_or_else(|| self.rate(at).unwrap_or(PulseReject::NoSecond))?;
         let count = self.carry(count, at)?;
         self.count = Some(count);
         if self.vote.is_some_and(|vote| vote.votes >= self.settings.establish) {
-            return Err(PulseDoubt::Disputed);
+            return Err(PulseReject::Disputed);
         }
         if at - self.confirmed > self.settings.carry_max {
-            return Err(PulseDoubt::Unconfirmed);
+            return Err(PulseReject::Unconfirmed);
         }
-        let second = self.utc(count.second).ok_or(PulseDoubt::LeapSecond)?;
+        let second = self.utc(count.second).ok_or(PulseReject::LeapSecond)?;
         let utc = Timestamp::from_timespec(second, 0) + self.settings.delay;
         Ok(LabelledPulse { pulse: *pulse, utc })
     }
 
-    /// Gives up a count over a gap in which the monotonic clock may have gone wrong by too much.
+    /// Discards a count over a gap in which the monotonic clock may have drifted too far.
     fn expire(&mut self, now: Timestamp<Monotonic>) {
         if self.count.is_some_and(|count| now - count.at > self.settings.gap_max) {
             self.count = None;
@@ -185,21 +202,25 @@ impl Labeller {
         }
     }
 
-    /// The count at a pulse, if it is one that the count can be carried on to.
-    fn carry(&self, count: Count, at: Timestamp<Monotonic>) -> Result<Count, PulseDoubt> {
+    /// Returns the count at a pulse, if the count can be carried on to it.
+    fn carry(
+        &self,
+        count: CountAnchor,
+        at: Timestamp<Monotonic>,
+    ) -> Result<CountAnchor, PulseReject> {
         let gap = at - count.at;
         let (next, beside) = count.nearest(at);
         let is_confirmed = gap <= GAP || self.grid.is_regular(at, self.settings.tolerance);
-        // What the clock may have drifted since.
+        // Possible drift of the clock since then.
         let slack = self.settings.tolerance.as_ns() * (1 + gap.as_ns() / NS_PER_S);
         if next.second == count.second || beside.as_ns().abs() > slack.min(NS_PER_S / 4) {
-            return Err(self.rate(at).unwrap_or(PulseDoubt::OffGrid(beside)));
+            return Err(self.rate(at).unwrap_or(PulseReject::OffGrid(beside)));
         }
-        is_confirmed.then_some(next).ok_or(PulseDoubt::AfterGap)
+        is_confirmed.then_some(next).ok_or(PulseReject::AfterGap)
     }
 
-    /// Whether several regular pulses come in a second.
-    fn rate(&self, at: Timestamp<Monotonic>) -> Option<PulseDoubt> {
+    /// Returns the reject reason if several regular pulses come in a second.
+    fn rate(&self, at: Timestamp<Monotonic>) -> Option<PulseReject> {
         let mut last = None;
         let is_apart = |pulse: &Timestamp<Monotonic>| {
             let is_apart = last.is_none_or(|last| *pulse - last >= APART);
@@ -207,10 +228,10 @@ impl Labeller {
             is_apart
         };
         let count = self.grid.regular(at, self.settings.tolerance).filter(is_apart).count();
-        (count > 1).then_some(PulseDoubt::Rate(count as u32))
+        (count > 1).then_some(PulseReject::Rate(count as u32))
     }
 
-    /// UTC of a count, and from where on it is counted past a leap second.
+    /// Returns UTC of a count, and rebases the count after a leap second.
     fn utc(&mut self, second: i64) -> Option<i64> {
         let utc = count::utc_of(second, self.leap)?;
         if self.leap.is_some_and(|leap| count::is_past(second, leap)) {
@@ -222,13 +243,13 @@ impl Labeller {
         Some(utc)
     }
 
-    /// The time by sentences alone, if several in a row agree, at `now`. One that many contradict
-    /// stays what it was until it is too old, or as many in a row have named another.
+    /// Returns the time by sentences alone at `now`, if several in a row agree. A time that many
+    /// contradict is retained until it is too old, or as many in a row have named another.
     #[must_use]
-    pub fn coarse(&self, now: Timestamp<Monotonic>) -> Option<Coarse> {
-        let Count { second, at } = self.coarse_count?;
-        let utc = Timestamp::from_timespec(second, 0) + HALF;
-        (now - at <= COARSE_AGE_MAX).then_some(Coarse { at, utc, uncertainty: HALF })
+    pub fn coarse(&self, now: Timestamp<Monotonic>) -> Option<CoarseTime> {
+        let CountAnchor { second, at } = self.coarse_count?;
+        let named = Timestamp::from_timespec(second, 0);
+        (now - at <= COARSE_AGE_MAX).then(|| CoarseTime::of_sentence(named, at))
     }
 }
 

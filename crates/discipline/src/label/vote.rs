@@ -1,22 +1,23 @@
 //! Sentences in a row that name the same count of seconds.
 
-use super::count::Count;
+use super::count::CountAnchor;
 use horolog_time::Span;
 
-/// What the last sentences named, and how many in a row.
+/// Count named by the last sentences, and how many in a row named it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Vote {
-    pub(super) count: Count,
+pub(super) struct LabelAgreement {
+    pub(super) count: CountAnchor,
     pub(super) votes: u32,
 }
 
-impl Vote {
-    /// Takes what a sentence named for a pulse; another count than that of the one before begins
-    /// anew.
-    pub(super) fn take(vote: &mut Option<Self>, named: Count, tolerance: Span) -> Self {
+impl LabelAgreement {
+    /// Takes the count that a sentence named for a pulse; a count other than that of the previous
+    /// sentence begins anew.
+    pub(super) fn take(vote: &mut Option<Self>, named: CountAnchor, tolerance: Span) -> Self {
         let before = vote.filter(|vote| {
             let (expected, beside) = vote.count.nearest(named.at);
-            // Seconds may be missing in between, over which a clock that is off drifts.
+            // Seconds may be missing in between, during which a clock with a frequency error
+            // drifts.
             let seconds = 1 + (named.at - vote.count.at).as_seconds().abs() as i64;
             expected.second == named.second && beside.as_ns().abs() <= tolerance.as_ns() * seconds
         });

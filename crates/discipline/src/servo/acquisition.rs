@@ -1,19 +1,21 @@
-//! Where a filter begins: pulses in a row that lie on a line. A false one among them is waited out.
+//! Start of a filter: consecutive pulses that lie on a line. A false pulse among them only delays
+//! the start.
 
 use std::collections::VecDeque;
 
 use horolog_stats::line;
 use horolog_time::{Monotonic, Timestamp};
 
-/// Pulses that the line goes through. Of fewer, each late by chance, some lie on a line every week.
+/// Number of pulses that the line goes through. Fewer, each late by chance, would lie on a line
+/// every week.
 pub(super) const PULSES: usize = 6;
-/// Pulses after which twice the noise is allowed for, and how often that may happen.
-const PATIENCE: u32 = 8;
+/// Number of pulses after which twice the noise is allowed for, and limit of these doublings.
+const PULSES_PER_DOUBLING: u32 = 8;
 const DOUBLINGS_MAX: u32 = 12;
 
-/// Phase and frequency of the untouched clock at an instant, by a line.
+/// Phase and frequency of the uncorrected clock at an instant, by a line.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Start {
+pub(super) struct AcquiredState {
     pub(super) at: Timestamp<Monotonic>,
     pub(super) phase: f64,
     pub(super) frequency: f64,
@@ -21,7 +23,7 @@ pub(super) struct Start {
     pub(super) frequency_variance: f64,
 }
 
-/// The latest pulses that no filter has explained.
+/// Latest pulses that no filter has explained.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Acquisition {
     recent: VecDeque<(Timestamp<Monotonic>, f64)>,
@@ -29,14 +31,14 @@ pub(super) struct Acquisition {
 }
 
 impl Acquisition {
-    /// Takes a pulse's phase; gives where the filter begins if the last ones lie on a line to
-    /// within `gate` standard deviations `noise`, of a frequency that is possible.
+    /// Takes the phase of a pulse; returns the start of the filter if the last pulses lie on a line
+    /// to within `gate` standard deviations `noise`, with a possible frequency.
     pub(super) fn take(
         &mut self,
         (at, phase): (Timestamp<Monotonic>, f64),
         (gate, noise): (f64, f64),
         frequency_max: f64,
-    ) -> Option<Start> {
+    ) -> Option<AcquiredState> {
         if self.recent.len() == PULSES {
             self.recent.pop_front();
         }
@@ -45,17 +47,18 @@ impl Acquisition {
         if self.recent.len() < PULSES {
             return None;
         }
-        let noise = noise * 2_f64.powi((self.taken / PATIENCE).min(DOUBLINGS_MAX) as i32);
+        let noise =
+            noise * 2_f64.powi((self.taken / PULSES_PER_DOUBLING).min(DOUBLINGS_MAX) as i32);
         let seconds = |other: &(Timestamp<Monotonic>, f64)| ((other.0 - at).as_seconds(), other.1);
         let points: Vec<_> = self.recent.iter().map(seconds).collect();
         let line = line::fit(&points)?;
         let left = |(x, y): &(f64, f64)| (y - line.intercept - line.slope * x).abs();
         let is_line = points.iter().all(|point| left(point) <= gate * noise);
-        // The variances of a line through so many points, at its end.
+        // The variances of a line through this many points, at its end.
         let mean = points.iter().map(|point| point.0).sum::<f64>() / points.len() as f64;
         let spread: f64 = points.iter().map(|point| (point.0 - mean).powi(2)).sum();
         let noise = noise.max(line.residual).powi(2);
-        (is_line && line.slope.abs() <= frequency_max).then(|| Start {
+        (is_line && line.slope.abs() <= frequency_max).then(|| AcquiredState {
             at,
             phase: line.intercept,
             frequency: line.slope,
@@ -64,7 +67,7 @@ impl Acquisition {
         })
     }
 
-    /// How many came since the filter explained one.
+    /// Returns the number of pulses since the filter explained one.
     pub(super) fn taken(&self) -> u32 {
         self.taken
     }
@@ -78,7 +81,7 @@ impl Acquisition {
 mod tests {
     use super::*;
 
-    fn feed(phases: &[f64]) -> Vec<Option<Start>> {
+    fn feed(phases: &[f64]) -> Vec<Option<AcquiredState>> {
         let mut acquisition = Acquisition::default();
         let take = |(second, phase): (usize, &f64)| {
             let at = Timestamp::from_ns(second as i64 * 1_000_000_000);

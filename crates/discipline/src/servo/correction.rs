@@ -1,18 +1,17 @@
-//! By how much the clock has been corrected: the difference between what it shows and what it would
-//! show had nobody touched it. The filter knows the clock without corrections, so that a command
-//! never disturbs what it knows.
+//! Total correction of the clock: the difference between its reading and the reading without any
+//! correction. The filter models the uncorrected clock, so that a command never disturbs its state.
 
 use horolog_time::{Monotonic, Span, Timestamp};
 
-/// All corrections up to an instant.
+/// Sum of all corrections up to an instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Correction {
     at: Timestamp<Monotonic>,
     /// Steps, in whole nanoseconds: they may be years.
     stepped: Span,
-    /// What was slewed, in ns.
+    /// Slewed part, in ns.
     slewed: f64,
-    /// The correction of the frequency that holds from `at` on, in ppb, and the one before.
+    /// Correction of the frequency from `at` on, in ppb, and the previous one.
     pub(super) frequency: f64,
     before: f64,
 }
@@ -22,27 +21,28 @@ impl Correction {
         Self { at, stepped: Span::ZERO, slewed: 0.0, frequency, before: frequency }
     }
 
-    /// The steps and what was slewed at `at`.
+    /// Returns the steps and the slewed part at `at`.
     fn parts(&self, at: Timestamp<Monotonic>) -> (Span, f64) {
-        // A pulse may be older than the command that was carried out last.
+        // A pulse may be older than the latest command.
         let frequency = if at < self.at { self.before } else { self.frequency };
         (self.stepped, self.slewed + frequency * (at - self.at).as_seconds())
     }
 
-    /// What an untouched clock would be ahead of `origin`, in ns, where the real one is `offset`
-    /// ahead.
+    /// Returns the distance of an uncorrected clock from `origin`, in ns, if the real one is
+    /// `offset` ahead.
     pub(super) fn without(&self, at: Timestamp<Monotonic>, offset: Span, origin: Span) -> f64 {
         let (stepped, slewed) = self.parts(at);
         (offset - stepped - origin).as_ns() as f64 - slewed
     }
 
-    /// The other way: what the real clock is ahead, as whole nanoseconds and the rest.
+    /// Inverse of [`Self::without`]: returns the offset of the real clock, as whole nanoseconds and
+    /// the rest.
     pub(super) fn with(&self, at: Timestamp<Monotonic>, phase: f64, origin: Span) -> Span {
         let (stepped, slewed) = self.parts(at);
         origin + stepped + Span::from_ns((phase + slewed).round() as i64)
     }
 
-    /// A command is carried out at `at`.
+    /// Records a command carried out at `at`.
     pub(super) fn change(&mut self, at: Timestamp<Monotonic>, frequency: f64, step: Span) {
         let (stepped, slewed) = self.parts(at);
         *self = Self { at, stepped: stepped + step, slewed, frequency, before: self.frequency };

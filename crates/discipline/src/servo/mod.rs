@@ -1,10 +1,10 @@
-//! From labelled pulses to an estimate of the clock and to commands for it.
+//! Servo: from labelled pulses to an estimate of the clock and to commands for it.
 //!
-//! The filter follows the clock as it would run untouched; commands are counted apart
-//! ([`correction`]). So steering a clock and only computing use the same filter and know the same.
-//! No single pulse moves the estimate by more than the filter's gain times the gate: what is
-//! farther off is not believed, and several in a row must agree before the filter begins anew with
-//! them.
+//! The filter models the clock as if it ran uncorrected; commands are counted separately
+//! ([`correction`]). Steering a clock and only computing therefore use the same filter with the
+//! same state. No single pulse moves the estimate by more than the filter's gain times the gate:
+//! pulses farther off are rejected, and several in a row must agree before the filter begins anew
+//! with them.
 
 mod acquisition;
 mod correction;
@@ -13,43 +13,43 @@ mod state;
 
 use horolog_time::{Monotonic, Span, Timestamp};
 
-use crate::holdover::{Known, dispersion_ns};
+use crate::holdover::{HoldoverStart, dispersion_ns};
 use crate::kalman::Kalman;
-use crate::measurement::{Lag, PulseNoise};
-use crate::{ClockErrorEntry, LabelledPulse, ServoSettings, Stability, Verdict};
-use acquisition::{Acquisition, Start};
+use crate::measurement::{LagDetector, PulseNoise};
+use crate::{ClockErrorEntry, LabelledPulse, PulseVerdict, ServoSettings, Stability};
+use acquisition::{AcquiredState, Acquisition};
 use correction::Correction;
 use jump::ClockJumps;
 
-pub use state::{Command, Decision, Estimate, State};
+pub use state::{Decision, ServoCommand, ServoEstimate, SynchronisationState};
 
 /// Good pulses in a row that lock a clock.
 const LOCK_PULSES: u32 = 8;
-/// A clock is locked while its offset is within so many deviations of the pulses' noise, or within
-/// so many ns.
+/// A clock is locked while its offset is within this many deviations of the pulses' noise, or
+/// within this many ns.
 const LOCK_DEVIATIONS: f64 = 5.0;
 const LOCK_NS: f64 = 1_000.0;
-/// Unexplained pulses in a row after which the clock is not taken for right any more.
+/// Number of consecutive unexplained pulses after which the clock counts as wrong.
 const JUMP_PULSES_MIN: u32 = acquisition::PULSES as u32;
-/// A filter that lags doubts its frequency by so much of the gate over a second.
+/// Share of the gate over a second by which a lagging filter inflates its frequency.
 const LAG_SHARE: f64 = 0.25;
 
-/// The filter that runs and what it knew at its last good pulse.
+/// Running filter and its state at the last good pulse.
 #[derive(Clone, Debug)]
 struct Track {
     filter: Kalman,
-    lag: Lag,
+    lag: LagDetector,
     good_at: Timestamp<Monotonic>,
-    good: Known,
+    good: HoldoverStart,
     good_in_a_row: u32,
 }
 
-/// Estimates a clock, and steers it if so set.
+/// Estimator of a clock, which also steers it if so configured.
 #[derive(Clone, Debug)]
 pub struct Servo {
     settings: ServoSettings,
-    state: State,
-    /// What all phases of the filter are counted from.
+    state: SynchronisationState,
+    /// Origin of all phases of the filter.
     origin: Option<Span>,
     correction: Option<Correction>,
     track: Option<Track>,
@@ -60,12 +60,12 @@ pub struct Servo {
 }
 
 impl Servo {
-    /// One that knows nothing of the clock yet.
+    /// Creates a servo without an estimate of the clock.
     #[must_use]
     pub fn new(settings: ServoSettings) -> Self {
         Self {
             settings,
-            state: State::Starting,
+            state: SynchronisationState::Starting,
             origin: None,
             correction: None,
             track: None,
@@ -76,75 +76,77 @@ impl Servo {
         }
     }
 
-    /// How well the clock is known.
+    /// Returns the state of synchronisation.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> SynchronisationState {
         self.state
     }
 
-    /// Standard deviation of a pulse, in ns, by the pulses; `None` until there were enough.
+    /// Returns the standard deviation of a pulse, in ns, by the pulses; `None` until there were
+    /// enough.
     #[must_use]
     pub fn noise_ns(&self) -> Option<f64> {
         self.noise.is_measured().then(|| self.noise.deviation_ns())
     }
 
-    /// The stability of the clock and of its oscillator, by the pulses of the last hours.
+    /// Returns the stability of the clock and of its oscillator, by the pulses of the last hours.
     #[must_use]
     pub fn stability(&self) -> &Stability {
         &self.stability
     }
 
-    /// By how much somebody else has set the clock since the last pulse, where its distance from
-    /// the monotonic clock is now `realtime_minus_monotonic`.
+    /// Returns the amount by which another program has set the clock since the last pulse, if its
+    /// distance from the monotonic clock is now `realtime_minus_monotonic`.
     #[must_use]
     pub fn moved(&self, realtime_minus_monotonic: Span) -> Option<Span> {
         self.jumps.moved(realtime_minus_monotonic)
     }
 
-    /// The clock has been set by this much as UTC was, at a leap second: it is as right as before.
+    /// Records that the clock was set by this much together with UTC, at a leap second: it is as
+    /// right as before.
     pub fn expect_step(&mut self, step: Span) {
         self.jumps.expect(step);
     }
 
-    /// UTC has stepped by this much at a leap second, at `at`, and the clock has not.
+    /// Records that UTC has stepped by this much at a leap second, at `at`, and the clock has not.
     pub fn leap_without_clock(&mut self, step: Span, at: Timestamp<Monotonic>) {
         if let Some(correction) = &mut self.correction {
             correction.change(at, correction.frequency, -step);
         }
     }
 
-    /// Commands nothing any more until [`Self::resume`], and goes on to estimate. What it gives is
-    /// to be done at `at`: the frequency with which no slew goes on.
-    pub fn suspend(&mut self, at: Timestamp<Monotonic>) -> Option<Command> {
+    /// Suspends commands until [`Self::resume`], and continues to estimate. The returned command is
+    /// for `at`: the frequency with which no slew continues.
+    pub fn suspend(&mut self, at: Timestamp<Monotonic>) -> Option<ServoCommand> {
         let estimate = self.estimate(at).filter(|_| self.settings.is_steering);
         self.settings.is_steering = false;
         let most = self.settings.frequency_max_ppb;
         let frequency_ppb = (-estimate?.frequency_ppb).clamp(-most, most);
         let correction = self.correction.as_mut()?;
         correction.change(at, frequency_ppb, Span::ZERO);
-        Some(Command { frequency_ppb, step: None })
+        Some(ServoCommand { frequency_ppb, step: None })
     }
 
-    /// Commands again.
+    /// Resumes commands.
     pub fn resume(&mut self) {
         self.settings.is_steering = true;
     }
 
-    /// How long ago the last good pulse was, in a clock that holds over.
+    /// Returns the time since the last good pulse, for a clock in holdover.
     #[must_use]
     pub fn held_over(&self, now: Timestamp<Monotonic>) -> Option<Span> {
-        let track = self.track.as_ref().filter(|_| self.state == State::Holdover)?;
+        let track = self.track.as_ref().filter(|_| self.state == SynchronisationState::Holdover)?;
         Some(now - track.good_at)
     }
 
-    /// What is known of the clock at `at`, which is not before the last pulse.
+    /// Returns the estimate of the clock at `at`, which is not before the last pulse.
     #[must_use]
-    pub fn estimate(&self, at: Timestamp<Monotonic>) -> Option<Estimate> {
+    pub fn estimate(&self, at: Timestamp<Monotonic>) -> Option<ServoEstimate> {
         let (track, correction) = (self.track.as_ref()?, self.correction.as_ref()?);
         let mut filter = track.filter.clone();
         filter.advance(at);
         let elapsed = (at - track.good_at).as_seconds().max(0.0);
-        Some(Estimate {
+        Some(ServoEstimate {
             at,
             offset: correction.with(at, filter.phase(), self.origin?),
             rate_ppb: filter.frequency() + correction.frequency,
@@ -153,8 +155,8 @@ impl Servo {
         })
     }
 
-    /// Takes a pulse whose second is known. What it commands is to be done at `done_at`, which may
-    /// be later than the pulse.
+    /// Takes a pulse whose second is known. Its command is for `done_at`, which may be later than
+    /// the pulse.
     pub fn pulse(&mut self, pulse: &LabelledPulse, done_at: Timestamp<Monotonic>) -> Decision {
         let (at, offset) = (pulse.pulse.monotonic, pulse.offset());
         let origin = *self.origin.get_or_insert(offset);
@@ -164,7 +166,7 @@ impl Servo {
         let knew_nothing = self.track.is_none();
         let jump = self.jumps.take(&pulse.pulse);
         let (verdict, innovation_ns) = self.take(at, phase, jump);
-        if verdict == Verdict::Accepted {
+        if verdict == PulseVerdict::Accepted {
             self.stability.take(at, (offset - origin).as_ns() as f64, phase);
         }
         self.judge(at);
@@ -178,8 +180,8 @@ impl Servo {
         Decision { entry, ..decision }
     }
 
-    /// Is to be called about once a second while no labelled pulse comes: the clock holds over, and
-    /// in the end it is unsynchronised. `None` while a pulse may still come.
+    /// Must be called about once a second while no labelled pulse comes: the clock enters holdover,
+    /// and in the end it is unsynchronised. `None` while a pulse may still come.
     pub fn tick(&mut self, now: Timestamp<Monotonic>) -> Option<Decision> {
         let track = self.track.as_mut()?;
         if now - track.good_at < self.settings.holdover_after {
@@ -188,16 +190,16 @@ impl Servo {
         track.filter.advance(now);
         self.noise.interrupt();
         self.judge(now);
-        Some(self.decide((now, now), Verdict::Missing, false))
+        Some(self.decide((now, now), PulseVerdict::Missing, false))
     }
 
-    /// Gives a pulse to the filter, or to those with which one begins.
+    /// Passes a pulse to the filter, or to the pulses with which one begins.
     fn take(
         &mut self,
         at: Timestamp<Monotonic>,
         phase: f64,
         jump: Option<Span>,
-    ) -> (Verdict, Option<f64>) {
+    ) -> (PulseVerdict, Option<f64>) {
         let gate = self.settings.gate_deviations;
         let mut innovation = None;
         if let Some(track) = &mut self.track {
@@ -218,13 +220,13 @@ impl Servo {
             if found.normalised().abs() <= gate {
                 track.filter.update(found, variance);
                 if track.lag.take(found) {
-                    track.filter.doubt_frequency((LAG_SHARE * gate).powi(2) * found.variance);
+                    track.filter.inflate_frequency((LAG_SHARE * gate).powi(2) * found.variance);
                 }
                 track.good_at = at;
                 track.good = track.filter.known();
                 track.good_in_a_row += 1;
                 self.acquisition.clear();
-                return (Verdict::Accepted, innovation);
+                return (PulseVerdict::Accepted, innovation);
             }
             track.good_in_a_row = 0;
         }
@@ -234,20 +236,20 @@ impl Servo {
         let verdict = match (start, innovation) {
             (Some(start), None) => self.begin(&start),
             (Some(start), Some(jump)) if self.believes(jump) => self.begin(&start),
-            (_, None) => Verdict::Awaited,
-            (_, Some(_)) if self.acquisition.taken() >= JUMP_PULSES_MIN => Verdict::Jump,
-            (_, Some(_)) => Verdict::Outlier,
+            (_, None) => PulseVerdict::Awaited,
+            (_, Some(_)) if self.acquisition.taken() >= JUMP_PULSES_MIN => PulseVerdict::Jump,
+            (_, Some(_)) => PulseVerdict::Outlier,
         };
         (verdict, innovation)
     }
 
-    /// Whether pulses that are so far off and agree with one another are to be followed.
+    /// Returns true if pulses that are this far off and agree with one another are to be followed.
     fn believes(&self, jump_ns: f64) -> bool {
         let is_small = jump_ns.abs() <= self.settings.jump_max.as_ns() as f64;
         is_small || self.acquisition.taken() >= self.settings.jump_pulses
     }
 
-    fn begin(&mut self, start: &Start) -> Verdict {
+    fn begin(&mut self, start: &AcquiredState) -> PulseVerdict {
         let filter = Kalman::new(
             &self.settings.oscillator,
             start.at,
@@ -255,15 +257,20 @@ impl Servo {
             (start.phase_variance, start.frequency_variance),
         );
         let good = filter.known();
-        self.track =
-            Some(Track { filter, lag: Lag::default(), good_at: start.at, good, good_in_a_row: 0 });
+        self.track = Some(Track {
+            filter,
+            lag: LagDetector::default(),
+            good_at: start.at,
+            good,
+            good_in_a_row: 0,
+        });
         self.acquisition.clear();
         self.noise.interrupt();
-        self.state = State::Locking;
-        Verdict::Acquired
+        self.state = SynchronisationState::Locking;
+        PulseVerdict::Acquired
     }
 
-    /// The state at `now`.
+    /// Updates the state at `now`.
     fn judge(&mut self, now: Timestamp<Monotonic>) {
         let (Some(track), Some(estimate)) = (&self.track, self.estimate(now)) else { return };
         let settings = &self.settings;
@@ -275,21 +282,21 @@ impl Servo {
             || age > settings.holdover_max
             || self.acquisition.taken() >= JUMP_PULSES_MIN;
         self.state = if is_lost {
-            State::Unsynchronised
+            SynchronisationState::Unsynchronised
         } else if age > settings.holdover_after {
-            State::Holdover
-        } else if is_near && (self.state == State::Locked || has_settled) {
-            State::Locked
+            SynchronisationState::Holdover
+        } else if is_near && (self.state == SynchronisationState::Locked || has_settled) {
+            SynchronisationState::Locked
         } else {
-            State::Locking
+            SynchronisationState::Locking
         };
     }
 
-    /// What is to be done at `done_at`, with the entry of `now`.
+    /// Returns the decision for `done_at`, with the entry of `now`.
     fn decide(
         &mut self,
         (now, done_at): (Timestamp<Monotonic>, Timestamp<Monotonic>),
-        verdict: Verdict,
+        verdict: PulseVerdict,
         is_start: bool,
     ) -> Decision {
         let estimate = self.estimate(now);
@@ -319,26 +326,26 @@ impl Servo {
         Decision { entry, command }
     }
 
-    /// The frequency that brings the clock to UTC in its time, or a step; of a clock that is lost,
-    /// the one with which no slew goes on.
-    fn command(&self, estimate: &Estimate, is_start: bool) -> Command {
+    /// Returns the frequency that brings the clock to UTC within the time constant, or a step; for
+    /// a clock that is lost, the frequency with which no slew continues.
+    fn command(&self, estimate: &ServoEstimate, is_start: bool) -> ServoCommand {
         let settings = &self.settings;
         let most = settings.frequency_max_ppb;
         if !self.state.is_synchronised() {
             let frequency_ppb = (-estimate.frequency_ppb).clamp(-most, most);
-            return Command { frequency_ppb, step: None };
+            return ServoCommand { frequency_ppb, step: None };
         }
         let limit = if is_start { Some(settings.step_at_start) } else { settings.step_later };
         let distance = Span::from_ns(estimate.offset.as_ns().saturating_abs());
         let step = limit.is_some_and(|limit| distance > limit).then_some(-estimate.offset);
         let rest = if step.is_some() { 0.0 } else { estimate.offset.as_ns() as f64 };
         let time = match self.state {
-            State::Locked => settings.time_constant_locked_s,
+            SynchronisationState::Locked => settings.time_constant_locked_s,
             _ => settings.time_constant_locking_s,
         };
         let slew = (rest / time).clamp(-settings.slew_max_ppb, settings.slew_max_ppb);
         let frequency_ppb = (-estimate.frequency_ppb - slew).clamp(-most, most);
-        Command { frequency_ppb, step }
+        ServoCommand { frequency_ppb, step }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the servo says: how well the clock is known, what is known of it and what is to be done.
+//! Output of the servo: state of synchronisation, estimate of the clock, and command.
 
 use std::fmt;
 
@@ -7,32 +7,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::ClockErrorEntry;
 
-/// How well the clock is known.
+/// State of synchronisation of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
-    /// No pulses have been understood yet.
+pub enum SynchronisationState {
+    /// No pulses have been labelled yet.
     #[default]
     Starting,
-    /// The estimate is good and the clock is on its way.
+    /// The estimate is good and the clock is approaching UTC.
     Locking,
     /// The clock follows the pulses.
     Locked,
-    /// Pulses have stopped; the clock runs by what is known of it.
+    /// Pulses have stopped; the clock runs by the last estimate.
     Holdover,
-    /// It is not known well enough what time it is.
+    /// The uncertainty of the time is too large.
     Unsynchronised,
 }
 
-impl State {
-    /// Whether the estimate may be served, with its uncertainty.
+impl SynchronisationState {
+    /// Returns true if the estimate may be served, with its uncertainty.
     #[must_use]
     pub fn is_synchronised(self) -> bool {
         matches!(self, Self::Locking | Self::Locked | Self::Holdover)
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for SynchronisationState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Starting => "starting",
@@ -44,37 +44,37 @@ impl fmt::Display for State {
     }
 }
 
-/// What is to be done to the clock, now.
+/// Command to be applied to the clock now.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Command {
-    /// The correction of the frequency from now on, against the clock's nominal one, in ppb.
+pub struct ServoCommand {
+    /// Correction of the frequency from now on, against the clock's nominal one, in ppb.
     pub frequency_ppb: f64,
-    /// What is to be added to the clock's reading.
+    /// Step to be added to the clock's reading.
     pub step: Option<Span>,
 }
 
-/// What is known of the clock at an instant.
+/// Estimate of the clock at an instant.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Estimate {
-    /// The instant.
+pub struct ServoEstimate {
+    /// Instant of the estimate.
     pub at: Timestamp<Monotonic>,
-    /// How far the clock is ahead of UTC. A server takes this off what it serves; of a clock that
-    /// is steered and locked little is left.
+    /// Clock minus UTC. A server subtracts this from the time that it serves; for a steered and
+    /// locked clock little is left.
     pub offset: Span,
-    /// How fast that grows, in ppb, with the correction of the frequency that holds.
+    /// Growth of the offset in ppb, with the present correction of the frequency.
     pub rate_ppb: f64,
-    /// The frequency of the clock without correction, in ppb.
+    /// Frequency of the clock without correction, in ppb.
     pub frequency_ppb: f64,
-    /// Standard deviation of the offset, in ns; in holdover it grows as the oscillator's model
-    /// says.
+    /// Standard deviation of the offset, in ns; in holdover it grows by the oscillator's
+    /// model.
     pub uncertainty_ns: f64,
 }
 
-/// What follows from a pulse, or from its absence.
+/// Result of a pulse, or of its absence.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Decision {
-    /// For the clock-error log.
+    /// Entry of the clock-error log.
     pub entry: ClockErrorEntry,
-    /// What is to be done to the clock, if it is steered and there is something.
-    pub command: Option<Command>,
+    /// Command for the clock, if it is steered and something must change.
+    pub command: Option<ServoCommand>,
 }

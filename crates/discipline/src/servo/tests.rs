@@ -60,7 +60,7 @@ impl Plant {
         self.offset += self.frequency + self.command;
     }
 
-    fn obey(&mut self, command: Option<Command>) {
+    fn obey(&mut self, command: Option<ServoCommand>) {
         if let Some(command) = command {
             self.command = command.frequency_ppb;
             self.set(command.step.unwrap_or_default().as_ns() as f64);
@@ -108,7 +108,7 @@ impl Plant {
 fn a_clock_is_stepped_once_and_then_locked() {
     let mut plant = Plant::steering(3.7e18, 20_000.0);
     let steps = (0..60).filter(|_| plant.pulse(0.0).entry.step_ns.is_some()).count();
-    assert_eq!((steps, plant.servo.state()), (1, State::Locked));
+    assert_eq!((steps, plant.servo.state()), (1, SynchronisationState::Locked));
     assert!(plant.offset.abs() < 1_000.0, "{}", plant.offset);
 }
 
@@ -121,7 +121,7 @@ fn a_small_offset_is_slewed_from_the_start() {
     let settings = ServoSettings { step_at_start: limit, ..ServoSettings::default() };
     let mut slewed = Plant::new(settings, 9_000.0, 20_000.0);
     assert!(has_stepped && !(0..60).any(|_| slewed.pulse(0.0).entry.step_ns.is_some()));
-    assert!(slewed.offset.abs() < 300.0 && slewed.servo.state() == State::Locked);
+    assert!(slewed.offset.abs() < 300.0 && slewed.servo.state() == SynchronisationState::Locked);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_clock_that_is_not_steered_is_known_as_well() {
     let estimate = plant.servo.estimate(plant.now()).unwrap();
     assert!((estimate.offset.as_ns() as f64 - plant.offset).abs() < 200.0, "{estimate:?}");
     assert!((estimate.rate_ppb + 31_000.0).abs() < 30.0, "{estimate:?}");
-    assert_eq!(plant.servo.state(), State::Locked);
+    assert_eq!(plant.servo.state(), SynchronisationState::Locked);
     assert!(estimate.uncertainty_ns < 100.0);
 }
 
@@ -144,7 +144,7 @@ fn no_single_pulse_moves_the_estimate() {
     plant.run(200);
     for error in [1e3, -1e4, 1e5, -1e8, 1e9, 5e17, -5e17] {
         let decision = plant.pulse(error);
-        assert_eq!(decision.entry.verdict, Verdict::Outlier, "{error}");
+        assert_eq!(decision.entry.verdict, PulseVerdict::Outlier, "{error}");
         assert!(decision.command.is_some_and(|command| command.step.is_none()));
         assert!(decision.entry.offset_ns.unwrap().abs() < 300);
         (0..20).for_each(|_| {
@@ -162,7 +162,7 @@ fn a_changed_frequency_is_followed() {
         plant.frequency += change;
         plant.run(60);
         assert!(plant.offset.abs() < 500.0, "{change}: {}", plant.offset);
-        assert_eq!(plant.servo.state(), State::Locked);
+        assert_eq!(plant.servo.state(), SynchronisationState::Locked);
     }
 }
 
@@ -173,10 +173,10 @@ fn a_jump_of_the_pulses_is_believed_only_when_it_lasts() {
     for pulse in 1..64 {
         let entry = plant.pulse(1e9).entry;
         assert!(entry.step_ns.is_none(), "{entry}");
-        assert_eq!(entry.state == State::Unsynchronised, pulse >= 6, "{entry}");
+        assert_eq!(entry.state == SynchronisationState::Unsynchronised, pulse >= 6, "{entry}");
     }
     let entry = plant.pulse(1e9).entry;
-    assert!(entry.verdict == Verdict::Acquired && entry.step_ns.is_some(), "{entry}");
+    assert!(entry.verdict == PulseVerdict::Acquired && entry.step_ns.is_some(), "{entry}");
     assert!((plant.offset + 1e9).abs() < 1_000.0, "{}", plant.offset);
 }
 
@@ -186,13 +186,16 @@ fn holdover_ends_and_pulses_that_come_back_are_followed_at_once() {
     plant.run(600);
     assert_eq!(plant.silence(4), None, "a pulse may still come");
     let early = plant.silence(10).unwrap();
-    assert_eq!(early.entry.state, State::Holdover);
+    assert_eq!(early.entry.state, SynchronisationState::Holdover);
     let late = plant.silence(3_600).unwrap();
     assert!(late.entry.uncertainty_ns > early.entry.uncertainty_ns);
     assert!(plant.offset.abs() < late.entry.uncertainty_ns.unwrap());
-    assert_eq!(plant.silence(2 * 86_400).unwrap().entry.state, State::Unsynchronised);
+    assert_eq!(
+        plant.silence(2 * 86_400).unwrap().entry.state,
+        SynchronisationState::Unsynchronised
+    );
     plant.run(60);
-    assert_eq!(plant.servo.state(), State::Locked);
+    assert_eq!(plant.servo.state(), SynchronisationState::Locked);
     assert!(plant.offset.abs() < 300.0, "{}", plant.offset);
 }
 
@@ -204,7 +207,7 @@ fn a_command_counts_from_when_it_is_carried_out() {
         let entry = plant.pulse(0.0).entry;
         assert!(entry.innovation_ns.is_none_or(|ns| ns.abs() < 100.0), "{entry}");
     }
-    assert!(plant.offset.abs() < 100.0 && plant.servo.state() == State::Locked);
+    assert!(plant.offset.abs() < 100.0 && plant.servo.state() == SynchronisationState::Locked);
 }
 
 #[test]
@@ -216,7 +219,7 @@ fn a_clock_that_is_lost_is_slewed_no_further() {
     for error in [3e7, -3e7].repeat(4) {
         plant.pulse(error);
     }
-    assert_eq!(plant.servo.state(), State::Unsynchronised);
+    assert_eq!(plant.servo.state(), SynchronisationState::Unsynchronised);
     assert!((plant.command + 20_000.0).abs() < 1_000.0, "{}", plant.command);
 }
 
@@ -232,10 +235,10 @@ fn holdover_ends_by_its_time_and_by_its_uncertainty() {
         plant.run(200);
         plant.silence(seconds).unwrap().entry.state
     };
-    assert_eq!(after(600, i64::MAX, 590), State::Holdover);
-    assert_eq!(after(600, i64::MAX, 610), State::Unsynchronised);
-    assert_eq!(after(86_400, 10_000, 100), State::Holdover);
-    assert_eq!(after(86_400, 10_000, 600), State::Unsynchronised);
+    assert_eq!(after(600, i64::MAX, 590), SynchronisationState::Holdover);
+    assert_eq!(after(600, i64::MAX, 610), SynchronisationState::Unsynchronised);
+    assert_eq!(after(86_400, 10_000, 100), SynchronisationState::Holdover);
+    assert_eq!(after(86_400, 10_000, 600), SynchronisationState::Unsynchronised);
 }
 
 #[test]
@@ -277,7 +280,7 @@ fn a_clock_that_somebody_sets_is_known_at_the_next_pulse() {
             plant.run(200);
             plant.set(step);
             let entry = plant.pulse(0.0).entry;
-            assert_eq!(entry.verdict, Verdict::Accepted, "{step} {entry}");
+            assert_eq!(entry.verdict, PulseVerdict::Accepted, "{step} {entry}");
             let known = entry.offset_ns.unwrap() as f64 + entry.step_ns.unwrap_or(0) as f64;
             assert!((known - plant.offset).abs() < 1_000.0, "{step} {entry} {}", plant.offset);
         }
@@ -289,7 +292,7 @@ fn a_bad_pulse_is_not_believed_because_somebody_sets_the_clock() {
     let mut plant = Plant::steering(0.0, 5_000.0);
     plant.run(200);
     plant.set(50_000.0);
-    assert_eq!(plant.pulse(200_000.0).entry.verdict, Verdict::Outlier);
+    assert_eq!(plant.pulse(200_000.0).entry.verdict, PulseVerdict::Outlier);
     plant.run(60);
     assert!(plant.offset.abs() < 500.0, "{}", plant.offset);
 }
@@ -302,7 +305,10 @@ fn a_leap_second_is_no_jump() {
     plant.leaps = 1;
     let before = plant.offset;
     plant.run(1);
-    assert!((plant.offset - before).abs() < 300.0 && plant.servo.state() == State::Locked);
+    assert!(
+        (plant.offset - before).abs() < 300.0
+            && plant.servo.state() == SynchronisationState::Locked
+    );
     plant.run(100);
     assert!(plant.offset.abs() < 300.0, "{}", plant.offset);
 }
@@ -313,17 +319,17 @@ fn a_leap_second_with_a_bad_pulse_is_no_jump_either() {
     let mut plant = Plant::steering(0.0, 20_000.0);
     plant.run(200);
     plant.leaps = 1;
-    assert_eq!(plant.pulse(200_000.0).entry.verdict, Verdict::Outlier);
+    assert_eq!(plant.pulse(200_000.0).entry.verdict, PulseVerdict::Outlier);
     for _ in 0..20 {
         let entry = plant.pulse(0.0).entry;
-        assert!(entry.verdict == Verdict::Accepted && entry.step_ns.is_none(), "{entry}");
+        assert!(entry.verdict == PulseVerdict::Accepted && entry.step_ns.is_none(), "{entry}");
     }
 }
 
 #[test]
 fn a_clock_is_not_locked_before_its_pulses_are_known() {
     let mut plant = Plant::steering(0.0, 20_000.0);
-    while plant.servo.state() != State::Locked {
+    while plant.servo.state() != SynchronisationState::Locked {
         plant.pulse(0.0);
         assert!(plant.second < 1_100);
     }

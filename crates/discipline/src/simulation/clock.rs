@@ -1,14 +1,14 @@
-//! Two clocks on one oscillator: ours, as the servo steers it, and the one that is set at every
+//! Two clocks on one oscillator: the one that the servo steers, and the one that is set at every
 //! pulse.
 
 use horolog_time::NS_PER_S;
 
-/// A clock as an error against true time, which its frequency adds to.
+/// Clock as an error against true time, which its frequency adds to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ErrorClock {
-    /// How far it is ahead, in ns.
+    /// Clock minus true time, in ns.
     pub(super) error: f64,
-    /// How it is corrected, in ppb.
+    /// Correction of its frequency, in ppb.
     pub(super) correction: f64,
     at: i64,
 }
@@ -18,7 +18,7 @@ impl ErrorClock {
         Self { error, correction: 0.0, at: 0 }
     }
 
-    /// Lets it run up to `at`, in ns of true time, on an oscillator of this frequency.
+    /// Advances it to `at`, in ns of true time, on an oscillator of this frequency.
     pub(super) fn run(&mut self, at: i64, frequency_ppb: f64) {
         let seconds = (at - self.at) as f64 / NS_PER_S as f64;
         self.error += (frequency_ppb + self.correction) * seconds;
@@ -26,12 +26,12 @@ impl ErrorClock {
     }
 }
 
-/// The method of Liu, Wu and Wang 2020, section 2.2.3: at every pulse the clock is set, its seconds
-/// to those of the last sentence and one more, its nanoseconds to 0, by the interrupt's handler.
+/// Method of Liu, Wu and Wang 2020, section 2.2.3: at every pulse the interrupt handler sets the
+/// clock, its seconds to those of the last sentence plus one, its nanoseconds to 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SetAtEveryPulse {
     pub(super) clock: ErrorClock,
-    /// The second that the last sentence named.
+    /// Second that the last sentence named.
     last: Option<i64>,
 }
 
@@ -44,7 +44,7 @@ impl SetAtEveryPulse {
         self.last = Some(names);
     }
 
-    /// A pulse at `at`, in ns of true time.
+    /// Takes a pulse at `at`, in ns of true time.
     pub(super) fn pulse(&mut self, at: i64) {
         if let Some(last) = self.last {
             self.clock.error = ((last + 1) * NS_PER_S - at) as f64;

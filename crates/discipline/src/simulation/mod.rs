@@ -1,6 +1,6 @@
-//! A simulation of the whole: an oscillator with its noises, a receiver's pulses and sentences with
-//! their faults, the labeller and the servo, and beside them on the same noise the method that sets
-//! the clock at every pulse. Weeks take seconds, and the same seed gives the same numbers.
+//! Simulation of the complete chain: an oscillator with its noises, a receiver's pulses and
+//! sentences with their faults, the labeller and the servo, and, on the same noise, the method that
+//! sets the clock at every pulse. Weeks take seconds, and the same seed gives the same numbers.
 
 mod clock;
 mod noise;
@@ -12,46 +12,49 @@ use std::collections::BTreeMap;
 
 use horolog_time::{Monotonic, NS_PER_S, Span, SplitMix64, Timestamp, Utc};
 
-use crate::{Command, Labeller, Pulse, Sentence, Servo};
+use crate::{Pulse, PulseLabeller, Sentence, Servo, ServoCommand};
 use clock::{ErrorClock, SetAtEveryPulse};
 use noise::Frequency;
-use receiver::{Event, Receiver};
+use receiver::{ReceiverEvent, SimulatedReceiver};
 
-pub use outcome::{Outage, Outcome, RECOVERED_NS, SETTLING_S, Sample};
-pub use settings::{Latency, Period, SimulationSettings};
+pub use outcome::{OutageErrors, RECOVERED_NS, SETTLING_S, SimulationOutcome, SimulationSample};
+pub use settings::{FaultPeriod, SimulationSettings, TimestampDelay};
 
-/// 2027-01-15T08:00:00Z, where the simulated time begins.
+/// Start of the simulated time, 2027-01-15T08:00:00Z.
 const EPOCH_S: i64 = 1_800_000_000;
-/// What the monotonic clock shows then.
+/// Reading of the monotonic clock at the start.
 const BOOT_NS: i64 = 1_000 * NS_PER_S;
 
-/// A simulation that runs.
+/// Running simulation.
 struct Simulation<'a> {
     settings: &'a SimulationSettings,
-    labeller: Labeller,
+    labeller: PulseLabeller,
     servo: Servo,
-    /// The clock that is steered.
+    /// Steered clock.
     ours: ErrorClock,
-    /// The steps in it, which the monotonic clock does not take part in.
+    /// Steps of that clock, in which the monotonic clock does not take part.
     stepped: f64,
     theirs: SetAtEveryPulse,
     frequency_ppb: f64,
     sequence: u64,
-    outcome: Outcome,
+    outcome: SimulationOutcome,
 }
 
 /// Runs a simulation from its beginning to its end.
 #[must_use]
-pub fn simulate(settings: &SimulationSettings) -> Outcome {
+pub fn simulate(settings: &SimulationSettings) -> SimulationOutcome {
     simulate_while(settings, || true)
 }
 
-/// The same, for as long as it is to go on, which is asked before each second.
+/// Runs a simulation while `goes_on`, which is called before each second, returns true.
 #[must_use]
-pub fn simulate_while(settings: &SimulationSettings, mut goes_on: impl FnMut() -> bool) -> Outcome {
+pub fn simulate_while(
+    settings: &SimulationSettings,
+    mut goes_on: impl FnMut() -> bool,
+) -> SimulationOutcome {
     let mut seeds = SplitMix64::new(settings.seed);
     let mut frequency = Frequency::new(settings.oscillator, seeds.next_u64());
-    let mut receiver = Receiver::new(&mut seeds);
+    let mut receiver = SimulatedReceiver::new(&mut seeds);
     let mut simulation = Simulation::new(settings);
     for second in (0..settings.duration_s).take_while(|_| goes_on()) {
         simulation.frequency_ppb = frequency.next();
@@ -67,14 +70,14 @@ impl<'a> Simulation<'a> {
     fn new(settings: &'a SimulationSettings) -> Self {
         Self {
             settings,
-            labeller: Labeller::new(settings.label),
+            labeller: PulseLabeller::new(settings.label),
             servo: Servo::new(settings.servo),
             ours: ErrorClock::new(settings.initial_offset_ns),
             stepped: settings.initial_offset_ns,
             theirs: SetAtEveryPulse::new(settings.initial_offset_ns),
             frequency_ppb: 0.0,
             sequence: 0,
-            outcome: Outcome::new(settings.outages.clone()),
+            outcome: SimulationOutcome::new(settings.outages.clone()),
         }
     }
 
@@ -83,17 +86,17 @@ impl<'a> Simulation<'a> {
         self.theirs.clock.run(at, self.frequency_ppb);
     }
 
-    /// The monotonic clock at `at`: slewed like ours, never stepped.
+    /// Returns the monotonic clock at `at`: slewed like the steered clock, never stepped.
     fn monotonic(&self, at: i64) -> Timestamp<Monotonic> {
         Timestamp::from_ns(BOOT_NS + at + (self.ours.error - self.stepped).round() as i64)
     }
 
-    fn handle(&mut self, at: i64, event: Event) {
+    fn handle(&mut self, at: i64, event: ReceiverEvent) {
         self.run(at);
         match event {
-            Event::Pulse => self.pulse(at),
-            Event::Sentence(names) => self.sentence(at, names),
-            Event::Sample => self.sample(at),
+            ReceiverEvent::Pulse => self.pulse(at),
+            ReceiverEvent::Sentence(names) => self.sentence(at, names),
+            ReceiverEvent::Sample => self.sample(at),
         }
     }
 
@@ -115,7 +118,7 @@ impl<'a> Simulation<'a> {
                 count(&mut self.outcome.verdicts, decision.entry.verdict.name());
                 self.obey(decision.command);
             }
-            Err(doubt) => count(&mut self.outcome.pulse_doubts, doubt.kind()),
+            Err(doubt) => count(&mut self.outcome.pulse_rejects, doubt.kind()),
         }
     }
 
@@ -128,7 +131,7 @@ impl<'a> Simulation<'a> {
             is_leap_second: false,
         };
         if let Err(doubt) = self.labeller.sentence(&sentence) {
-            count(&mut self.outcome.sentence_doubts, doubt.kind());
+            count(&mut self.outcome.sentence_rejects, doubt.kind());
         }
     }
 
@@ -139,7 +142,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn obey(&mut self, command: Option<Command>) {
+    fn obey(&mut self, command: Option<ServoCommand>) {
         let Some(command) = command else { return };
         self.ours.correction = command.frequency_ppb;
         if let Some(step) = command.step {
@@ -149,14 +152,14 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// What a client would be told, against true time.
+    /// Samples the time that a client would receive, against true time.
     fn sample(&mut self, at: i64) {
         let estimate = self.servo.estimate(self.monotonic(at));
         let correction = match estimate {
             Some(estimate) if !self.settings.servo.is_steering => estimate.offset,
             _ => Span::ZERO,
         };
-        self.outcome.take(Sample {
+        self.outcome.take(SimulationSample {
             ours_ns: self.ours.error.round() as i64 - correction.as_ns(),
             theirs_ns: self.theirs.clock.error.round() as i64,
             uncertainty_ns: estimate.map(|estimate| estimate.uncertainty_ns),

@@ -1,4 +1,4 @@
-//! Random numbers of the shapes that clocks have: normal ones, and the frequency of an oscillator
+//! Random numbers with the distributions of clocks: normal ones, and the frequency of an oscillator
 //! by its power-law noises.
 
 use std::f64::consts::PI;
@@ -37,22 +37,22 @@ impl Normal {
     }
 }
 
-/// One process of those that add up to flicker noise: it forgets with its time constant.
+/// One of the processes that add up to flicker noise, with an exponential autocorrelation.
 #[derive(Clone, Copy, Debug)]
 struct Relaxation {
     value: f64,
-    kept: f64,
+    decay_factor: f64,
     renewed: f64,
 }
 
-/// The frequency of an oscillator, second by second.
+/// Frequency of an oscillator, second by second.
 #[derive(Clone, Debug)]
 pub(super) struct Frequency {
     oscillator: Oscillator,
     normal: Normal,
     flicker: Vec<Relaxation>,
     walk: f64,
-    /// Where in its course the temperature begins, in radians.
+    /// Initial angle of the temperature cycle, in radians.
     temperature: f64,
     second: f64,
 }
@@ -63,27 +63,27 @@ impl Frequency {
         let temperature = 2.0 * PI * normal.random.unit();
         // A sum of processes whose time constants are a factor r apart and whose variances are all
         // v has the spectrum v / (f ln r), and flicker noise of the Allan deviation σ has σ² / (2 f
-        // ln 2) (NIST SP 1065, section 3.3): v is σ² where r is 4. (J. A. Barnes and S. Jarvis, NBS
-        // Technical Note 604, 1971, is the idea.)
+        // ln 2) (NIST SP 1065, section 3.3): v is σ² for r = 4. (The idea is from J. A. Barnes and
+        // S. Jarvis, NBS Technical Note 604, 1971.)
         let variance = oscillator.flicker_fm_ppb.powi(2);
         let stage = |power| {
             let kept = (-FLICKER_RATIO.powi(power as i32).recip()).exp();
             let renewed = (variance * (1.0 - kept * kept)).sqrt();
-            Relaxation { value: variance.sqrt() * normal.next(), kept, renewed }
+            Relaxation { value: variance.sqrt() * normal.next(), decay_factor: kept, renewed }
         };
         let flicker = (0..FLICKER_STAGES).map(stage).collect();
         Self { oscillator, normal, flicker, walk: 0.0, temperature, second: 0.0 }
     }
 
-    /// The mean over the next second, in ppb.
+    /// Returns the mean over the next second, in ppb.
     pub(super) fn next(&mut self) -> f64 {
         let oscillator = &self.oscillator;
         for stage in &mut self.flicker {
-            stage.value = stage.kept * stage.value + stage.renewed * self.normal.next();
+            stage.value = stage.decay_factor * stage.value + stage.renewed * self.normal.next();
         }
         let flicker: f64 = self.flicker.iter().map(|stage| stage.value).sum();
-        // Where the walk goes in a second, and its mean over it, which varies about the middle of
-        // the way by a twelfth (a Brownian bridge).
+        // End of the walk after a second, and its mean over it, which varies about the midpoint by
+        // a twelfth (a Brownian bridge).
         let deviation = oscillator.random_walk_density().sqrt();
         let way = deviation * self.normal.next();
         let walk = self.walk + way / 2.0 + deviation / 12_f64.sqrt() * self.normal.next();

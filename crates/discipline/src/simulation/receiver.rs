@@ -1,5 +1,4 @@
-//! A simulated receiver with its line: when pulses are seen and sentences come, and what is wrong
-//! with them.
+//! Simulated receiver with its line: arrival of pulses and sentences, with their faults.
 
 use std::collections::VecDeque;
 
@@ -12,33 +11,33 @@ const MS: f64 = 1e6;
 const YEAR_S: i64 = 365 * 86_400;
 const ROLLOVER_S: i64 = 1_024 * 7 * 86_400;
 /// Drift of the receiver's own clock against UTC, by which its quantisation error runs through all
-/// values, in ns a second.
+/// values, in ns per second.
 const RECEIVER_DRIFT_NS: f64 = 0.37;
 
-/// Something that reaches the host, at an instant of true time in ns since the start.
+/// Event that reaches the host, at an instant of true time in ns since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Event {
-    /// An edge is seen.
+pub(super) enum ReceiverEvent {
+    /// An edge is timestamped.
     Pulse,
     /// A sentence that names this second.
     Sentence(i64),
-    /// The clock's error is looked at.
+    /// The clock's error is sampled.
     Sample,
 }
 
-/// The receiver.
+/// State of the receiver.
 #[derive(Debug)]
-pub(super) struct Receiver {
+pub(super) struct SimulatedReceiver {
     faults: SplitMix64,
     edges: SplitMix64,
     sentences: Normal,
     pulses: Normal,
     sawtooth: f64,
-    /// Sentences that come in a later second.
-    late: VecDeque<(i64, Event)>,
+    /// Sentences that arrive in a later second.
+    late: VecDeque<(i64, ReceiverEvent)>,
 }
 
-impl Receiver {
+impl SimulatedReceiver {
     pub(super) fn new(seeds: &mut SplitMix64) -> Self {
         Self {
             faults: SplitMix64::new(seeds.next_u64()),
@@ -50,47 +49,47 @@ impl Receiver {
         }
     }
 
-    /// What happens from this second to the next, in order.
+    /// Returns the events of the next second, in order.
     pub(super) fn second(
         &mut self,
         settings: &SimulationSettings,
         second: u64,
-    ) -> Vec<(i64, Event)> {
+    ) -> Vec<(i64, ReceiverEvent)> {
         let begin = second as i64 * NS_PER_S;
         let mut events: Vec<_> = self.late.drain(..).collect();
-        events.push((begin + (self.edges.unit() * NS_PER_S as f64) as i64, Event::Sample));
+        events.push((begin + (self.edges.unit() * NS_PER_S as f64) as i64, ReceiverEvent::Sample));
         let is_out = settings.outages.iter().any(|outage| outage.contains(second));
-        // Drawn in any case: an outage changes nothing of what comes after it.
+        // Drawn in any case: an outage changes nothing after it.
         let pulses = self.pulses(settings, begin);
         let sentence = self.sentence(settings, second);
         if !is_out {
             events.extend(pulses);
             events.extend(sentence);
         }
-        let is_later = |event: &(i64, Event)| event.0 >= begin + NS_PER_S;
+        let is_later = |event: &(i64, ReceiverEvent)| event.0 >= begin + NS_PER_S;
         self.late.extend(events.iter().copied().filter(is_later));
         events.retain(|event| !is_later(event));
         events.sort_by_key(|event| event.0);
         events
     }
 
-    fn pulses(&mut self, settings: &SimulationSettings, begin: i64) -> Vec<(i64, Event)> {
+    fn pulses(&mut self, settings: &SimulationSettings, begin: i64) -> Vec<(i64, ReceiverEvent)> {
         let mut events = Vec::new();
         let distance = NS_PER_S / i64::from(settings.pulses_per_second.max(1));
         for pulse in 0..i64::from(settings.pulses_per_second) {
             let late = self.lateness(settings);
             if self.faults.unit() >= settings.missing_pulses {
-                events.push((begin + pulse * distance + late, Event::Pulse));
+                events.push((begin + pulse * distance + late, ReceiverEvent::Pulse));
             }
         }
         let at = (self.faults.unit() * NS_PER_S as f64) as i64;
         if self.faults.unit() < settings.false_pulses {
-            events.push((begin + at, Event::Pulse));
+            events.push((begin + at, ReceiverEvent::Pulse));
         }
         events
     }
 
-    /// How late an edge is seen, in ns; noise may make it early.
+    /// Returns the delay of an edge's timestamp, in ns; noise may make it negative.
     fn lateness(&mut self, settings: &SimulationSettings) -> i64 {
         self.sawtooth = (self.sawtooth + RECEIVER_DRIFT_NS) % settings.quantisation_ns.max(1.0);
         let sawtooth = self.sawtooth - settings.quantisation_ns / 2.0;
@@ -105,7 +104,11 @@ impl Receiver {
         (white + sawtooth + latency.constant_ns + tail).round() as i64
     }
 
-    fn sentence(&mut self, settings: &SimulationSettings, second: u64) -> Option<(i64, Event)> {
+    fn sentence(
+        &mut self,
+        settings: &SimulationSettings,
+        second: u64,
+    ) -> Option<(i64, ReceiverEvent)> {
         let lag = settings.sentence_lag_ms + settings.sentence_jitter_ms * self.sentences.next();
         let mut at = second as i64 * NS_PER_S + (lag.max(0.0) * MS) as i64;
         let mut named = second as i64;
@@ -127,6 +130,6 @@ impl Receiver {
                 _ => return None,
             }
         }
-        Some((at, Event::Sentence(named)))
+        Some((at, ReceiverEvent::Sentence(named)))
     }
 }

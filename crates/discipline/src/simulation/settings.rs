@@ -1,54 +1,54 @@
-//! What is simulated.
+//! Settings of a simulation.
 
 use crate::{LabelSettings, Oscillator, ServoSettings};
 
-/// How late a timestamp is behind its edge.
+/// Delay of a timestamp after its edge.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Latency {
-    /// Always, in ns. It shifts both methods alike and is no noise; 0 unless set.
+pub struct TimestampDelay {
+    /// Constant part, in ns. It shifts both methods alike and is no noise; 0 unless set.
     pub constant_ns: f64,
-    /// How often it is longer: other interrupts, sleeping cores.
+    /// Share of longer delays: other interrupts, sleeping cores.
     pub tail_share: f64,
-    /// By how much then in the mean, with an exponential distribution, in ns.
+    /// Mean of their excess, with an exponential distribution, in ns.
     pub tail_mean_ns: f64,
 }
 
-/// A time in which something is wrong.
+/// Period of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Period {
-    /// When it begins, in seconds of the simulation.
+pub struct FaultPeriod {
+    /// Start, in seconds of the simulation.
     pub begin_s: u64,
-    /// How long it takes, in seconds.
+    /// Length, in seconds.
     pub length_s: u64,
 }
 
-impl Period {
-    /// Whether it is within this second.
+impl FaultPeriod {
+    /// Returns true if this second is within it.
     #[must_use]
     pub fn contains(&self, second: u64) -> bool {
         second.checked_sub(self.begin_s).is_some_and(|since| since < self.length_s)
     }
 }
 
-/// Everything that a simulation needs; the same settings give the same numbers.
+/// Complete settings of a simulation; the same settings give the same numbers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SimulationSettings {
-    /// The start of all random numbers.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// How long, in seconds.
+    /// Simulated time, in seconds.
     pub duration_s: u64,
-    /// The clock's oscillator.
+    /// Oscillator of the clock.
     pub oscillator: Oscillator,
-    /// By how much the clock is ahead at the start, in ns.
+    /// Clock minus true time at the start, in ns.
     pub initial_offset_ns: f64,
     /// White noise of a pulse, as a standard deviation in ns.
     pub pulse_noise_ns: f64,
-    /// The period of the receiver's own clock, to whose edges it puts pulses, in ns: what
-    /// datasheets call the sawtooth or quantisation error.
+    /// Period of the receiver's own clock, to whose edges it aligns pulses, in ns: called sawtooth
+    /// or quantisation error in data sheets.
     pub quantisation_ns: f64,
-    /// How late edges are seen.
-    pub latency: Latency,
-    /// How long after its second a sentence comes, in ms, and the deviation of that.
+    /// Delay of the timestamps of edges.
+    pub latency: TimestampDelay,
+    /// Mean time from its second to a sentence, in ms; `sentence_jitter_ms` is the deviation.
     pub sentence_lag_ms: f64,
     /// See `sentence_lag_ms`.
     pub sentence_jitter_ms: f64,
@@ -61,13 +61,13 @@ pub struct SimulationSettings {
     pub missing_pulses: f64,
     /// Pulses in a second.
     pub pulses_per_second: u32,
-    /// Times without pulses and sentences.
-    pub outages: Vec<Period>,
-    /// A time in which sentences name another second, and by how many.
-    pub spoof: Option<(Period, i64)>,
-    /// The labeller.
+    /// Periods without pulses and sentences.
+    pub outages: Vec<FaultPeriod>,
+    /// Period in which sentences name another second, and the difference in seconds.
+    pub spoof: Option<(FaultPeriod, i64)>,
+    /// Settings of the labeller.
     pub label: LabelSettings,
-    /// The servo, which need not know the oscillator as it is.
+    /// Settings of the servo, whose oscillator model need not match the simulated one.
     pub servo: ServoSettings,
 }
 
@@ -81,7 +81,7 @@ impl Default for SimulationSettings {
             pulse_noise_ns: 100.0,
             // One period of 48 MHz, the clock of u-blox's M8 receivers.
             quantisation_ns: 21.0,
-            latency: Latency { constant_ns: 0.0, tail_share: 0.01, tail_mean_ns: 10_000.0 },
+            latency: TimestampDelay { constant_ns: 0.0, tail_share: 0.01, tail_mean_ns: 10_000.0 },
             sentence_lag_ms: 120.0,
             sentence_jitter_ms: 10.0,
             bad_sentences: 0.0,

@@ -2,15 +2,15 @@
 
 use super::*;
 
-use crate::{Oscillator, ServoSettings, State};
+use crate::{Oscillator, ServoSettings, SynchronisationState};
 
 const DAY_S: u64 = 86_400;
 
-fn ours(sample: &Sample) -> i64 {
+fn ours(sample: &SimulationSample) -> i64 {
     sample.ours_ns
 }
 
-fn theirs(sample: &Sample) -> i64 {
+fn theirs(sample: &SimulationSample) -> i64 {
     sample.theirs_ns
 }
 
@@ -19,7 +19,7 @@ fn faulty(seed: u64) -> SimulationSettings {
         seed,
         bad_sentences: 0.01,
         false_pulses: 0.01,
-        outages: vec![Period { begin_s: 40_000, length_s: 3_600 }],
+        outages: vec![FaultPeriod { begin_s: 40_000, length_s: 3_600 }],
         ..SimulationSettings::default()
     }
 }
@@ -31,7 +31,7 @@ fn check(settings: &SimulationSettings) {
     let what = format!("{} seed {}", settings.oscillator.name, settings.seed);
     assert!(outcome.locked_after_s().is_some_and(|second| second < 60), "{what}");
     let spread = outcome.spread(ours).unwrap();
-    assert!(spread.count as u64 > settings.duration_s - 3_800, "{what}: {spread:?}");
+    assert!(spread.count > settings.duration_s - 3_800, "{what}: {spread:?}");
     assert!(spread.stddev < 1_000.0, "{what}: {spread:?}");
     assert!(spread.min >= -5_000 && spread.max <= 5_000, "{what}: {spread:?}");
     for outage in outcome.outages(ours) {
@@ -103,9 +103,9 @@ fn errors_are_as_large_as_the_servo_says() {
     let settings = SimulationSettings { duration_s: 2 * DAY_S, ..faulty(31) };
     let outcome = simulate(&settings);
     let locked = outcome.locked_after_s().unwrap();
-    let known = |sample: &&Sample| sample.state.is_synchronised();
+    let known = |sample: &&SimulationSample| sample.state.is_synchronised();
     let within = |deviations: f64| {
-        let is_within = |sample: &&Sample| {
+        let is_within = |sample: &&SimulationSample| {
             sample.ours_ns.abs() as f64 <= deviations * sample.uncertainty_ns.unwrap()
         };
         let samples = || outcome.samples[locked..].iter().filter(known);
@@ -120,8 +120,10 @@ fn pulses_of_several_hertz_are_never_taken_for_seconds() {
     for pulses_per_second in [2, 5] {
         let settings = SimulationSettings { pulses_per_second, ..faulty(41) };
         let outcome = simulate(&SimulationSettings { duration_s: 5_000, ..settings });
-        assert!(outcome.samples.iter().all(|sample| sample.state == State::Starting));
-        assert!(outcome.pulse_doubts["rate"] > 9_000, "{:?}", outcome.pulse_doubts);
+        assert!(
+            outcome.samples.iter().all(|sample| sample.state == SynchronisationState::Starting)
+        );
+        assert!(outcome.pulse_rejects["rate"] > 9_000, "{:?}", outcome.pulse_rejects);
     }
 }
 
@@ -135,22 +137,22 @@ fn pulses_that_are_lost_are_missed_little() {
 #[test]
 fn a_spoofed_second_does_not_move_the_clock_within_a_minute() {
     for by in [1, -1, 3_600, 86_400 * 365] {
-        let spoof = Some((Period { begin_s: 3_000, length_s: 60 }, by));
+        let spoof = Some((FaultPeriod { begin_s: 3_000, length_s: 60 }, by));
         let settings = SimulationSettings { spoof, duration_s: 6_000, ..Default::default() };
         let outcome = simulate(&settings);
         let spread = outcome.spread(ours).unwrap();
         assert!(spread.min >= -5_000 && spread.max <= 5_000, "{by}: {spread:?}");
-        assert_eq!(outcome.samples.last().unwrap().state, State::Locked);
-        assert!(outcome.pulse_doubts["disputed"] > 25 && outcome.steps == 1, "{outcome:?}");
+        assert_eq!(outcome.samples.last().unwrap().state, SynchronisationState::Locked);
+        assert!(outcome.pulse_rejects["disputed"] > 25 && outcome.steps == 1, "{outcome:?}");
     }
 }
 
 /// Nobody can tell this one from a count that was wrong before: it is followed in the end.
 #[test]
 fn a_second_that_stays_another_is_followed_after_the_servos_patience() {
-    let spoof = Some((Period { begin_s: 3_000, length_s: 9_000 }, 1));
+    let spoof = Some((FaultPeriod { begin_s: 3_000, length_s: 9_000 }, 1));
     let outcome = simulate(&SimulationSettings { spoof, duration_s: 4_000, ..Default::default() });
-    let is_moved = |sample: &Sample| sample.ours_ns.abs() > 500_000_000;
+    let is_moved = |sample: &SimulationSample| sample.ours_ns.abs() > 500_000_000;
     let moved = outcome.samples[3_000..].iter().position(is_moved).map(|second| 3_000 + second);
     assert!(moved.is_some_and(|second| (3_090..3_110).contains(&second)), "{moved:?}");
 }

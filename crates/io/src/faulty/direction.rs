@@ -1,48 +1,48 @@
-//! One direction of a faulty device: packets go in, and come out damaged, late,
-//! twice or not at all.
+//! One direction of a faulty device: packets go in, and come out damaged, late, twice or not at
+//! all.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use horolog_time::{Monotonic, Timestamp, Utc};
 
-use super::Fate;
-use crate::batch::{Batch, HardwareTime, Packet};
+use super::FaultDecider;
+use crate::batch::{Batch, BatchPacket, HardwareTime};
 
 #[derive(Clone, Debug)]
-struct Parcel<A> {
+struct DelayedPacket<A> {
     bytes: Vec<u8>,
     address: A,
     truncated: bool,
     received_at: Option<Timestamp<Utc>>,
     received_monotonic: Option<Timestamp<Monotonic>>,
     hardware: Option<HardwareTime>,
-    stamp: bool,
+    wants_timestamp: bool,
 }
 
-/// The packets on their way through.
+/// Packets in transit.
 #[derive(Debug)]
-pub(super) struct Direction<A> {
-    /// May come out at once.
-    ready: VecDeque<Parcel<A>>,
-    /// Waits for the next packet to overtake it.
-    held: Option<Parcel<A>>,
-    /// Come out when their time has come, which is in this order.
-    late: VecDeque<(Timestamp<Monotonic>, Parcel<A>)>,
+pub(super) struct TransitQueue<A> {
+    /// Packets that may be delivered at once.
+    ready: VecDeque<DelayedPacket<A>>,
+    /// Packet that waits for the next one to overtake it.
+    held: Option<DelayedPacket<A>>,
+    /// Packets that are delivered at a given time, in this order.
+    late: VecDeque<(Timestamp<Monotonic>, DelayedPacket<A>)>,
 }
 
-impl<A> Default for Direction<A> {
+impl<A> Default for TransitQueue<A> {
     fn default() -> Self {
         Self { ready: VecDeque::new(), held: None, late: VecDeque::new() }
     }
 }
 
-impl<A: Copy + Default> Direction<A> {
-    /// Takes a packet in and decides what becomes of it.
+impl<A: Copy + Default> TransitQueue<A> {
+    /// Takes a packet and decides its faults.
     pub(super) fn pass(
         &mut self,
-        packet: &Packet<'_, A>,
-        fate: &mut Fate,
+        packet: &BatchPacket<'_, A>,
+        fate: &mut FaultDecider,
         now: Timestamp<Monotonic>,
     ) {
         fate.counts.packets += 1;
@@ -50,24 +50,29 @@ impl<A: Copy + Default> Direction<A> {
             fate.counts.lost += 1;
             return;
         }
-        let mut parcel = Parcel {
+        let mut parcel = DelayedPacket {
             bytes: packet.bytes.to_vec(),
             address: packet.address,
             truncated: packet.truncated,
             received_at: packet.received_at,
             received_monotonic: packet.received_monotonic,
             hardware: packet.hardware,
-            stamp: packet.stamp,
+            wants_timestamp: packet.wants_timestamp,
         };
         fate.damage(&mut parcel.bytes);
         if fate.strikes(|plan| plan.duplication) {
             fate.counts.duplicated += 1;
             self.ready.push_back(parcel.clone());
         }
-        self.place(parcel, fate, now);
+        self.enqueue(parcel, fate, now);
     }
 
-    fn place(&mut self, mut parcel: Parcel<A>, fate: &mut Fate, now: Timestamp<Monotonic>) {
+    fn enqueue(
+        &mut self,
+        mut parcel: DelayedPacket<A>,
+        fate: &mut FaultDecider,
+        now: Timestamp<Monotonic>,
+    ) {
         if fate.strikes(|plan| plan.delay) {
             fate.counts.delayed += 1;
             let delay = fate.plan.delay_by;
@@ -86,21 +91,21 @@ impl<A: Copy + Default> Direction<A> {
         }
     }
 
-    /// Lets the packet go that waits for another to overtake it.
+    /// Releases the packet that waits for another to overtake it.
     pub(super) fn release(&mut self) {
         self.ready.extend(self.held.take());
     }
 
-    /// Lets the packets go whose delay is over.
+    /// Releases the packets whose delay is over.
     pub(super) fn let_out(&mut self, now: Timestamp<Monotonic>) {
         while let Some((_, parcel)) = self.late.pop_front_if(|(due, _)| *due <= now) {
             self.ready.push_back(parcel);
         }
     }
 
-    /// How long it makes sense to wait for another packet: not at all when some are ready, and no
-    /// longer than until the next late one.
-    pub(super) fn patience(&self, now: Timestamp<Monotonic>, wait: Duration) -> Duration {
+    /// Returns the longest useful wait for another packet: zero if some are ready, otherwise until
+    /// the next delayed one at most.
+    pub(super) fn wait_max(&self, now: Timestamp<Monotonic>, wait: Duration) -> Duration {
         if !self.ready.is_empty() {
             return Duration::ZERO;
         }
@@ -110,33 +115,33 @@ impl<A: Copy + Default> Direction<A> {
         wait.min(until_next)
     }
 
-    /// Fills the batch with what is ready; returns how many packets that is.
+    /// Fills the batch with the ready packets; returns their number.
     pub(super) fn fill(&mut self, batch: &mut Batch<A>) -> usize {
         batch.clear();
         while !batch.is_full() {
             let Some(parcel) = self.ready.pop_front() else { break };
-            // The batch has room, and what is too long for it is cut.
-            let _ = batch.push_packet(&Packet {
+            // The batch has room, and a longer packet is truncated.
+            let _ = batch.push_packet(&BatchPacket {
                 bytes: &parcel.bytes,
                 address: parcel.address,
                 truncated: parcel.truncated,
                 received_at: parcel.received_at,
                 received_monotonic: parcel.received_monotonic,
                 hardware: parcel.hardware,
-                stamp: parcel.stamp,
+                wants_timestamp: parcel.wants_timestamp,
             });
         }
         batch.len()
     }
 }
 
-impl Fate {
-    /// Throws the dice for one kind of fault.
+impl FaultDecider {
+    /// Draws a random number for one kind of fault; returns true if it occurs.
     fn strikes(&mut self, probability: impl Fn(&super::FaultPlan) -> f64) -> bool {
         self.random.unit() < probability(&self.plan)
     }
 
-    /// Cuts the packet and turns bits over, as the dice fall.
+    /// Truncates the packet and inverts bits at random.
     fn damage(&mut self, bytes: &mut Vec<u8>) {
         if !bytes.is_empty() && self.strikes(|plan| plan.truncation) {
             self.counts.truncated += 1;

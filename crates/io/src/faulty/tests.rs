@@ -18,7 +18,7 @@ fn run(plan: FaultPlan) -> (Vec<Vec<u8>>, FaultCounts) {
         clock: Arc::clone(&clock),
         delay: Span::ZERO,
         queue_packets: 9_999,
-        card_ahead: None,
+        phc_ahead: None,
     };
     let [left, mut right] = Simulated::<()>::pair(&link, [(), ()]);
     let mut sender = Faulty::new(left, plan, clock, 16, 8);
@@ -105,7 +105,7 @@ fn a_received_packet_that_is_late_bears_a_later_timestamp() {
         clock: Arc::clone(&clock),
         delay: Span::from_ms(1),
         queue_packets: 8,
-        card_ahead: None,
+        phc_ahead: None,
     };
     let [mut left, right] = Simulated::<()>::pair(&link, [(), ()]);
     let delay_by = Span::from_ms(20);
@@ -128,7 +128,7 @@ struct Mirror {
 
 const SEEN_AT: i64 = 5;
 
-impl Device for Mirror {
+impl BatchDevice for Mirror {
     type Address = ();
 
     fn receive(&mut self, batch: &mut Batch<()>, _: Duration) -> io::Result<usize> {
@@ -140,7 +140,8 @@ impl Device for Mirror {
     }
 
     fn send(&mut self, batch: &mut Batch<()>) -> io::Result<usize> {
-        self.sent.extend(batch.iter().map(|packet| (packet.bytes.to_vec(), packet.stamp)));
+        self.sent
+            .extend(batch.iter().map(|packet| (packet.bytes.to_vec(), packet.wants_timestamp)));
         Ok(batch.len())
     }
 
@@ -162,7 +163,7 @@ fn what_stands_beside_a_packet_passes_with_it() {
     for bytes in [b"plain", b"timed"] {
         assert!(batch.push((), bytes));
     }
-    *batch.packet_mut(1).stamp = true;
+    *batch.packet_mut(1).wants_timestamp = true;
     assert_eq!(faulty.send(&mut batch).unwrap(), 2);
     assert_eq!(faulty.sent(&mut batch).unwrap(), 1);
     assert_eq!(batch.packet(0).bytes, b"timed");

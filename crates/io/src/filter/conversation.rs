@@ -1,4 +1,5 @@
-//! The filter of a tap: what this host and one partner say to one another, or a part of it.
+//! Filter of a capture socket: the packets between this host and one other host, or a sample of
+//! them.
 
 use std::net::SocketAddr;
 
@@ -6,99 +7,107 @@ use horolog_sys::filter::{Instruction, PACKET_OUTGOING};
 use horolog_wire::ethernet::{self, Header, MacAddress};
 use horolog_wire::frame::UdpFrame;
 
-use super::{DESTINATION_PORT, DROP, ETHERTYPE_OFFSET, Place, SOURCE_PORT, Step, Tests, Way};
+use super::{
+    DESTINATION_PORT, DROP, ETHERTYPE_OFFSET, FieldBase, FilterStep, PacketDirection, SOURCE_PORT,
+    Tests,
+};
 
-/// Where the addresses stand in an Ethernet header.
+/// Offsets of the addresses in an Ethernet header.
 const DESTINATION_MAC: u32 = 0;
 const SOURCE_MAC: u32 = 6;
 
-/// An end of a conversation that is not this host's.
+/// Remote end of a conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
-    /// UDP datagrams come from there or go there.
+pub enum RemoteEnd {
+    /// UDP datagrams from or to this address.
     Udp(SocketAddr),
-    /// Frames of this type do.
+    /// Frames of this type from or to this address.
     Ethernet(u16, MacAddress),
 }
 
-/// What a tap sees: all that comes from some ends, and all that this host sends to some.
+/// Packets of a capture: all from some remote ends, and all that this host sends to some.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conversation {
-    /// Ends that the partner sends from.
-    pub from: Vec<End>,
+    /// Ends that the remote host sends from.
+    pub from: Vec<RemoteEnd>,
     /// Ends that this host sends to.
-    pub to: Vec<End>,
+    pub to: Vec<RemoteEnd>,
 }
 
-/// Which of a conversation's packets are kept: all, or the questions and answers whose 32-bit words
-/// at these offsets of the payload have none of the bits of `mask` set. Where a reply brings the
-/// word back that its request had, both are kept or neither is.
+/// Sample of a conversation's packets: all, or the requests and replies whose 32-bit words at these
+/// offsets of the payload have none of the bits of `mask` set. If a reply echoes the word of its
+/// request, both are kept or neither is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sample {
-    /// Where the word stands in what is sent to the partner.
+pub struct PacketSample {
+    /// Offset of the word in sent packets.
     pub sent_offset: u32,
-    /// Where it stands in what the partner sends.
+    /// Offset of the word in received packets.
     pub received_offset: u32,
-    /// The bits that have to be zero; with none, everything is kept.
+    /// Bits that must be zero; none keeps everything.
     pub mask: u32,
-    /// What the partner sends besides answers, where it does.
-    pub besides: Option<Besides>,
+    /// Sample of received packets other than replies, if there are any.
+    pub extra: Option<ExtraSample>,
 }
 
-/// What a partner sends that brings nothing of a request back: a sample of its own is kept of it.
+/// Sample of received packets that echo nothing of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Besides {
-    /// The low four bits of the payload's first byte in answers; all else is besides.
+pub struct ExtraSample {
+    /// Low four bits of the payload's first byte in replies; all other packets are extra.
     pub answer_kind: u8,
-    /// Where the word stands that it is chosen by.
+    /// Offset of the word that selects them.
     pub offset: u32,
-    /// The bits of it that have to be zero.
+    /// Bits of it that must be zero.
     pub mask: u32,
 }
 
-/// Which payloads of those that go one way a test is for.
+/// Kind of payloads in one direction that a test applies to.
 #[derive(Clone, Copy)]
-enum Kind {
+enum PayloadKind {
     Any,
     Is(u8),
     IsNot(u8),
 }
 
 impl Conversation {
-    /// Everything is said between this host and one UDP port.
+    /// Returns the conversation of this host with one UDP port.
     #[must_use]
     pub fn with(partner: SocketAddr) -> Self {
-        let ends = vec![End::Udp(partner)];
+        let ends = vec![RemoteEnd::Udp(partner)];
         Self { from: ends.clone(), to: ends }
     }
 
-    /// Whether a frame comes from the partner.
+    /// Returns true if a frame comes from the remote end.
     #[must_use]
     pub fn is_answer(&self, frame: &[u8]) -> bool {
         self.from.iter().any(|end| match end {
-            End::Udp(partner) => UdpFrame::parse(frame).is_ok_and(|frame| {
+            RemoteEnd::Udp(partner) => UdpFrame::parse(frame).is_ok_and(|frame| {
                 (frame.source.ip(), frame.source.port()) == (partner.ip(), partner.port())
             }),
-            End::Ethernet(ether_type, partner) => Header::parse(frame).is_ok_and(|(header, _)| {
-                (header.ether_type, header.source) == (*ether_type, *partner)
-            }),
+            RemoteEnd::Ethernet(ether_type, partner) => {
+                Header::parse(frame).is_ok_and(|(header, _)| {
+                    (header.ether_type, header.source) == (*ether_type, *partner)
+                })
+            }
         })
     }
 
-    /// The program that keeps a sample of it. Where `tells_outgoing`, the interface shows what this
-    /// host sends as such, and what others send to the same group is not taken for it.
-    pub(crate) fn program(&self, sample: &Sample, tells_outgoing: bool) -> Vec<Instruction> {
+    /// Returns the program that keeps a sample of it. With `tells_outgoing`, the interface marks
+    /// packets sent by this host, and packets of others to the same group are not taken for them.
+    pub(crate) fn program(&self, sample: &PacketSample, tells_outgoing: bool) -> Vec<Instruction> {
         let answers = (sample.received_offset, sample.mask);
-        let chosen = match sample.besides {
-            Some(Besides { answer_kind, offset, mask }) if sample.mask != 0 => {
-                vec![(Kind::Is(answer_kind), answers), (Kind::IsNot(answer_kind), (offset, mask))]
+        let chosen = match sample.extra {
+            Some(ExtraSample { answer_kind, offset, mask }) if sample.mask != 0 => {
+                vec![
+                    (PayloadKind::Is(answer_kind), answers),
+                    (PayloadKind::IsNot(answer_kind), (offset, mask)),
+                ]
             }
-            _ => vec![(Kind::Any, answers)],
+            _ => vec![(PayloadKind::Any, answers)],
         };
         let received = self.from.iter().flat_map(|end| {
             chosen.iter().map(move |&(kind, word)| {
                 let mut tests = Tests(Vec::new());
-                tests.require_end(end, Way::From, kind, word);
+                tests.require_end(end, PacketDirection::From, kind, word);
                 tests
             })
         });
@@ -107,12 +116,17 @@ impl Conversation {
             if tells_outgoing {
                 tests.require(Instruction::load_packet_type(), PACKET_OUTGOING);
             }
-            tests.require_end(end, Way::To, Kind::Any, (sample.sent_offset, sample.mask));
+            tests.require_end(
+                end,
+                PacketDirection::To,
+                PayloadKind::Any,
+                (sample.sent_offset, sample.mask),
+            );
             tests
         });
         let mut program = vec![KEEP_NOTHING];
         for tests in received.chain(sent) {
-            // In the place of "drop", where all tests that fail lead to, stand those of the next.
+            // Replaces "drop", the target of all failed tests, by the next tests.
             program.pop();
             program.extend(tests.finish());
         }
@@ -120,25 +134,31 @@ impl Conversation {
     }
 }
 
-/// The program that keeps nothing.
+/// Instruction that keeps nothing.
 pub(crate) const KEEP_NOTHING: Instruction = Instruction::finish(DROP);
 
 impl Tests {
-    /// What goes this way, is of a kind, and has none of the bits of a mask set in the word at an
-    /// offset of its payload.
-    fn require_end(&mut self, end: &End, way: Way, kind: Kind, (offset, mask): (u32, u32)) {
+    /// Requires packets in this direction and of a kind, with none of the bits of a mask set in the
+    /// word at an offset of the payload.
+    fn require_end(
+        &mut self,
+        end: &RemoteEnd,
+        way: PacketDirection,
+        kind: PayloadKind,
+        (offset, mask): (u32, u32),
+    ) {
         let payload = match end {
-            End::Udp(partner) => {
+            RemoteEnd::Udp(partner) => {
                 let port = match way {
-                    Way::From => SOURCE_PORT,
-                    Way::To => DESTINATION_PORT,
+                    PacketDirection::From => SOURCE_PORT,
+                    PacketDirection::To => DESTINATION_PORT,
                 };
                 self.require_datagram((way, partner.ip()), &[(port, Some(partner.port()))])
             }
-            End::Ethernet(ether_type, MacAddress(octets)) => {
+            RemoteEnd::Ethernet(ether_type, MacAddress(octets)) => {
                 let address = match way {
-                    Way::From => SOURCE_MAC,
-                    Way::To => DESTINATION_MAC,
+                    PacketDirection::From => SOURCE_MAC,
+                    PacketDirection::To => DESTINATION_MAC,
                 };
                 // The first four octets fill a word, and the last two half of one.
                 let octet = |at: usize| u32::from(octets[at]);
@@ -147,7 +167,7 @@ impl Tests {
                 self.require(Instruction::load_half(ETHERTYPE_OFFSET), (*ether_type).into());
                 self.require(Instruction::load_word(address), high);
                 self.require(Instruction::load_half(address + 4), low);
-                Place::At(ethernet::HEADER_LEN as u32)
+                FieldBase::At(ethernet::HEADER_LEN as u32)
             }
         };
         let mut first = || {
@@ -155,14 +175,14 @@ impl Tests {
             self.just(Instruction::and(0xf));
         };
         match kind {
-            Kind::Any => {}
-            Kind::Is(kind) => {
+            PayloadKind::Any => {}
+            PayloadKind::Is(kind) => {
                 first();
-                self.0.push(Step::Require(kind.into()));
+                self.0.push(FilterStep::Require(kind.into()));
             }
-            Kind::IsNot(kind) => {
+            PayloadKind::IsNot(kind) => {
                 first();
-                self.0.push(Step::Refuse(kind.into()));
+                self.0.push(FilterStep::Refuse(kind.into()));
             }
         }
         if mask != 0 {

@@ -1,15 +1,15 @@
-//! A small interpreter of the instructions that filters are made of.
+//! Small interpreter of filter instructions.
 
 use super::DROP;
 use horolog_sys::filter::Instruction;
 
-/// What a program returns for a frame that came in.
+/// Returns the result of a program for a received frame.
 pub(super) fn run(program: &[Instruction], frame: &[u8]) -> u32 {
     run_for(program, frame, 0)
 }
 
-/// What a program returns for a frame of this type of the kernel's; loading past its end drops it,
-/// as in the kernel.
+/// Returns the result of a program for a frame with this packet type of the kernel; a load past its
+/// end drops it, as in the kernel.
 pub(super) fn run_for(program: &[Instruction], frame: &[u8], packet_type: u32) -> u32 {
     let same = |code: u16, like: Instruction| code == like.code;
     let load = |at: u32, count: usize| -> Option<u32> {

@@ -16,7 +16,7 @@ fn filter(ipv4: bool) -> UdpFilter {
     }
 }
 
-/// A frame from the filter's source with this payload.
+/// Returns a frame from the filter's source with this payload.
 fn frame(ipv4: bool, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 12];
     let udp_len = (payload.len() + 8) as u16;

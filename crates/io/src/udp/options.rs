@@ -1,36 +1,41 @@
-//! How a UDP device is opened, and why that can fail.
+//! Options of a UDP device, and the errors of opening it.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use horolog_sys::message::TransmitStamp;
+use horolog_sys::explain::explain;
+use horolog_sys::message::TransmitTimestamp;
 
-/// How a UDP device is opened.
+/// Options of a UDP device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct UdpOptions {
-    /// Datagrams that one system call moves at most; more than that goes in several calls.
+    /// Maximum number of datagrams per system call; more datagrams take several calls.
     pub slots: usize,
-    /// Several sockets may share the address and port (`SO_REUSEPORT`).
+    /// True if several sockets may share the address and port (`SO_REUSEPORT`).
     pub share_port: bool,
-    /// Take a kernel timestamp of each received datagram.
+    /// True to take kernel receive timestamps.
     pub receive_timestamps: bool,
-    /// Tell the timestamps that an interface's own clock takes of them, where it does.
+    /// True to report hardware receive timestamps, if the interface takes them.
     pub hardware_timestamps: bool,
-    /// Whether packets can be timestamped on their way out, and by what. With the hardware's
-    /// timestamps come those of received datagrams as well.
-    pub transmit_timestamps: Option<TransmitStamp>,
-    /// An IPv6 wildcard listener leaves IPv4 alone.
+    /// Source of transmit timestamps; `None` takes none. Hardware timestamps include those of
+    /// received datagrams.
+    pub transmit_timestamps: Option<TransmitTimestamp>,
+    /// True to report whether each datagram was sent to this host alone
+    /// ([`crate::Endpoints::unicast`]). Servers need it: `SO_REUSEPORT` gives every socket of a
+    /// port a copy of a datagram to a multicast or broadcast address.
+    pub report_unicast: bool,
+    /// True if an IPv6 wildcard listener leaves IPv4 alone.
     pub v6_only: bool,
-    /// Bytes of receive buffer to ask for; the system's default if `None`.
+    /// Receive buffer size to request, in bytes; the system's default if `None`.
     pub receive_buffer: Option<usize>,
-    /// Bytes of send buffer to ask for; the system's default if `None`.
+    /// Send buffer size to request, in bytes; the system's default if `None`.
     pub send_buffer: Option<usize>,
-    /// The one interface to use, by name.
+    /// Only interface to use, by name.
     pub interface: Option<String>,
-    /// How long [`crate::Device::send`] waits for room when the send buffer is full before it
-    /// counts a datagram as refused. Zero: not at all.
+    /// Time that [`crate::Device::send`] waits for room in a full send buffer before it counts a
+    /// datagram as refused. Zero: no wait.
     pub send_wait: Duration,
 }
 
@@ -42,6 +47,7 @@ impl Default for UdpOptions {
             receive_timestamps: true,
             hardware_timestamps: false,
             transmit_timestamps: None,
+            report_unicast: false,
             v6_only: true,
             receive_buffer: None,
             send_buffer: None,
@@ -51,31 +57,25 @@ impl Default for UdpOptions {
     }
 }
 
-/// Why a UDP device could not be opened.
+/// Reason for which a UDP device could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum UdpError {
-    /// The address is taken by another socket.
-    #[error(
-        "cannot use {0}: another program is using this address and port; stop it or choose another port"
-    )]
+    /// Address in use by another socket.
+    #[error("cannot use {0}: address in use by another program; stop it or choose another port")]
     InUse(SocketAddr),
-    /// The address is not one of this host's.
-    #[error("cannot use {0}: this host has no such address; choose one that `ip address` shows")]
+    /// Address of another host.
+    #[error("cannot use {0}: not an address of this host; choose one that `ip address` shows")]
     NotLocal(SocketAddr),
-    /// A port below the unprivileged range.
-    #[error(
-        "cannot use {0}: this port needs root or CAP_NET_BIND_SERVICE; choose a port from 1024 up"
-    )]
+    /// Port below the unprivileged range.
+    #[error("cannot use {0}: root or CAP_NET_BIND_SERVICE is required; choose a port from 1024 up")]
     Privilege(SocketAddr),
-    /// The interface to bind to does not exist.
-    #[error(
-        "cannot use interface {0}: there is none of this name; choose one that `ip link` shows"
-    )]
+    /// Missing interface.
+    #[error("cannot use interface {0}: not found; choose one that `ip link` shows")]
     NoInterface(String),
-    /// There is no way to the peer.
-    #[error("cannot reach {0}: {1}; check the address and the route to it")]
+    /// No route to the peer.
+    #[error("cannot reach {0}: {why}; check the address and the route to it", why = explain(.1))]
     Unreachable(SocketAddr, io::Error),
-    /// Anything else that the kernel refused.
-    #[error("cannot open a UDP socket for {0}: {1}")]
+    /// Any other error of the kernel.
+    #[error("cannot open a UDP socket for {0}: {why}", why = explain(.1))]
     Other(SocketAddr, io::Error),
 }

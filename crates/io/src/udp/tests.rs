@@ -60,6 +60,39 @@ fn a_listener_for_both_families_shows_each_as_its_own() {
     }
 }
 
+#[test]
+fn what_was_sent_to_several_hosts_is_distinguished() {
+    let options = UdpOptions { report_unicast: true, ..defaults() };
+    let mut listener = bind("0.0.0.0:0", &options);
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.set_broadcast(true).unwrap();
+    let mut batch = Batch::new(1, 64);
+    let cases: [(&str, &[u8], bool); 4] = [
+        ("127.0.0.1", b"question", true),
+        ("127.255.255.255", b"question", false),
+        // The length that marks others is that of none.
+        ("127.0.0.1", b"x", true),
+        ("127.0.0.1", b"", true),
+    ];
+    for (to, bytes, unicast) in cases {
+        client.send_to(bytes, (to, listener.local_address().port())).unwrap();
+        assert_eq!(listener.receive(&mut batch, SECOND).unwrap(), 1, "{to}");
+        assert_eq!(batch.packet(0).address.unicast, unicast, "{to} {bytes:?}");
+    }
+}
+
+#[test]
+fn a_server_has_an_address_of_its_own() {
+    let options = UdpOptions { report_unicast: true, ..defaults() };
+    for address in ["127.255.255.255:0", "255.255.255.255:0", "224.0.0.1:0", "[ff02::1]:0"] {
+        let error = UdpDevice::bind(address.parse().unwrap(), &options).unwrap_err();
+        assert!(matches!(error, UdpError::NotLocal(_)), "{address}: {error}");
+    }
+    for address in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"] {
+        bind(address, &options);
+    }
+}
+
 /// Sends until what comes has a timestamp: the kernel begins to take them a moment after the first
 /// socket on the machine asked.
 fn await_timestamps(client: &mut UdpDevice, listener: &mut UdpDevice) {
@@ -210,14 +243,14 @@ fn errors_say_what_is_wrong() {
 #[test]
 fn a_marked_packet_comes_back_with_the_time_of_its_transmission() {
     let stamped =
-        UdpOptions { transmit_timestamps: Some(TransmitStamp::Kernel), slots: 4, ..defaults() };
+        UdpOptions { transmit_timestamps: Some(TransmitTimestamp::Kernel), slots: 4, ..defaults() };
     for (own, wildcard) in [("127.0.0.1:0", "0.0.0.0:0"), ("[::1]:0", "[::]:0")] {
         let listener = bind(own, &defaults());
         let mut sender = bind(wildcard, &stamped);
         let to = Endpoints { local: listener.local.ip(), ..Endpoints::to(listener.local) };
         let mut batch = batch_of(to, &[b"plain", b"marked one", b"plain", b"marked two"]);
         for (index, packet) in batch.iter_mut().enumerate() {
-            *packet.stamp = index % 2 == 1;
+            *packet.wants_timestamp = index % 2 == 1;
         }
         let before = Realtime.now();
         assert_eq!(sender.send(&mut batch).unwrap(), 4);
@@ -234,11 +267,11 @@ fn a_marked_packet_comes_back_with_the_time_of_its_transmission() {
 
 #[test]
 fn what_waits_among_the_errors_does_not_pass_for_a_datagram() {
-    let stamped = UdpOptions { transmit_timestamps: Some(TransmitStamp::Kernel), ..defaults() };
+    let stamped = UdpOptions { transmit_timestamps: Some(TransmitTimestamp::Kernel), ..defaults() };
     let listener = bind("127.0.0.1:0", &defaults());
     let mut sender = bind("127.0.0.1:0", &stamped);
     let mut batch = batch_of(Endpoints::to(listener.local), &[b"marked"]);
-    *batch.packet_mut(0).stamp = true;
+    *batch.packet_mut(0).wants_timestamp = true;
     assert_eq!(sender.send(&mut batch).unwrap(), 1);
     assert_eq!(sender.receive(&mut batch, SECOND).unwrap(), 0);
     assert_eq!(sender.sent(&mut batch).unwrap(), 1);

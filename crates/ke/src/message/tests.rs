@@ -12,18 +12,18 @@ const END: &[u8] = &[0x80, 0, 0, 0];
 /// A cookie of two bytes.
 const COOKIE: &[u8] = &[0, 5, 0, 2, 7, 7];
 
-fn request(records: &[&[u8]]) -> Result<Request, RequestError> {
-    Request::parse(&records.concat())
+fn request(records: &[&[u8]]) -> Result<KeRequest, RequestError> {
+    KeRequest::parse(&records.concat())
 }
 
-fn response(records: &[&[u8]]) -> Result<Response, BadResponse> {
-    Response::parse(&records.concat())
+fn response(records: &[&[u8]]) -> Result<KeResponse, BadResponse> {
+    KeResponse::parse(&records.concat())
 }
 
 #[test]
 fn the_smallest_request() {
     let asked = request(&[NEXT, AEAD, END]).unwrap();
-    let expected = Request { ntpv4: true, algorithms: vec![15], exact_exporter: false };
+    let expected = KeRequest { ntpv4: true, algorithms: vec![15], exact_exporter: false };
     assert_eq!(asked, expected);
     assert_eq!(asked.to_bytes(), [NEXT, AEAD, END].concat());
     assert_eq!(request(&[AEAD, NEXT, END]), Ok(expected), "in any order");
@@ -31,7 +31,8 @@ fn the_smallest_request() {
 
 #[test]
 fn what_a_request_may_not_be() {
-    let bad: [(&str, &[&[u8]]); 18] = [
+    let bad: [(&str, &[&[u8]]); 16] = [
+        ("two ends", &[NEXT, AEAD, END, END]),
         ("empty", &[]),
         ("without an end", &[NEXT, AEAD]),
         ("without a protocol", &[AEAD, END]),
@@ -40,20 +41,39 @@ fn what_a_request_may_not_be() {
         ("two lists of algorithms", &[NEXT, AEAD, AEAD, END]),
         ("bytes behind the end", &[NEXT, AEAD, END, &[0]]),
         ("an end with a body", &[NEXT, AEAD, &[0x80, 0, 0, 1, 0]]),
-        ("an end that is not critical", &[NEXT, AEAD, &[0, 0, 0, 0]]),
-        ("a protocol that is not critical", &[&[0, 1, 0, 2, 0, 0], AEAD, END]),
+        ("an empty list of protocols", &[&[0x80, 1, 0, 0], AEAD, END]),
         ("half a protocol", &[&[0x80, 1, 0, 1, 0], AEAD, END]),
         ("half an algorithm", &[NEXT, &[0x80, 4, 0, 3, 0, 15, 0], END]),
         ("no algorithm in the list", &[NEXT, &[0x80, 4, 0, 0], END]),
         ("an error", &[NEXT, AEAD, &[0x80, 2, 0, 2, 0, 0], END]),
         ("a warning", &[NEXT, AEAD, &[0x80, 3, 0, 2, 0, 0], END]),
         ("a cookie", &[NEXT, AEAD, COOKIE, END]),
-        ("a server that is no text", &[NEXT, AEAD, &[0, 6, 0, 1, 0x80], END]),
-        ("a port of one byte", &[NEXT, AEAD, &[0, 7, 0, 1, 123], END]),
     ];
     for (why, records) in bad {
         assert_eq!(request(records), Err(RequestError::BadRequest), "{why}");
     }
+}
+
+/// A server need not follow such a wish, nor refuse one that is malformed.
+#[test]
+fn a_wish_for_a_server_is_left_aside() {
+    let wishes: [&[u8]; 4] =
+        [&[0, 6, 0, 1, 0x80], &[0x80, 6, 0, 0], &[0, 7, 0, 1, 123], &[0, 7, 0, 0]];
+    let plain = request(&[NEXT, AEAD, END]);
+    for wish in wishes {
+        assert_eq!(request(&[NEXT, wish, AEAD, END]), plain, "{wish:?}");
+    }
+}
+
+/// Whoever sends them has to set the critical bit; nobody has to refuse them without it.
+#[test]
+fn the_critical_bit_of_known_records_decides_nothing() {
+    let bare: [&[u8]; 4] = [&[0, 1, 0, 2, 0, 0], &[0, 4, 0, 2, 0, 15], COOKIE, &[0, 0, 0, 0]];
+    let asked = request(&[bare[0], bare[1], bare[3]]);
+    assert_eq!(asked, request(&[NEXT, AEAD, END]));
+    assert!(asked.is_ok());
+    assert_eq!(response(&bare), response(&[NEXT, AEAD, COOKIE, END]));
+    assert!(response(&bare).is_ok());
 }
 
 #[test]
@@ -77,68 +97,134 @@ fn a_wish_for_a_server_and_a_port_is_allowed() {
 #[test]
 fn another_protocol_needs_no_algorithm() {
     let asked = request(&[&[0x80, 1, 0, 2, 0, 1], END]).unwrap();
-    assert_eq!(asked.agree(&[15]), Err(Disagreement::Protocol));
-    let said = Response::Disagreed(Disagreement::Protocol).to_bytes();
+    assert_eq!(asked.agree(&[15]), Err(NegotiationFailure::Protocol));
+    let said = KeResponse::Disagreed(NegotiationFailure::Protocol).to_bytes();
     assert_eq!(said, [&[0x80, 1, 0, 0][..], END].concat());
 }
 
 #[test]
 fn the_servers_favourite_is_agreed_on() {
-    let asked = |algorithms: &[u16], exact_exporter| Request {
+    let asked = |algorithms: &[u16], exact_exporter| KeRequest {
         ntpv4: true,
         algorithms: algorithms.to_vec(),
         exact_exporter,
     };
-    let agreed = |algorithm| Ok(Agreed { algorithm, context: algorithm });
+    let agreed = |algorithm| Ok(NegotiatedAlgorithm { algorithm, context: algorithm });
     assert_eq!(asked(&[15, 30], true).agree(&[30, 15]), agreed(30));
     assert_eq!(asked(&[30, 15], true).agree(&[15, 30]), agreed(15));
     assert_eq!(asked(&[15, 30], false).agree(&[30, 15]), agreed(15), "its exporter is in doubt");
     assert_eq!(asked(&[30], false).agree(&[30, 15]), agreed(30), "as the standard has it");
-    assert_eq!(asked(&[17], true).agree(&[30, 15]), Err(Disagreement::Algorithm));
-    let said = Response::Disagreed(Disagreement::Algorithm).to_bytes();
+    assert_eq!(asked(&[17], true).agree(&[30, 15]), Err(NegotiationFailure::Algorithm));
+    let said = KeResponse::Disagreed(NegotiationFailure::Algorithm).to_bytes();
     assert_eq!(said, [NEXT, &[0x80, 4, 0, 0], END].concat());
 }
 
 #[test]
 fn the_smallest_response() {
     let grant = Grant { algorithm: 15, cookies: vec![vec![7, 7]], ..Grant::default() };
-    let said = Response::Granted(grant);
+    let said = KeResponse::Granted(grant);
     assert_eq!(response(&[NEXT, AEAD, COOKIE, END]), Ok(said.clone()));
     assert_eq!(said.to_bytes(), [NEXT, AEAD, COOKIE, END].concat());
 }
 
 #[test]
 fn what_a_response_may_not_be() {
-    let bad: [(&str, &[&[u8]]); 9] = [
-        ("empty", &[]),
-        ("without a protocol", &[AEAD, COOKIE, END]),
-        ("without an algorithm", &[NEXT, COOKIE, END]),
-        ("without a cookie", &[NEXT, AEAD, END]),
-        ("with an empty cookie", &[NEXT, AEAD, &[0, 5, 0, 0], END]),
-        ("two algorithms", &[NEXT, &[0x80, 4, 0, 4, 0, 15, 0, 30], COOKIE, END]),
-        ("two lists of algorithms", &[NEXT, AEAD, AEAD, COOKIE, END]),
-        ("bytes behind the end", &[NEXT, AEAD, COOKIE, END, END]),
-        ("an end with a body", &[NEXT, AEAD, COOKIE, &[0x80, 0, 0, 1, 0]]),
+    let bad: [(&str, &[&[u8]]); 10] = [
+        ("is truncated", &[]),
+        ("Next Protocol record is missing", &[AEAD, COOKIE, END]),
+        ("AEAD Algorithm record is missing", &[NEXT, COOKIE, END]),
+        ("no cookie", &[NEXT, AEAD, END]),
+        ("wrong length", &[NEXT, AEAD, &[0, 5, 0, 0], END]),
+        ("more than one AEAD", &[NEXT, &[0x80, 4, 0, 4, 0, 15, 0, 30], COOKIE, END]),
+        ("occurs twice", &[NEXT, AEAD, AEAD, COOKIE, END]),
+        ("data after", &[NEXT, AEAD, COOKIE, END, END]),
+        ("wrong length", &[NEXT, AEAD, COOKIE, &[0x80, 0, 0, 1, 0]]),
+        ("port 0", &[NEXT, AEAD, &[0x80, 7, 0, 2, 0, 0], COOKIE, END]),
     ];
     for (why, records) in bad {
-        assert_eq!(response(records), Err(BadResponse::Malformed), "{why}");
+        let said = response(records).unwrap_err().to_string();
+        assert!(said.contains(why), "{why}: {said}");
     }
     let warned = response(&[NEXT, AEAD, COOKIE, &[0x80, 3, 0, 2, 0, 9], END]);
     assert_eq!(warned, Err(BadResponse::Warning(9)));
 }
 
 #[test]
+fn the_server_for_ntp_is_an_address_or_a_name() {
+    let named = |text: &[u8]| {
+        let head = [0x80, 6, 0, text.len() as u8];
+        match response(&[NEXT, AEAD, &head, text, COOKIE, END]) {
+            Ok(KeResponse::Granted(grant)) => Ok(grant.server.unwrap()),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    for (text, expected) in [
+        ("::1", "::1"),
+        ("[2001:db8::1]", "2001:db8::1"),
+        ("192.0.2.1", "192.0.2.1"),
+        ("localhost.", "localhost"),
+        ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+    ] {
+        assert_eq!(named(text.as_bytes()).as_deref(), Ok(expected));
+        assert_eq!(is_ntp_server(text), text == expected, "{text}");
+    }
+    let bad: [&[u8]; 12] = [
+        b"a..",
+        b"",
+        b".",
+        b"fe80::1%1",
+        b"[fe80::1%eth0]",
+        b"localhost\0",
+        b"a b",
+        b"a:123",
+        b"1.2.3",
+        b"0x7f.1:",
+        "b\u{fc}cher.example".as_bytes(),
+        b"\x1b[2J",
+    ];
+    for text in bad {
+        let said = named(text).unwrap_err();
+        assert!(
+            said.contains("neither") && said.bytes().all(|byte| !byte.is_ascii_control()),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_response_of_many_or_long_records_is_read() {
+    let cookie = |len: usize| {
+        let mut bytes = Vec::new();
+        emit(&mut bytes, false, kind::NEW_COOKIE, &vec![7; len]);
+        bytes
+    };
+    for (count, len) in [(1, 100), (64, 100), (8, 1400), (8, 7000)] {
+        let cookies = cookie(len).repeat(count);
+        let Ok(KeResponse::Granted(grant)) = response(&[NEXT, AEAD, &cookies, END]) else {
+            panic!("{count} cookies of {len} bytes");
+        };
+        assert_eq!((grant.cookies.len(), grant.cookies[0].len()), (count, len));
+    }
+    let mut padding = Vec::new();
+    emit(&mut padding, false, 0x4001, &vec![0; 20_000]);
+    assert!(response(&[NEXT, AEAD, COOKIE, &padding, END]).is_ok());
+}
+
+#[test]
 fn an_error_stands_alone() {
-    assert_eq!(response(&[&[0x80, 2, 0, 2, 0, 1], END]), Ok(Response::Error(1)));
-    let said = Response::Error(RequestError::UnrecognizedCritical as u16).to_bytes();
+    assert_eq!(response(&[&[0x80, 2, 0, 2, 0, 1], END]), Ok(KeResponse::Error(1)));
+    let said = KeResponse::Error(RequestError::UnrecognizedCritical as u16).to_bytes();
     assert_eq!(said, [&[0x80, 2, 0, 2, 0, 0][..], END].concat());
 }
 
 fn grants() -> impl Strategy<Value = Grant> {
     let cookie = prop::collection::vec(any::<u8>(), 1..300);
     let cookies = prop::collection::vec(cookie, 1..10);
-    let server = prop::option::of("[a-z0-9.:-]{1,255}");
-    (any::<u16>(), any::<bool>(), server, any::<Option<u16>>(), cookies).prop_map(
+    let server = prop::option::of(
+        "[a-z][a-z0-9-]{0,30}(\\.[a-z]{1,20}){0,4}|192\\.0\\.2\\.[1-9]|2001:db8::[1-9a-f]",
+    );
+    (any::<u16>(), any::<bool>(), server, prop::option::of(1_u16..), cookies).prop_map(
         |(algorithm, exact_exporter, server, port, cookies)| Grant {
             algorithm,
             exact_exporter,
@@ -154,17 +240,17 @@ proptest! {
     fn requests_come_back(
         ntpv4: bool, algorithms in prop::collection::vec(any::<u16>(), 1..20), exact_exporter: bool,
     ) {
-        let asked = Request { ntpv4, algorithms, exact_exporter };
+        let asked = KeRequest { ntpv4, algorithms, exact_exporter };
         let bytes = asked.to_bytes();
         prop_assert_eq!(message_len(&bytes), Some(bytes.len()));
         // An empty list of protocols is a response's, not a request's.
         let expected = if ntpv4 { Ok(asked) } else { Err(RequestError::BadRequest) };
-        prop_assert_eq!(Request::parse(&bytes), expected);
+        prop_assert_eq!(KeRequest::parse(&bytes), expected);
     }
 
     #[test]
     fn grants_come_back(grant in grants()) {
-        let said = Response::Granted(grant);
-        prop_assert_eq!(Response::parse(&said.to_bytes()), Ok(said));
+        let said = KeResponse::Granted(grant);
+        prop_assert_eq!(KeResponse::parse(&said.to_bytes()), Ok(said));
     }
 }

@@ -1,20 +1,20 @@
-//! The open connections of one thread, each in a slot whose number is its token, and in the order
-//! of their age.
+//! The open connections of one thread, each in a slot whose number is its token, and ordered by
+//! age.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use super::connection::Connection;
+use super::connection::KeConnection;
 
 #[derive(Default)]
-pub(crate) struct Table {
-    slots: Vec<Option<Connection>>,
+pub(crate) struct ConnectionTable {
+    slots: Vec<Option<KeConnection>>,
     free: Vec<usize>,
     by_age: BTreeSet<(Instant, usize)>,
 }
 
-impl Table {
-    pub(crate) fn insert(&mut self, connection: Connection) -> usize {
+impl ConnectionTable {
+    pub(crate) fn insert(&mut self, connection: KeConnection) -> usize {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
@@ -24,19 +24,19 @@ impl Table {
         slot
     }
 
-    /// None if it has been closed since its token was reported.
-    pub(crate) fn get(&mut self, slot: usize) -> Option<&mut Connection> {
+    /// The connection in a slot; `None` if it was closed after its token was reported.
+    pub(crate) fn get(&mut self, slot: usize) -> Option<&mut KeConnection> {
         self.slots.get_mut(slot)?.as_mut()
     }
 
-    pub(crate) fn remove(&mut self, slot: usize) -> Option<Connection> {
+    pub(crate) fn remove(&mut self, slot: usize) -> Option<KeConnection> {
         let connection = self.slots.get_mut(slot)?.take()?;
         self.by_age.remove(&(connection.opened, slot));
         self.free.push(slot);
         Some(connection)
     }
 
-    /// When the oldest was opened, and its slot.
+    /// Start of the oldest connection, and its slot.
     pub(crate) fn oldest(&self) -> Option<(Instant, usize)> {
         self.by_age.first().copied()
     }

@@ -6,13 +6,13 @@ mod limits;
 mod misbehaviour;
 
 use super::*;
-use crate::testing::{Glass, Identity, PATIENCE, cookie, loopback};
-use crate::{Established, KeClient, establish};
+use crate::testing::{Identity, PlaintextCookies, TEST_TIMEOUT, cookie, loopback};
+use crate::{KeClient, SessionMaterial, exchange_keys};
 
 const BOTH: [u16; 2] = [crate::AES_SIV_CMAC_256, crate::AES_128_GCM_SIV];
 
-fn ask(server: &KeServer, identity: &Identity) -> Result<Established, KeError> {
-    establish("localhost", server.listen()[0], &identity.trust(), &BOTH, PATIENCE)
+fn ask(server: &KeServer, identity: &Identity) -> Result<SessionMaterial, KeError> {
+    exchange_keys("localhost", server.listen()[0], &identity.trust(), &BOTH, TEST_TIMEOUT)
 }
 
 /// Has a server change to another configuration, or leaves it as it is.
@@ -21,8 +21,8 @@ fn reconfigure(server: &KeServer, config: KeConfig) -> Result<(), KeError> {
 }
 
 /// Waits until the counters are as they should become.
-fn await_counters(server: &KeServer, ready: impl Fn(&KeCounters) -> bool) -> KeCounters {
-    let deadline = Instant::now() + PATIENCE;
+fn await_counters(server: &KeServer, ready: impl Fn(&KeCounts) -> bool) -> KeCounts {
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let counters = server.counters();
         if ready(&counters) {
@@ -39,10 +39,10 @@ fn both_sides_have_the_same_keys() {
     let mut config = identity.config();
     config.ntp_server = Some("time.example".into());
     config.ntp_port = Some(1123);
-    let server = KeServer::start(config, Arc::new(Glass)).unwrap();
+    let server = KeServer::start(config, Arc::new(PlaintextCookies)).unwrap();
     for algorithm in BOTH {
         let client = KeClient::new(&identity.trust(), &[algorithm]).unwrap();
-        let got = client.establish("localhost", server.listen()[0], PATIENCE).unwrap();
+        let got = client.exchange_keys("localhost", server.listen()[0], TEST_TIMEOUT).unwrap();
         assert_eq!(got.algorithm, algorithm);
         assert_eq!(Some(got.c2s.len()), crate::key_len(algorithm));
         assert_ne!(got.c2s, got.s2c);
@@ -53,7 +53,7 @@ fn both_sides_have_the_same_keys() {
         assert!(!format!("{got:?}").contains("c2s"), "a key is shown");
     }
     let counters = await_counters(&server, |counters| counters.open == 0);
-    assert_eq!(counters, KeCounters { accepted: 2, established: 2, ..KeCounters::default() });
+    assert_eq!(counters, KeCounts { accepted: 2, established: 2, ..KeCounts::default() });
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn each_session_has_keys_of_its_own() {
     let server = identity.serve();
     let client = KeClient::new(&identity.trust(), &BOTH).unwrap();
     let mut keys: Vec<_> = (0..4)
-        .map(|_| client.establish("127.0.0.1", server.listen()[0], PATIENCE).unwrap())
+        .map(|_| client.exchange_keys("127.0.0.1", server.listen()[0], TEST_TIMEOUT).unwrap())
         .flat_map(|got| [got.c2s.to_vec(), got.s2c.to_vec()])
         .collect();
     keys.sort();
@@ -75,20 +75,21 @@ fn the_server_must_be_who_it_should_be() {
     let identity = Identity::new();
     let server = identity.serve();
     let at = server.listen()[0];
-    let ask = |target: &str, trust| establish(target, at, &trust, &BOTH, PATIENCE);
+    let ask = |target: &str, trust| exchange_keys(target, at, &trust, &BOTH, TEST_TIMEOUT);
     assert!(matches!(ask("other.example", identity.trust()), Err(KeError::Tls(_))));
     assert!(matches!(ask("127.0.0.2", identity.trust()), Err(KeError::Tls(_))));
     assert!(matches!(ask("localhost", Identity::new().trust()), Err(KeError::Tls(_))));
     assert!(matches!(ask("not a name", identity.trust()), Err(KeError::BadName(_))));
     let counters = await_counters(&server, |counters| counters.open == 0);
-    assert_eq!(counters, KeCounters { accepted: 3, handshake_failed: 3, ..KeCounters::default() });
+    assert_eq!(counters, KeCounts { accepted: 3, handshake_failed: 3, ..KeCounts::default() });
 }
 
 #[test]
 fn nothing_in_common_is_told() {
     let identity = Identity::new();
     let server = identity.serve();
-    let got = establish("localhost", server.listen()[0], &identity.trust(), &[17], PATIENCE);
+    let got =
+        exchange_keys("localhost", server.listen()[0], &identity.trust(), &[17], TEST_TIMEOUT);
     assert!(matches!(got, Err(KeError::NoAlgorithm)), "{got:?}");
     await_counters(&server, |counters| counters.nothing_in_common == 1);
     let none = KeClient::new(&identity.trust(), &[]);
@@ -98,7 +99,7 @@ fn nothing_in_common_is_told() {
 #[test]
 fn a_keeper_without_cookies_is_an_internal_error() {
     struct Bare;
-    impl Keeper for Bare {
+    impl CookieProvider for Bare {
         fn algorithms(&self) -> Vec<u16> {
             BOTH.to_vec()
         }

@@ -1,5 +1,5 @@
 //! A thread that accepts connections and drives them. Every step is bounded: it never waits for one
-//! client, and it lets each do one read at a time, or two once it has been answered.
+//! client, and each client gets one read at a time, or two after its response.
 
 use std::io::{self, ErrorKind, Read};
 use std::mem;
@@ -14,60 +14,65 @@ use horolog_sys::affinity;
 use horolog_sys::epoll::Epoll;
 use rustls::ServerConnection;
 
-use super::connection::{Connection, Desk, Next, Outcome};
+use super::connection::{ConnectionContext, ConnectionOutcome, ConnectionStep, KeConnection};
 use super::counters::count;
-use super::neighbours::{Prefix, TooMuch};
-use super::table::Table;
-use super::{BACKLOG, Listener, Settings, Shared};
+use super::prefix_limiter::{ClientPrefix, LimitExceeded};
+use super::table::ConnectionTable;
+use super::{BACKLOG, KeListener, KeServerState, Settings};
 
-/// Events that are taken at a time.
+/// Greatest number of events fetched at a time.
 const EVENTS: usize = 64;
-/// Connections that are accepted at a time, between the steps of those that are open.
+/// Greatest number of connections accepted at a time, between steps of the open ones.
 const ACCEPTED_AT_A_TIME: u32 = 4;
-/// How far these threads stand back behind those that answer: where both want a core, handshakes
-/// get a tenth of it.
+/// Nice increment relative to the NTP threads: if both need a core, handshakes get a tenth of it.
 const STEPS_BACK: u8 = 10;
-/// How long nothing is accepted once the system has no descriptor or memory for it.
+/// Pause of accepting after the system had no descriptor or memory for a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const WAKE: u64 = u64::MAX;
-/// Tokens from here on are listeners, below they are slots of the table.
+/// First token of listeners; smaller ones are slots of the table.
 const FIRST_LISTENER: u64 = 1 << 32;
 
-pub(crate) struct Worker {
-    shared: Arc<Shared>,
+pub(crate) struct KeWorker {
+    shared: Arc<KeServerState>,
     settings: Arc<Settings>,
     epoll: Epoll,
     wake: UnixStream,
-    table: Table,
-    /// While it is set, listeners are not waited for.
+    table: ConnectionTable,
+    /// End of a pause, in which listeners are not polled.
     paused_until: Option<Instant>,
 }
 
-impl Worker {
-    pub(crate) fn new(shared: Arc<Shared>, wake: UnixStream) -> io::Result<Self> {
+impl KeWorker {
+    pub(crate) fn new(shared: Arc<KeServerState>, wake: UnixStream) -> io::Result<Self> {
         wake.set_nonblocking(true)?;
         let epoll = Epoll::new(EVENTS)?;
         epoll.add(wake.as_fd(), WAKE)?;
         let settings = shared.settings.load_full();
-        let worker =
-            Self { shared, settings, epoll, wake, table: Table::default(), paused_until: None };
+        let worker = Self {
+            shared,
+            settings,
+            epoll,
+            wake,
+            table: ConnectionTable::default(),
+            paused_until: None,
+        };
         worker.listen()?;
         Ok(worker)
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until it is stopped.
     pub(crate) fn run(mut self) {
-        // Without it all works the same, only less fairly.
-        let _ = affinity::stand_back(STEPS_BACK);
+        // Without it everything works, only less fairly.
+        let _ = affinity::increase_nice(STEPS_BACK);
         let mut ready = Vec::with_capacity(EVENTS);
         while !self.shared.stop.load(Acquire) {
             ready.clear();
             let wait = self.until_next(Instant::now());
             match self.epoll.wait_coarsely(wait) {
                 Ok(tokens) => ready.extend(tokens),
-                // There is no such error for a sound descriptor; if there were one, it must not
-                // take the whole core.
+                // A valid descriptor has no such error; if there were one, it must not use the
+                // whole core.
                 Err(_) => std::thread::sleep(PAUSE),
             }
             for &token in &ready {
@@ -92,12 +97,15 @@ impl Worker {
         Some(next.saturating_duration_since(now))
     }
 
-    /// Ends what has taken too long, and a pause that is over.
+    /// Ends connections after their timeout, and a pause that is over.
     fn tidy(&mut self, now: Instant) {
         let timeout = self.settings.config.limits.timeout;
         while let Some((opened, slot)) = self.table.oldest() {
             if now.saturating_duration_since(opened) < timeout {
                 break;
+            }
+            if let Some(connection) = self.table.get(slot) {
+                connection.refuse_late();
             }
             self.close(slot, |tally| &tally.timed_out);
         }
@@ -109,14 +117,15 @@ impl Worker {
         }
     }
 
-    /// The settings have changed, or the end has come.
+    /// Handles a wake-up: the settings have changed, or the thread must stop.
     fn woken(&mut self) {
         while matches!(self.wake.read(&mut [0; 64]), Ok(1..)) {}
         self.unlisten();
         let before = mem::replace(&mut self.settings, self.shared.settings.load_full());
         for old in &before.listeners {
             if !self.settings.listeners.iter().any(|kept| Arc::ptr_eq(kept, old)) {
-                // The last thread that lets go of it closes it, which resets whoever waits there.
+                // The last thread to drop the socket closes it, which resets its waiting
+                // connections.
                 self.accept_from(old, BACKLOG);
             }
         }
@@ -152,8 +161,8 @@ impl Worker {
         }
     }
 
-    /// Accepts those that wait, up to so many.
-    fn accept_from(&mut self, listener: &Listener, most: u32) {
+    /// Accepts up to `most` waiting connections.
+    fn accept_from(&mut self, listener: &KeListener, most: u32) {
         for _ in 0..most {
             match accept(&listener.socket) {
                 Ok((stream, peer)) => {
@@ -162,7 +171,7 @@ impl Worker {
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,
-                    // The client has gone already.
+                    // The client has closed already.
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => {
                         count(&self.shared.tally.accept_failed);
@@ -173,36 +182,36 @@ impl Worker {
         }
     }
 
-    /// Takes a connection in, or drops it.
+    /// Admits a connection, or drops it.
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
-        let (now, prefix) = (Instant::now(), Prefix::of(peer.ip()));
+        let (now, prefix) = (Instant::now(), ClientPrefix::of(peer.ip()));
         let limits = self.settings.config.limits;
         let tally = &self.shared.tally;
         match self.shared.neighbours.admit(prefix, &limits, now) {
             Ok(()) => {}
-            Err(TooMuch::AtATime) => return count(&tally.refused_concurrent),
-            Err(TooMuch::ASecond) => return count(&tally.refused_rate),
+            Err(LimitExceeded::AtATime) => return count(&tally.refused_concurrent),
+            Err(LimitExceeded::ASecond) => return count(&tally.refused_rate),
         }
-        if !self.find_room(limits.connections, limits.patience, now) {
-            self.shared.neighbours.leave(prefix, now);
+        if !self.find_room(limits.connections, limits.eviction_age, now) {
+            self.shared.neighbours.release(prefix, now);
             return count(&self.shared.tally.refused_full);
         }
         let Ok(tls) = ServerConnection::new(Arc::clone(&self.shared.tls)) else {
             self.shared.leave(prefix, now);
             return count(&self.shared.tally.handshake_failed);
         };
-        let slot = self.table.insert(Connection::new(stream, tls, now, prefix));
+        let slot = self.table.insert(KeConnection::new(stream, tls, now, prefix));
         let added = self.table.get(slot).map(|new| self.epoll.add(new.as_fd(), slot as u64));
         if matches!(added, Some(Ok(()))) {
-            // Its first message has often come along.
+            // Its first message has often arrived with it.
             self.advance(slot);
         } else {
             self.close(slot, |tally| &tally.accept_failed);
         }
     }
 
-    /// Takes one of the places for connections. When all are taken, an old connection of this
-    /// thread gives way.
+    /// Reserves a slot for a connection. When all are in use, an old connection of this thread is
+    /// closed.
     fn find_room(&mut self, connections: usize, patience: Duration, now: Instant) -> bool {
         let take = |open: usize| (open < connections).then_some(open + 1);
         for _ in 0..2 {
@@ -221,26 +230,26 @@ impl Worker {
 
     fn advance(&mut self, slot: usize) {
         let Some(connection) = self.table.get(slot) else { return };
-        let desk = Desk {
+        let desk = ConnectionContext {
             config: &self.settings.config,
             keeper: &*self.shared.keeper,
             tally: &self.shared.tally,
         };
         match connection.advance(&desk) {
-            Next::Wait { write } if write == connection.watches_write => {}
-            Next::Wait { write } => {
+            ConnectionStep::Wait { write } if write == connection.watches_write => {}
+            ConnectionStep::Wait { write } => {
                 connection.watches_write = write;
                 let watched = self.epoll.watch_write(connection.as_fd(), slot as u64, write);
                 if watched.is_err() {
                     self.close(slot, |tally| &tally.broken);
                 }
             }
-            Next::Close => self.close(slot, |tally| &tally.broken),
+            ConnectionStep::Close => self.close(slot, |tally| &tally.broken),
         }
     }
 
-    /// Ends a connection; `reason` counts if nothing has been counted for it.
-    fn close(&mut self, slot: usize, reason: Outcome) {
+    /// Ends a connection; `reason` counts if no outcome has been counted for it.
+    fn close(&mut self, slot: usize, reason: ConnectionOutcome) {
         if let Some(mut connection) = self.table.remove(slot) {
             connection.conclude(reason, &self.shared.tally);
             self.shared.leave(connection.prefix, Instant::now());
@@ -254,10 +263,10 @@ fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     Ok((stream, peer))
 }
 
-impl Shared {
-    /// Gives back what a connection took.
-    fn leave(&self, prefix: Prefix, now: Instant) {
-        self.neighbours.leave(prefix, now);
+impl KeServerState {
+    /// Releases the resources of a connection.
+    fn leave(&self, prefix: ClientPrefix, now: Instant) {
+        self.neighbours.release(prefix, now);
         self.open.fetch_sub(1, Release);
     }
 }

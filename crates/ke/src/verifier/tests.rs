@@ -16,7 +16,7 @@ use rustls::{ServerConfig, ServerConnection};
 use self::Verdict::{Bad, Remembered, Verified};
 use super::*;
 use crate::certificate::certificates;
-use crate::testing::{Identity, PATIENCE, parameters};
+use crate::testing::{Identity, TEST_TIMEOUT, parameters};
 use crate::{AES_SIV_CMAC_256, ALPN, KeClient};
 
 /// Verifies as usual and counts how often it is asked.
@@ -64,7 +64,7 @@ impl ServerCertVerifier for Counting {
 
 /// A remembering verifier that trusts some certificates, and the one that it asks.
 struct Bench {
-    remembering: Remembering,
+    remembering: CachingVerifier,
     counting: Arc<Counting>,
 }
 
@@ -78,7 +78,7 @@ impl Bench {
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier = verifier.build().unwrap();
         let counting = Arc::new(Counting { verifier, asked: AtomicUsize::new(0) });
-        Self { remembering: Remembering::of(Arc::clone(&counting) as _), counting }
+        Self { remembering: CachingVerifier::of(Arc::clone(&counting) as _), counting }
     }
 
     /// Whether the certificates are good, and whether the other verifier was asked about them.
@@ -200,7 +200,7 @@ fn a_server_without_the_key_is_refused_with_the_certificate_that_is_remembered()
     let identity = Identity::new();
     let server = identity.serve();
     let client = KeClient::new(&identity.trust(), &[AES_SIV_CMAC_256]).unwrap();
-    assert!(client.establish("localhost", server.listen()[0], PATIENCE).is_ok());
+    assert!(client.exchange_keys("localhost", server.listen()[0], TEST_TIMEOUT).is_ok());
 
     let provider = Arc::new(aws_lc_rs::default_provider());
     let chain = certificates(&identity.certificate()).unwrap();
@@ -220,7 +220,7 @@ fn a_server_without_the_key_is_refused_with_the_certificate_that_is_remembered()
         let mut tls = ServerConnection::new(Arc::new(config)).unwrap();
         tls.complete_io(&mut stream)
     });
-    let got = client.establish("localhost", at, PATIENCE);
+    let got = client.exchange_keys("localhost", at, TEST_TIMEOUT);
     let expected = rustls::CertificateError::BadSignature;
     assert!(
         matches!(&got, Err(KeError::Tls(Error::InvalidCertificate(why))) if *why == expected),

@@ -1,42 +1,46 @@
-//! Whether the system clock is synchronised within a bound, by what the daemon that keeps it says,
-//! or the kernel.
+//! Synchronisation of the system clock within a bound, as reported by its daemon or by the kernel.
 
-use horolog_source::{Fault, Look, Report, SourceSpec};
+use horolog_source::{ClockReadings, SourceError, SourceEstimate, SourceSpec};
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
 use horolog_time::{Clock, Span};
-use horolog_wire::ntp::Leap;
+use horolog_wire::ntp::LeapIndicator;
 
-use super::{Sight, seconds};
+use super::{CheckResult, seconds};
 
-/// Asks chronyd, ntpd or the kernel, as a server with the source `system` does.
-pub(super) fn synchronised(within: Span) -> Sight {
-    let look = Look {
+/// Queries chronyd, ntpd or the kernel, as a server with the source `system` does.
+pub(super) fn synchronised(within: Span) -> CheckResult {
+    let look = ClockReadings {
         monotonic: MonotonicClock.now(),
         realtime_minus_monotonic: realtime_minus_monotonic().offset,
         kernel: kernel_clock().ok(),
         leaps_s: 0,
         leaps: horolog_source::KnownLeaps::default(),
     };
-    let spec = "system".parse::<SourceSpec>().map_err(|error| Fault::Unusable(error.to_string()));
+    let spec =
+        "system".parse::<SourceSpec>().map_err(|error| SourceError::Unusable(error.to_string()));
     let report = spec.and_then(|spec| spec.open(&[])).and_then(|mut source| source.poll(&look));
     judge(report, &look, within)
 }
 
-fn judge(report: Result<Option<Report>, Fault>, look: &Look, within: Span) -> Sight {
+fn judge(
+    report: Result<Option<SourceEstimate>, SourceError>,
+    look: &ClockReadings,
+    within: Span,
+) -> CheckResult {
     let report = match report {
         Ok(Some(report)) => report,
-        Ok(None) => return Sight::no("nobody answers for the clock"),
-        Err(fault) => return Sight::no(fault.to_string()),
+        Ok(None) => return CheckResult::no("no time daemon answers"),
+        Err(fault) => return CheckResult::no(fault.to_string()),
     };
-    if report.leap == Leap::Unsynchronised {
-        return Sight::no("the daemon that keeps the clock says that it is not synchronised");
+    if report.leap == LeapIndicator::Unsynchronised {
+        return CheckResult::no("the time daemon reports that the clock is not synchronised");
     }
     let off_ns = report.offset.as_ns().unsigned_abs();
     let error_ns = off_ns.saturating_add(report.distance_at(look.monotonic).as_ns().unsigned_abs());
     let holds = error_ns <= within.as_ns().unsigned_abs();
     let seen = format!("within {}", seconds(std::time::Duration::from_nanos(error_ns)));
-    Sight { holds, seen }
+    CheckResult { holds, detail: seen }
 }
 
 #[cfg(test)]
@@ -46,15 +50,15 @@ mod tests {
 
     use super::*;
 
-    fn judged(leap: Leap, offset_us: i64, dispersion_us: i64) -> bool {
-        let look = Look {
+    fn judged(leap: LeapIndicator, offset_us: i64, dispersion_us: i64) -> bool {
+        let look = ClockReadings {
             monotonic: Timestamp::from_ns(0),
             realtime_minus_monotonic: Span::ZERO,
             kernel: None,
             leaps_s: 0,
             leaps: horolog_source::KnownLeaps::default(),
         };
-        let report = Report {
+        let report = SourceEstimate {
             at: look.monotonic,
             offset: Span::from_ns(offset_us * 1_000),
             frequency_ppb: 0,
@@ -68,27 +72,29 @@ mod tests {
             reference: Timestamp::from_ns(0),
             root_delay: Span::ZERO,
             root_dispersion: Span::from_ns(dispersion_us * 1_000),
+            is_unconfirmed: false,
+            host_clock: None,
         };
         judge(Ok(Some(report)), &look, Span::from_ms(1)).holds
     }
 
     #[test]
     fn offset_and_distance_count_together() {
-        assert!(judged(Leap::None, 0, 1_000) && judged(Leap::Insert, -400, 600));
-        assert!(!judged(Leap::None, -401, 600) && !judged(Leap::None, 0, 1_001));
-        assert!(!judged(Leap::Unsynchronised, 0, 0));
+        assert!(judged(LeapIndicator::None, 0, 1_000) && judged(LeapIndicator::Insert, -400, 600));
+        assert!(!judged(LeapIndicator::None, -401, 600) && !judged(LeapIndicator::None, 0, 1_001));
+        assert!(!judged(LeapIndicator::Unsynchronised, 0, 0));
     }
 
     #[test]
     fn nobody_who_answers_is_no_synchronised_clock() {
-        let look = Look {
+        let look = ClockReadings {
             monotonic: Timestamp::from_ns(0),
             realtime_minus_monotonic: Span::ZERO,
             kernel: None,
             leaps_s: 0,
             leaps: horolog_source::KnownLeaps::default(),
         };
-        let fault = || Err(Fault::Silent("nothing".into()));
+        let fault = || Err(SourceError::NoData("nothing".into()));
         assert!(!judge(fault(), &look, Span::from_ms(1_000)).holds);
         assert!(!judge(Ok(None), &look, Span::from_ms(1_000)).holds);
     }

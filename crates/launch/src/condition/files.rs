@@ -1,37 +1,39 @@
-//! Files that are there, and file systems that are mounted. A mount is looked up in the kernel's
-//! table: the file system itself, which may be of a server that does not answer, is not touched.
+//! Existence of files and mounted file systems. A mount is looked up in the kernel's table; the
+//! file system itself is not accessed, since its server may not answer.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use super::Sight;
+use super::CheckResult;
 
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// Whether something is there.
-pub(super) fn file(path: &Path) -> Sight {
+/// Checks that the path exists.
+pub(super) fn file(path: &Path) -> CheckResult {
     match fs::metadata(path) {
-        Ok(_) => Sight::yes("it is there"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Sight::no("it is not there"),
-        Err(error) => Sight::no(error.to_string()),
+        Ok(_) => CheckResult::yes("it exists"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            CheckResult::no("it does not exist")
+        }
+        Err(error) => CheckResult::no(error.to_string()),
     }
 }
 
-/// Whether a file system is mounted there. One that is only mounted when somebody goes there
-/// (autofs) is not yet.
-pub(super) fn mount(path: &Path) -> Sight {
+/// Checks that a file system is mounted at the path. An automount point (autofs) does not count
+/// until it is mounted.
+pub(super) fn mount(path: &Path) -> CheckResult {
     let table = match fs::read(MOUNTS) {
         Ok(table) => table,
-        Err(error) => return Sight::no(format!("{MOUNTS}: {error}")),
+        Err(error) => return CheckResult::no(format!("{MOUNTS}: {error}")),
     };
     match mounted(&String::from_utf8_lossy(&table), &plain(path)) {
-        None => Sight::no("nothing is mounted there"),
-        Some("autofs") => Sight::no("autofs is there, and nothing mounted by it yet"),
-        Some(kind) => Sight::yes(format!("{kind} is mounted there")),
+        None => CheckResult::no("no file system is mounted"),
+        Some("autofs") => CheckResult::no("autofs is mounted, and no file system through it yet"),
+        Some(kind) => CheckResult::yes(format!("{kind} is mounted")),
     }
 }
 
-/// The type of the file system that was mounted there last (`proc_pid_mountinfo(5)`).
+/// Returns the type of the file system mounted last at the path (`proc_pid_mountinfo(5)`).
 fn mounted<'a>(table: &'a str, path: &Path) -> Option<&'a str> {
     let entry = |line: &'a str| {
         let (before, after) = line.split_once(" - ")?;
@@ -41,7 +43,7 @@ fn mounted<'a>(table: &'a str, path: &Path) -> Option<&'a str> {
     table.lines().rev().find_map(entry)
 }
 
-/// Spaces and their like stand as three octal digits behind a backslash.
+/// Decodes spaces and similar characters, which are written as a backslash and three octal digits.
 fn unescaped(place: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = place.as_bytes();
@@ -55,7 +57,7 @@ fn unescaped(place: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Without `.`, `..` and a slash at the end; links are not followed, for that would touch the file
+/// Removes `.`, `..` and a trailing slash. Links are not followed, as that would access the file
 /// system.
 fn plain(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -98,6 +100,6 @@ mod tests {
     fn this_machine_has_processes_and_no_nonsense() {
         assert!(mount(Path::new("/proc")).holds && file(Path::new("/proc/self")).holds);
         assert!(!mount(Path::new("/proc/self")).holds);
-        assert_eq!(file(Path::new("/no/such/file")).seen, "it is not there");
+        assert_eq!(file(Path::new("/no/such/file")).detail, "it does not exist");
     }
 }

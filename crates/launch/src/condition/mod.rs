@@ -1,5 +1,5 @@
-//! What a program can wait for, and one look at whether it holds. A look may take as long as the
-//! machine lets it: whoever looks does so in a thread that it can leave behind.
+//! Conditions that a program can wait for, and one check of each. A check may block for as long as
+//! the system allows, so it must run in a thread that can be abandoned.
 
 mod clock;
 mod files;
@@ -14,48 +14,48 @@ use horolog_time::Span;
 
 pub use network::{Endpoint, EndpointError, UdpEndpoint};
 
-/// Something that a program waits for.
+/// Condition that a program waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Condition {
-    /// So much time has passed.
+    /// This time has passed.
     Delay(Duration),
     /// A TCP connection is accepted.
     Tcp(Endpoint),
     /// A UDP port answers.
     Udp(UdpEndpoint),
-    /// A file, directory or device is there.
+    /// A file, directory or device exists.
     File(PathBuf),
-    /// A file system is mounted there.
+    /// A file system is mounted at this path.
     Mount(PathBuf),
     /// A name has an address.
     Dns(String),
-    /// The system clock is synchronised, with no larger error.
+    /// The system clock is synchronised within this error bound.
     Clock(Span),
-    /// A command of the shell succeeds.
+    /// A shell command succeeds.
     Command(String),
 }
 
-/// What a look showed.
+/// Result of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sight {
-    /// Whether the condition holds.
+pub struct CheckResult {
+    /// True if the condition holds.
     pub holds: bool,
-    /// Why, for the user.
-    pub seen: String,
+    /// Reason, for the user.
+    pub detail: String,
 }
 
-impl Sight {
+impl CheckResult {
     fn yes(seen: impl Into<String>) -> Self {
-        Self { holds: true, seen: seen.into() }
+        Self { holds: true, detail: seen.into() }
     }
 
     fn no(seen: impl Into<String>) -> Self {
-        Self { holds: false, seen: seen.into() }
+        Self { holds: false, detail: seen.into() }
     }
 }
 
 impl Condition {
-    /// What kind it is.
+    /// Returns the kind of condition.
     #[must_use]
     pub const fn kind(&self) -> DependencyKind {
         match self {
@@ -70,7 +70,7 @@ impl Condition {
         }
     }
 
-    /// Which one, for the user.
+    /// Returns the target of the condition, for the user.
     #[must_use]
     pub fn target(&self) -> String {
         match self {
@@ -84,12 +84,12 @@ impl Condition {
         }
     }
 
-    /// Looks once, for about `patience` where that is in its hands.
+    /// Checks once, for about `patience` if the check can be limited.
     #[must_use]
-    pub fn look(&self, since_start: Duration, patience: Duration) -> Sight {
+    pub fn check(&self, since_start: Duration, patience: Duration) -> CheckResult {
         match self {
-            Self::Delay(time) if since_start >= *time => Sight::yes("passed"),
-            Self::Delay(_) => Sight::no("not yet passed"),
+            Self::Delay(time) if since_start >= *time => CheckResult::yes("passed"),
+            Self::Delay(_) => CheckResult::no("not yet passed"),
             Self::Tcp(endpoint) => network::tcp(endpoint, patience),
             Self::Udp(udp) => network::udp(udp, patience),
             Self::File(path) => files::file(path),
@@ -101,7 +101,7 @@ impl Condition {
     }
 }
 
-/// A time in the unit that suits it, exactly.
+/// Formats a time exactly, in a suitable unit.
 pub(crate) fn seconds(time: Duration) -> String {
     let ns = time.as_nanos();
     let (unit_ns, unit) = match ns {

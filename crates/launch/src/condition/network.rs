@@ -1,56 +1,63 @@
-//! Ports that answer and names that have addresses. A UDP port is asked in its own protocol where
-//! that is known (NTP, DNS), for a port that is asked what it does not understand says nothing.
+//! Ports that answer and names that have addresses. A UDP port is queried in its own protocol if
+//! that is known (NTP, DNS), since a port does not answer requests that it cannot parse.
 
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use super::Sight;
+use horolog_sys::zone::{self, AddressError};
+
+use super::CheckResult;
 
 const NTP_PORT: u16 = 123;
 const DNS_PORT: u16 = 53;
-/// A datagram's largest payload over IPv4.
+/// Largest payload of a datagram over IPv4.
 const PAYLOAD_MAX: usize = 65_507;
 
-/// A host by name or address, and a port.
+/// Host by name or address, and port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Endpoint {
     host: String,
     port: u16,
 }
 
-/// Why a text is none.
+/// Reason why a text is no endpoint.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// It has another form.
-    #[error("write a host and a port, such as nas:2049, 192.0.2.1:2049 or [2001:db8::1]:2049")]
+    /// Wrong form.
+    #[error(
+        "write a host and a port, such as nas:2049, 192.0.2.1:2049, [2001:db8::1]:2049 or \
+         [fe80::1%eth0]:2049"
+    )]
     Form,
-    /// An option of a UDP port has another form.
-    #[error("write HOST:PORT, and behind it ',send=HEX' and ',silence=ok' where wanted")]
+    /// Wrong form of a UDP option.
+    #[error("write HOST:PORT, optionally followed by ',send=HEX' and ',no-reply=ok'")]
     Option,
+    /// The host is a link-local address without a zone.
+    #[error(transparent)]
+    Zone(#[from] AddressError),
 }
 
 impl FromStr for Endpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        let (host, port) = text.rsplit_once(':').ok_or(EndpointError::Form)?;
-        let port = port.parse().ok().filter(|port| *port != 0).ok_or(EndpointError::Form)?;
-        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let is_host = match inner {
-            Some(address) => address.parse::<Ipv6Addr>().is_ok(),
-            None => is_name(host),
-        };
-        if !is_host {
-            return Err(EndpointError::Form);
+        match zone::split_host(text) {
+            Ok((host, Some(port))) if zone::is_address(host) || is_name(host) => {
+                // A zone is resolved at the check: its interface may appear later.
+                if let Ok(address) = host.parse::<IpAddr>() {
+                    zone::in_a_zone((address, port).into())?;
+                }
+                Ok(Self { host: host.to_owned(), port })
+            }
+            _ => Err(EndpointError::Form),
         }
-        Ok(Self { host: inner.unwrap_or(host).to_owned(), port })
     }
 }
 
-/// Whether it can be the name of a host, or an IPv4 address.
+/// Returns true if the text can be a host name or an IPv4 address.
 fn is_name(text: &str) -> bool {
     let letter = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '.' | '_');
     !text.is_empty() && text.len() <= 253 && text.chars().all(letter)
@@ -64,25 +71,22 @@ impl Display for Endpoint {
 }
 
 impl Endpoint {
-    fn addresses(&self) -> Result<Vec<SocketAddr>, Sight> {
-        let found = (&*self.host, self.port).to_socket_addrs().map(Vec::from_iter);
-        match found {
-            Ok(addresses) if !addresses.is_empty() => Ok(addresses),
-            Ok(_) => Err(Sight::no(format!("{} has no address", self.host))),
-            Err(error) => Err(Sight::no(format!("{} is not found: {}", self.host, plain(&error)))),
-        }
+    fn addresses(&self) -> Result<Vec<SocketAddr>, CheckResult> {
+        zone::resolve(&self.host, self.port).map_err(|error| {
+            CheckResult::no(format!("cannot resolve {}: {}", self.host, plain(&error)))
+        })
     }
 }
 
-/// A UDP port and what it is asked.
+/// UDP port and the request sent to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UdpEndpoint {
-    /// Where it is.
+    /// Host and port.
     pub endpoint: Endpoint,
-    /// What is sent; what the port's number stands for where it is absent.
+    /// Payload to send; by default the one for the port number.
     send: Option<Vec<u8>>,
-    /// Whether a port that neither answers nor refuses will do.
-    silence: bool,
+    /// True if a port that neither answers nor refuses satisfies the condition.
+    is_timeout_ok: bool,
 }
 
 impl FromStr for UdpEndpoint {
@@ -91,13 +95,13 @@ impl FromStr for UdpEndpoint {
     fn from_str(text: &str) -> Result<Self, EndpointError> {
         let mut parts = text.split(',');
         let endpoint = parts.next().unwrap_or_default().parse()?;
-        let mut udp = Self { endpoint, send: None, silence: false };
+        let mut udp = Self { endpoint, send: None, is_timeout_ok: false };
         for part in parts {
             match part.split_once('=') {
                 Some(("send", hex)) if udp.send.is_none() => {
                     udp.send = Some(bytes(hex).ok_or(EndpointError::Option)?);
                 }
-                Some(("silence", "ok")) => udp.silence = true,
+                Some(("no-reply", "ok")) => udp.is_timeout_ok = true,
                 _ => return Err(EndpointError::Option),
             }
         }
@@ -121,23 +125,23 @@ impl UdpEndpoint {
             (Some(bytes), _) => bytes.clone(),
             // RFC 5905: version 4, client; the rest may be zero.
             (None, NTP_PORT) => std::iter::once(0x23).chain([0; 47]).collect(),
-            // RFC 1035: recursion desired, one question: the name servers of the root.
+            // RFC 1035: recursion desired, one question: the root name servers.
             (None, DNS_PORT) => vec![0x68, 0x6f, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1],
             (None, _) => vec![0],
         }
     }
 }
 
-/// Whether a connection comes about at one of the addresses.
-pub(super) fn tcp(endpoint: &Endpoint, patience: Duration) -> Sight {
+/// Checks that a connection is established to one of the addresses.
+pub(super) fn tcp(endpoint: &Endpoint, patience: Duration) -> CheckResult {
     first(endpoint, patience, |address, patience| {
         TcpStream::connect_timeout(&address, patience)?;
-        Ok(Sight::yes(format!("{address} takes connections")))
+        Ok(CheckResult::yes(format!("{address} accepts connections")))
     })
 }
 
-/// Whether an answer comes from one of the addresses.
-pub(super) fn udp(udp: &UdpEndpoint, patience: Duration) -> Sight {
+/// Checks that a reply arrives from one of the addresses.
+pub(super) fn udp(udp: &UdpEndpoint, patience: Duration) -> CheckResult {
     let payload = udp.payload();
     first(&udp.endpoint, patience, |address, patience| {
         let own: SocketAddr = if address.is_ipv4() {
@@ -146,32 +150,32 @@ pub(super) fn udp(udp: &UdpEndpoint, patience: Duration) -> Sight {
             (Ipv6Addr::UNSPECIFIED, 0).into()
         };
         let socket = UdpSocket::bind(own)?;
-        // A connected socket hears of refusals.
+        // Only a connected socket receives refusals.
         socket.connect(address)?;
         socket.send(&payload)?;
         socket.set_read_timeout(Some(patience))?;
         match socket.recv(&mut [0; 1]) {
-            Ok(_) => Ok(Sight::yes(format!("{address} answers"))),
-            Err(error) if is_timeout(&error) && udp.silence => {
-                Ok(Sight::yes(format!("{address} does not refuse")))
+            Ok(_) => Ok(CheckResult::yes(format!("{address} answers"))),
+            Err(error) if is_timeout(&error) && udp.is_timeout_ok => {
+                Ok(CheckResult::yes(format!("{address} did not refuse")))
             }
             Err(error) => Err(error),
         }
     })
 }
 
-/// Tries the addresses in turn, with an equal share of the time for each.
+/// Tries the addresses in turn, each with an equal share of the time.
 fn first(
     endpoint: &Endpoint,
     patience: Duration,
-    attempt: impl Fn(SocketAddr, Duration) -> io::Result<Sight>,
-) -> Sight {
+    attempt: impl Fn(SocketAddr, Duration) -> io::Result<CheckResult>,
+) -> CheckResult {
     let addresses = match endpoint.addresses() {
         Ok(addresses) => addresses,
         Err(sight) => return sight,
     };
     let end = Instant::now() + patience;
-    let mut last = Sight::no("no time was left to try it");
+    let mut last = CheckResult::no("no time left for an attempt");
     for (index, address) in addresses.iter().enumerate() {
         let left = end.saturating_duration_since(Instant::now());
         let share = left / u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
@@ -180,22 +184,22 @@ fn first(
         }
         match attempt(*address, share) {
             Ok(sight) => return sight,
-            Err(error) => last = Sight::no(format!("{address}: {}", plain(&error))),
+            Err(error) => last = CheckResult::no(format!("{address}: {}", plain(&error))),
         }
     }
     last
 }
 
-/// Whether the name has an address.
-pub(super) fn dns(name: &str) -> Sight {
+/// Checks that the name has an address.
+pub(super) fn dns(name: &str) -> CheckResult {
     let found = (name, 0).to_socket_addrs().map(|addresses| addresses.map(|found| found.ip()));
     match found.map(Vec::from_iter) {
         Ok(addresses) if !addresses.is_empty() => {
             let shown: Vec<_> = addresses.iter().take(3).map(ToString::to_string).collect();
-            Sight::yes(shown.join(", "))
+            CheckResult::yes(shown.join(", "))
         }
-        Ok(_) => Sight::no("it has no address"),
-        Err(error) => Sight::no(plain(&error)),
+        Ok(_) => CheckResult::no("the name has no address"),
+        Err(error) => CheckResult::no(plain(&error)),
     }
 }
 
@@ -203,7 +207,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// Without the numbers and prefixes of the libraries.
+/// Formats an error without the error numbers and prefixes of the libraries.
 fn plain(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => "no answer".to_owned(),
@@ -233,8 +237,11 @@ mod tests {
         for bad in ["", "nas", "nas:", "nas:0", "nas:70000", "::1:5", "[nas]:5", "a b:1", ":5"] {
             assert_eq!(bad.parse::<Endpoint>(), Err(EndpointError::Form), "{bad}");
         }
-        let udp: UdpEndpoint = "nas:9,send=00fF,silence=ok".parse().unwrap();
-        assert_eq!((udp.payload(), udp.silence), (vec![0, 255], true));
+        let refused = "[fe80::1]:123".parse::<Endpoint>();
+        assert!(matches!(refused, Err(EndpointError::Zone(AddressError::NeedsZone(_)))));
+        assert!("[fe80::1%later0]:123".parse::<Endpoint>().is_ok());
+        let udp: UdpEndpoint = "nas:9,send=00fF,no-reply=ok".parse().unwrap();
+        assert_eq!((udp.payload(), udp.is_timeout_ok), (vec![0, 255], true));
         for bad in ["nas:9,send=", "nas:9,send=0", "nas:9,send=+1", "nas:9,x=1", "nas:9,é=é"] {
             assert!(bad.parse::<UdpEndpoint>().is_err(), "{bad}");
         }
@@ -247,7 +254,7 @@ mod tests {
         assert!(tcp(&endpoint, PATIENCE).holds);
         drop(listener);
         let sight = tcp(&endpoint, PATIENCE);
-        assert!(!sight.holds && sight.seen.ends_with(": refused"), "{sight:?}");
+        assert!(!sight.holds && sight.detail.ends_with(": refused"), "{sight:?}");
     }
 
     #[test]
@@ -256,7 +263,7 @@ mod tests {
         let text = server.local_addr().unwrap().to_string();
         let short = Duration::from_millis(20);
         assert!(!udp(&text.parse().unwrap(), short).holds, "it says nothing");
-        assert!(udp(&format!("{text},silence=ok").parse().unwrap(), short).holds);
+        assert!(udp(&format!("{text},no-reply=ok").parse().unwrap(), short).holds);
         let mut asked = [0; 8];
         server.recv_from(&mut asked).unwrap();
         server.recv_from(&mut asked).unwrap();
@@ -267,8 +274,8 @@ mod tests {
         });
         assert!(udp(&text.parse().unwrap(), PATIENCE).holds);
         answering.join().unwrap();
-        let refused = udp(&format!("{text},silence=ok").parse().unwrap(), PATIENCE);
-        assert!(!refused.holds && refused.seen.ends_with(": refused"), "{refused:?}");
+        let refused = udp(&format!("{text},no-reply=ok").parse().unwrap(), PATIENCE);
+        assert!(!refused.holds && refused.detail.ends_with(": refused"), "{refused:?}");
     }
 
     #[test]

@@ -1,60 +1,63 @@
-//! Why a notation is none; each in one line that says what to write instead.
+//! Reasons why a notation is invalid, each in one line that suggests what to write instead.
 
 use super::MONTHS;
 
-/// Why it is not understood.
+/// Reason why a notation is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotationError {
-    /// There is nothing.
-    #[error("no time is given; write one such as 21:00, 'now + 2 minutes' or 2018-10-22T21:00:00Z")]
-    Empty,
-    /// A word that nobody knows, or that cannot stand where it stands.
+    /// The notation is empty.
     #[error(
-        "'{0}' is not understood as a time; write such as 21:00, 9pm tomorrow, noon, teatime, \
-         'now + 2 minutes', 2018/10/22 or 2018-10-22T21:00:00Z"
+        "no time specified; write one such as 21:00, 'now + 2 minutes' or \
+             2018-10-22T21:00:00Z"
+    )]
+    Empty,
+    /// A word is unknown or not allowed at its position.
+    #[error(
+        "cannot parse '{0}' as a time; write one such as 21:00, 9pm tomorrow, noon, teatime, 'now \
+         + 2 minutes', 2018/10/22 or 2018-10-22T21:00:00Z"
     )]
     Unknown(String),
-    /// Two of the same.
-    #[error("'{word}' is a second {what}; give one")]
+    /// An element occurs twice.
+    #[error("'{word}' is a second {what}; specify only one")]
     Twice {
-        /// What there are two of.
+        /// Kind of the repeated element.
         what: &'static str,
-        /// The second one.
+        /// Second occurrence.
         word: String,
     },
-    /// No such hour.
-    #[error("'{0}' has no hour of a day; hours go from 0 to 23, or from 1 to 12 with am and pm")]
+    /// The hour does not exist.
+    #[error("'{0}' has an invalid hour; hours are 0 to 23, or 1 to 12 with am and pm")]
     Hour(String),
-    /// No such minute or second.
-    #[error("'{0}' has no minute or second of a clock; they go from 00 to 59")]
+    /// The minute or second does not exist.
+    #[error("'{0}' has an invalid minute or second; they are 00 to 59")]
     Minute(String),
-    /// A leap second.
+    /// The time is a leap second.
     #[error(
-        "'{0}' may be a leap second, which the system clock does not show; write the instant in \
-         TAI, such as '2017-01-01T00:00:36 TAI'"
+        "'{0}' may be a leap second, which the system clock does not represent; write the instant \
+         in TAI, such as '2017-01-01T00:00:36 TAI'"
     )]
     LeapSecond(String),
-    /// No such day.
-    #[error("there is no {}; look at the date", date(*.day, *.month, *.year))]
+    /// The day does not exist.
+    #[error("{} does not exist; check the date", date(*.day, *.month, *.year))]
     Day {
-        /// The year, where it was given.
+        /// Year, if specified.
         year: Option<i16>,
-        /// The month.
+        /// Month.
         month: i8,
-        /// The day.
+        /// Day.
         day: i8,
     },
-    /// What stands behind a sign is no amount of time.
+    /// The text after a sign is not an amount of time.
     #[error(
-        "'{0}' is no amount of time to add; write a whole number up to 4294967295 and ms, seconds, \
+        "'{0}' is not a valid increment; write a whole number up to 4294967295 and ms, seconds, \
          minutes, hours, days, weeks, months or years, as in 'now + 2 minutes' or 'now + 500ms'"
     )]
     Amount(String),
-    /// A month without its day.
-    #[error("'{0}' needs a day, as in 'Oct 22'")]
+    /// A month has no day.
+    #[error("'{0}' lacks a day, as in 'Oct 22'")]
     MonthAlone(String),
-    /// What has an instant by itself takes no day or zone.
-    #[error("'{0}' is an instant by itself and takes no time, day or zone beside it")]
+    /// A complete instant is combined with a day or zone.
+    #[error("'{0}' is a complete instant and excludes any time, day or zone")]
     Whole(String),
 }
 

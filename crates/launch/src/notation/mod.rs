@@ -1,6 +1,6 @@
-//! How an instant is written: `at`'s own notations, dates as ISO 8601 and RFC 3339 have them, and
-//! seconds since 1970. What is read is a value that can be written again; when that is, says
-//! `resolve`. Pure: no clock is read here and no time zone looked up.
+//! Notation of an instant: the notations of `at`, dates as in ISO 8601 and RFC 3339, and seconds
+//! since 1970. A parsed notation can be formatted again; `resolve` computes its instant. Pure: no
+//! clock is read and no time zone looked up.
 
 mod error;
 mod parse;
@@ -13,43 +13,43 @@ mod tests;
 use jiff::civil::{Date, Time, Weekday};
 
 pub use error::NotationError;
-pub use resolve::{Now, ResolveError};
+pub use resolve::{PresentTime, ResolveError};
 
-/// An instant as it was written.
+/// Parsed notation of an instant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notation {
-    /// The time of day or what stands in its place.
+    /// Time of day, or its substitute.
     pub(crate) time: TimeWord,
-    /// The day; without one it is today, or tomorrow once the time has passed.
+    /// Day; by default today, or tomorrow once the time has passed.
     pub(crate) date: Option<DateWord>,
-    /// What the time of day is counted by.
+    /// Time zone or timescale of the time of day.
     pub(crate) zone: Option<Zone>,
-    /// What is added, in the order in which it was written.
+    /// Shifts to add, in their written order.
     pub(crate) shifts: Vec<Shift>,
 }
 
-/// The time of day.
+/// Time of day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TimeWord {
-    /// The present one, to the nanosecond: `now`, or only a day was given.
+    /// Present time, to the nanosecond: `now`, or only a day was specified.
     Now,
-    /// One of the clock's.
+    /// Time of the clock.
     Clock(Time),
-    /// No time of day, but nanoseconds since 1970: `@1700000000.5`.
+    /// Nanoseconds since 1970 instead of a time of day: `@1700000000.5`.
     Epoch(i64),
 }
 
-/// The day.
+/// Day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DateWord {
     Today,
     Tomorrow,
-    /// The first such day from today on, or from tomorrow on with `next`.
+    /// First such weekday from today on, or from tomorrow on with `next`.
     Weekday {
         day: Weekday,
         next: bool,
     },
-    /// This year's, or next year's once it has passed.
+    /// Day of this year, or of the next year once it has passed.
     MonthDay {
         month: i8,
         day: i8,
@@ -57,30 +57,30 @@ pub(crate) enum DateWord {
     Date(Date),
 }
 
-/// What a time of day is counted by.
+/// Time zone or timescale of a time of day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Zone {
-    /// This machine's time zone.
+    /// Local time zone of this host.
     Local,
     /// Coordinated Universal Time.
     Utc,
     /// International Atomic Time.
     Tai,
-    /// So many seconds ahead of UTC.
+    /// Seconds ahead of UTC.
     Offset(i32),
 }
 
-/// A part of what is added.
+/// One shift to add.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shift {
     pub(crate) back: bool,
     pub(crate) amount: u32,
-    pub(crate) unit: Unit,
+    pub(crate) unit: ShiftUnit,
 }
 
-/// What is added in: the first four are spans of time, the others go by the calendar.
+/// Unit of a shift: the first four are spans of time, the others follow the calendar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unit {
+pub(crate) enum ShiftUnit {
     Millisecond,
     Second,
     Minute,
@@ -91,7 +91,7 @@ pub(crate) enum Unit {
     Year,
 }
 
-impl Unit {
+impl ShiftUnit {
     pub(crate) const ALL: [Self; 8] = [
         Self::Millisecond,
         Self::Second,
@@ -103,7 +103,7 @@ impl Unit {
         Self::Year,
     ];
 
-    /// The names that it is read by; the first is the one that it is written by.
+    /// Returns the accepted names; the first one is used for formatting.
     pub(crate) const fn names(self) -> &'static [&'static str] {
         match self {
             Self::Millisecond => &["milliseconds", "millisecond", "msec", "ms"],
@@ -117,7 +117,7 @@ impl Unit {
         }
     }
 
-    /// Its length in ns, where it has one.
+    /// Returns the length in ns, if it is fixed.
     pub(crate) const fn length_ns(self) -> Option<i64> {
         match self {
             Self::Millisecond => Some(1_000_000),

@@ -1,5 +1,5 @@
-//! Reading a notation: words, each of which is a time, a day, a zone, or a part of these. Their
-//! order is free where it is unambiguous, and nothing is read twice.
+//! Parser of a notation: words, each of which is a time, a day, a zone, or a part of these. Their
+//! order is free if it is unambiguous, and no word is read twice.
 
 mod numbers;
 
@@ -7,13 +7,15 @@ use std::str::FromStr;
 
 use jiff::civil::Time;
 
-use super::{DateWord, MONTHS, Notation, NotationError, Shift, TimeWord, Unit, WEEKDAYS, Zone};
+use super::{
+    DateWord, MONTHS, Notation, NotationError, Shift, ShiftUnit, TimeWord, WEEKDAYS, Zone,
+};
 
 impl FromStr for Notation {
     type Err = NotationError;
 
     fn from_str(text: &str) -> Result<Self, NotationError> {
-        let mut reader = Reader { words: words(text), at: 0, ..Reader::default() };
+        let mut reader = NotationParser { words: words(text), at: 0, ..NotationParser::default() };
         while let Some(word) = reader.next() {
             reader.word(&word)?;
         }
@@ -21,7 +23,8 @@ impl FromStr for Notation {
     }
 }
 
-/// The words in lower case. A sign stands alone, but for that of an offset from UTC.
+/// Splits the text into words in lower case. A sign is a word of its own, except in an offset from
+/// UTC.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     for word in text.to_lowercase().split([' ', '\t', '\n', ',']).filter(|word| !word.is_empty()) {
@@ -42,7 +45,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 #[derive(Default)]
-struct Reader {
+struct NotationParser {
     words: Vec<String>,
     at: usize,
     time: Option<TimeWord>,
@@ -51,7 +54,7 @@ struct Reader {
     shifts: Vec<Shift>,
 }
 
-impl Reader {
+impl NotationParser {
     fn next(&mut self) -> Option<String> {
         let word = self.words.get(self.at)?.clone();
         self.at += 1;
@@ -91,7 +94,7 @@ impl Reader {
         self.number(word)
     }
 
-    /// `next week`, `next monday`.
+    /// Parses `next week`, `next monday`.
     fn following(&mut self) -> Result<(), NotationError> {
         let word = self.next().ok_or_else(|| NotationError::Unknown("next".into()))?;
         if let Some(day) = weekday(&word) {
@@ -102,7 +105,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What stands behind a sign: `2 min`, `2min`.
+    /// Parses the text after a sign: `2 min`, `2min`.
     fn shift(&mut self, back: bool) -> Result<(), NotationError> {
         let sign = if back { "-" } else { "+" };
         let word = self.next().ok_or_else(|| NotationError::Amount(sign.into()))?;
@@ -119,7 +122,7 @@ impl Reader {
         Ok(())
     }
 
-    /// `oct 22`, `oct 22 2018`.
+    /// Parses `oct 22`, `oct 22 2018`.
     fn month(&mut self, month: i8, word: &str) -> Result<(), NotationError> {
         let day = self.peek().and_then(numbers::short);
         let day = day.ok_or_else(|| NotationError::MonthAlone(word.into()))?;
@@ -127,11 +130,11 @@ impl Reader {
         self.month_day(month, day, word)
     }
 
-    /// With the year, where one follows.
+    /// Parses the year, if one follows.
     fn month_day(&mut self, month: i8, day: i8, word: &str) -> Result<(), NotationError> {
         let year = self.peek().and_then(numbers::year);
         let Some(year) = year else {
-            // Of a leap year: which one it is, shows later.
+            // Checked against a leap year: the actual year is determined later.
             numbers::date(2000, month, day).map_err(|_| NotationError::Day {
                 year: None,
                 month,
@@ -181,7 +184,7 @@ fn set<T>(
     Ok(())
 }
 
-/// A name, or its first three letters.
+/// Returns true if the word is the name or its first three letters.
 fn is_name(word: &str, name: &str) -> bool {
     word == name || (word.len() == 3 && name.starts_with(word))
 }
@@ -195,6 +198,6 @@ fn month(word: &str) -> Option<i8> {
     i8::try_from(index + 1).ok()
 }
 
-fn unit(word: &str) -> Option<Unit> {
-    Unit::ALL.into_iter().find(|unit| unit.names().contains(&word))
+fn unit(word: &str) -> Option<ShiftUnit> {
+    ShiftUnit::ALL.into_iter().find(|unit| unit.names().contains(&word))
 }

@@ -1,80 +1,89 @@
-//! When a notation is: a pure function of it, the present, the time zone and how far TAI is ahead.
+//! Instant of a notation: a pure function of the notation, the present time, the time zone and the
+//! TAI − UTC offset.
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{Span, Timestamp};
 
-use super::{DateWord, Notation, NotationError, Shift, TimeWord, Unit, Zone};
-use crate::instant::{Instant, SECOND_NS, Scale};
+use super::{DateWord, Notation, NotationError, Shift, ShiftUnit, TimeWord, Zone};
+use crate::instant::{Instant, InstantTimescale, SECOND_NS};
 
-/// The present, and what local time is.
+/// Present time and local time zone.
 #[derive(Clone, Debug)]
-pub struct Now {
+pub struct PresentTime {
     /// UTC, in ns since 1970.
     pub utc_ns: i64,
-    /// How far TAI is ahead of UTC in seconds, where that is known.
+    /// TAI minus UTC in seconds, if known.
     pub tai_minus_utc_s: Option<i32>,
-    /// This machine's time zone.
+    /// Time zone of this host.
     pub zone: TimeZone,
 }
 
-/// Why there is no such instant.
+/// Reason why an instant does not exist.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ResolveError {
     /// The calendar has no such day.
     #[error(transparent)]
     Notation(#[from] NotationError),
-    /// It has been.
-    #[error("{0} is past; write a later one, such as 'now + 2 minutes' or '21:00 tomorrow'")]
+    /// The instant is in the past.
+    #[error(
+        "{0} is in the past; write a later time, such as 'now + 2 minutes' or '21:00 \
+             tomorrow'"
+    )]
     Past(String),
-    /// Clocks are set forward over it.
+    /// The time is skipped when clocks are set forward.
     #[error(
         "{} does not exist in {zone}: clocks go from {} straight to {} (UTC{before} becomes \
          UTC{after}); write a time before or after the change, or --utc",
         minute(*time), minute(*from), minute(*to)
     )]
     Gap {
-        /// The time that there is not.
+        /// Time that does not exist.
         time: DateTime,
-        /// The time zone.
+        /// Time zone.
         zone: String,
-        /// What clocks show when they are set forward.
+        /// Time shown by clocks when they are set forward.
         from: DateTime,
-        /// And right after.
+        /// Time shown right after.
         to: DateTime,
-        /// The offset from UTC before.
+        /// Offset from UTC before.
         before: Offset,
-        /// And after.
+        /// Offset from UTC after.
         after: Offset,
     },
-    /// The kernel does not know TAI.
+    /// The kernel does not know the TAI offset.
     #[error(
-        "the kernel does not know how far TAI is ahead of UTC; let the daemon that keeps the clock \
-         set it (chronyd: leapsectz right/UTC), or give it with --tai-offset 37"
+        "the kernel's TAI offset is unset; have the time daemon set it (chronyd: leapsectz \
+         right/UTC), or use --tai-offset 37"
     )]
     TaiUnknown,
-    /// It is out of the reach of the clocks.
-    #[error("{0} is beyond the reach of the clock; write an instant before the year 2262")]
+    /// The instant is out of the range of the clocks.
+    #[error("{0} is out of range; write an instant before the year 2262")]
     Reach(String),
 }
 
 impl Notation {
-    /// When it is. What has no zone of its own is in `zone`. An instant that is past is an error,
-    /// unless `past_too`.
-    pub fn resolve(&self, now: &Now, zone: Zone, past_too: bool) -> Result<Instant, ResolveError> {
+    /// Returns the instant of the notation. A notation without a zone is in `zone`. A past instant
+    /// is an error, unless `past_too`.
+    pub fn resolve(
+        &self,
+        now: &PresentTime,
+        zone: Zone,
+        past_too: bool,
+    ) -> Result<Instant, ResolveError> {
         let zone = self.zone.unwrap_or(zone);
         let (zone, scale) = match zone {
-            Zone::Local => (now.zone.clone(), Scale::Utc),
-            Zone::Utc => (TimeZone::UTC, Scale::Utc),
-            Zone::Tai => (TimeZone::UTC, Scale::Tai),
+            Zone::Local => (now.zone.clone(), InstantTimescale::Utc),
+            Zone::Utc => (TimeZone::UTC, InstantTimescale::Utc),
+            Zone::Tai => (TimeZone::UTC, InstantTimescale::Tai),
             Zone::Offset(seconds) => {
                 let offset = Offset::from_seconds(seconds);
-                (offset.map_err(|_| self.reach())?.to_time_zone(), Scale::Utc)
+                (offset.map_err(|_| self.reach())?.to_time_zone(), InstantTimescale::Utc)
             }
         };
         let ahead_s = match scale {
-            Scale::Utc => 0,
-            Scale::Tai => now.tai_minus_utc_s.ok_or(ResolveError::TaiUnknown)?,
+            InstantTimescale::Utc => 0,
+            InstantTimescale::Tai => now.tai_minus_utc_s.ok_or(ResolveError::TaiUnknown)?,
         };
         let now_ns = now.utc_ns.saturating_add(i64::from(ahead_s) * SECOND_NS);
         let resolver = Resolver { notation: self, now_ns, zone };
@@ -89,6 +98,9 @@ impl Notation {
         ResolveError::Reach(self.to_string())
     }
 }
+
+/// Largest number of years between two with a 29 February: around 2100, which has none.
+const LEAP_YEARS_APART: usize = 8;
 
 struct Resolver<'a> {
     notation: &'a Notation,
@@ -123,7 +135,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// On the first day that is meant, or on the next one of its kind once that has passed.
+    /// Resolves the time on the first matching day, or on the next such day once that has passed.
     fn of_day(&self, today: Date, time: Time) -> Result<i64, ResolveError> {
         let after = |days: i64| {
             let span = Span::new().try_days(days);
@@ -146,8 +158,10 @@ impl Resolver<'_> {
         let Some(days) = again else { return ns };
         match ns {
             Ok(ns) if ns >= self.now_ns => Ok(ns),
-            // What was not today for want of the hour may yet be to come.
-            Err(error @ ResolveError::Gap { .. }) if time > self.time_of_day() => Err(error),
+            // Skipped by the clocks, but not yet past.
+            Err(error @ ResolveError::Gap { .. }) if first.to_datetime(time) > self.present() => {
+                Err(error)
+            }
             Ok(_) | Err(ResolveError::Gap { .. }) => {
                 let span = Span::new().try_days(days).map_err(|_| self.notation.reach())?;
                 let later = first.checked_add(span).map_err(|_| self.notation.reach())?;
@@ -157,12 +171,13 @@ impl Resolver<'_> {
         }
     }
 
-    fn time_of_day(&self) -> Time {
+    /// Returns the date and time that the clocks of the zone show now.
+    fn present(&self) -> DateTime {
         let now = Timestamp::from_nanosecond(self.now_ns.into()).unwrap_or_default();
-        now.to_zoned(self.zone.clone()).time()
+        now.to_zoned(self.zone.clone()).datetime()
     }
 
-    /// This year, or next year once it has passed.
+    /// Resolves the time in the first year that has this day and in which it has not passed.
     fn of_month_day(
         &self,
         today: Date,
@@ -170,18 +185,19 @@ impl Resolver<'_> {
         day: i8,
         time: Time,
     ) -> Result<i64, ResolveError> {
-        let of = |year: i16| {
-            let date = Date::new(year, month, day);
-            let none = NotationError::Day { year: Some(year), month, day };
-            self.of_civil(date.map_err(|_| none)?.to_datetime(time))
-        };
-        match of(today.year()) {
-            Ok(ns) if ns < self.now_ns => of(today.year().saturating_add(1)),
-            answer => answer,
+        for year in (today.year()..).take(LEAP_YEARS_APART + 1) {
+            let Ok(date) = Date::new(year, month, day) else { continue };
+            let start = date.to_datetime(time);
+            match self.of_civil(start) {
+                Ok(ns) if ns < self.now_ns => {}
+                Err(ResolveError::Gap { .. }) if start <= self.present() => {}
+                answer => return answer,
+            }
         }
+        Err(self.notation.reach())
     }
 
-    /// What the clocks of the zone show at it, with what is added.
+    /// Resolves a date and time of the zone's clocks, with the calendar shifts added.
     fn of_civil(&self, start: DateTime) -> Result<i64, ResolveError> {
         let reach = |_| self.notation.reach();
         let mut civil = start;
@@ -205,9 +221,9 @@ impl Resolver<'_> {
         self.later(ns_of(time, self.notation)?)
     }
 
-    /// Why clocks of the zone never show it.
+    /// Returns the error for a time that the clocks of the zone never show.
     fn gap(&self, civil: DateTime, before: Offset, after: Offset) -> ResolveError {
-        // Counted on by the offset of before, it is at the change or behind it.
+        // Converted with the offset of before, it is at or after the change.
         let change = before.to_timestamp(civil).ok().and_then(|behind| {
             let next = behind.checked_add(Span::new().nanoseconds(1)).ok()?;
             self.zone.preceding(next).next().map(|change| change.timestamp())
@@ -223,7 +239,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// With the spans that are added, in order.
+    /// Adds the spans of time, in order.
     fn later(&self, ns: i64) -> Result<i64, ResolveError> {
         let add = |ns: i64, shift: &Shift| {
             let Some(length_ns) = shift.unit.length_ns() else { return Some(ns) };
@@ -235,7 +251,7 @@ impl Resolver<'_> {
     }
 }
 
-/// A time of day, to the minute.
+/// Formats a time of day to the minute.
 fn minute(time: DateTime) -> String {
     time.strftime("%Y-%m-%d %H:%M").to_string()
 }
@@ -244,16 +260,18 @@ fn ns_of(time: Timestamp, notation: &Notation) -> Result<i64, ResolveError> {
     i64::try_from(time.as_nanosecond()).map_err(|_| notation.reach())
 }
 
-/// What a shift adds by the calendar: nothing where it is a span of time. From the 31st a month on
-/// is the last day of the next month.
+/// Returns the calendar part of a shift: zero for a span of time. One month after the 31st is the
+/// last day of the next month.
 fn calendar_span(shift: Shift) -> Result<Span, jiff::Error> {
     let amount = i64::from(shift.amount) * if shift.back { -1 } else { 1 };
     let span = Span::new();
     match shift.unit {
-        Unit::Day => span.try_days(amount),
-        Unit::Week => span.try_weeks(amount),
-        Unit::Month => span.try_months(amount),
-        Unit::Year => span.try_years(amount),
-        Unit::Millisecond | Unit::Second | Unit::Minute | Unit::Hour => Ok(span),
+        ShiftUnit::Day => span.try_days(amount),
+        ShiftUnit::Week => span.try_weeks(amount),
+        ShiftUnit::Month => span.try_months(amount),
+        ShiftUnit::Year => span.try_years(amount),
+        ShiftUnit::Millisecond | ShiftUnit::Second | ShiftUnit::Minute | ShiftUnit::Hour => {
+            Ok(span)
+        }
     }
 }

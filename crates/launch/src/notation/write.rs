@@ -1,4 +1,4 @@
-//! A notation as text that is read as the same notation.
+//! Formatting of a notation as text that parses to the same notation.
 
 use std::fmt::{self, Display, Formatter};
 

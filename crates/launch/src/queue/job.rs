@@ -1,6 +1,7 @@
-//! A job as its file has it. Reading one never panics, and what is not whole or not of this format
-//! is refused.
+//! Job as stored in its file. Reading one never panics; incomplete files and other formats are
+//! refused.
 
+use horolog_sys::explain::explain;
 use std::fs::{OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::path::Path;
@@ -9,77 +10,77 @@ use serde::{Deserialize, Serialize};
 
 use super::ProcessIdentity;
 
-/// The schema's name and version.
+/// Name and version of the schema.
 pub const JOB_SCHEMA: &str = "horolog.at-job/1";
-/// More than any job takes that a command line can hold is no job's file.
+/// Largest size of a job file, in bytes; more than any job from a command line needs.
 pub const JOB_LEN_MAX: u64 = 4 << 20;
 
-/// A job.
+/// Job in the queue.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Job {
+pub struct QueuedJob {
     /// [`JOB_SCHEMA`].
     pub schema: String,
-    /// Its number in the queue.
+    /// Number in the queue.
     pub id: u32,
-    /// The process that waits.
+    /// Process that waits.
     #[serde(flatten)]
     pub process: ProcessIdentity,
-    /// When it was handed over, RFC 3339.
+    /// Time at which the job was queued, RFC 3339.
     pub handed_over: String,
-    /// The first instant, as it is read.
+    /// First instant, in resolved form.
     pub first: String,
-    /// From one instant to the next, in ns; absent where there is one only.
+    /// Period between instants, in ns; absent if there is only one instant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_ns: Option<u64>,
-    /// What it runs: each program with its arguments, or a line for the shell.
+    /// Programs to run: each with its arguments, or a line for the shell.
     pub programs: Vec<Vec<String>>,
-    /// Where it runs.
+    /// Working directory.
     pub directory: String,
-    /// How it ended; absent while it has not.
+    /// End of the job; absent until it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<Ending>,
+    pub ended: Option<QueuedJobEnd>,
 }
 
-/// How a job ended.
+/// End of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Ending {
-    /// When, RFC 3339.
+pub struct QueuedJobEnd {
+    /// Time of the end, RFC 3339.
     pub at: String,
-    /// Its exit status, as `horolog at` would have had it in the foreground; absent where it was
-    /// ended before it had one.
+    /// Exit status, as `horolog at` would have returned in the foreground; absent if the job was
+    /// terminated before it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<i32>,
 }
 
-/// Why a file is no job.
+/// Reason why a file is no job.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// It cannot be read.
-    #[error("cannot be read: {0}")]
+    /// The file cannot be read.
+    #[error("cannot be read: {why}", why = explain(.0))]
     Io(#[from] io::Error),
-    /// There is nothing in it as yet.
+    /// The file is still empty.
     #[error("is empty")]
     Empty,
-    /// It is longer than any.
-    #[error("is longer than {JOB_LEN_MAX} bytes and so no job")]
+    /// The file is too long.
+    #[error("exceeds {JOB_LEN_MAX} bytes and cannot be a job")]
     TooLong,
-    /// It has another form.
-    #[error("is no job: {0}")]
+    /// The file has another format.
+    #[error("is not a job: {0}")]
     Form(String),
-    /// It is of another version.
+    /// The schema has another version.
     #[error("has the schema '{0}'; this version reads {JOB_SCHEMA}")]
     Schema(String),
 }
 
-impl Job {
-    /// As its file has it.
+impl QueuedJob {
+    /// Formats the job as the text of its file.
     #[must_use]
     pub fn to_text(&self) -> String {
-        // Strings and numbers always can be written.
+        // Strings and numbers always serialise.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    /// Reads what a file has.
+    /// Parses the contents of a job file.
     pub fn parse(bytes: &[u8]) -> Result<Self, JobError> {
         if bytes.is_empty() {
             return Err(JobError::Empty);
@@ -96,18 +97,18 @@ impl Job {
     }
 }
 
-/// Reads a job's file, of which nobody is waited for; and says whether its programs run, which the
-/// process that waits tells by a lock.
-pub(super) fn read(path: &Path) -> Result<(Job, bool), JobError> {
+/// Reads a job file without blocking. Also returns true if its programs run, which the waiting
+/// process signals by a lock.
+pub(super) fn read(path: &Path) -> Result<(QueuedJob, bool), JobError> {
     use std::os::unix::fs::OpenOptionsExt;
     /// `O_NONBLOCK`, so that a FIFO in its place is opened at once, and `O_NOFOLLOW`.
     const FLAGS: i32 = horolog_sys::private_file::AT_ONCE_AND_NO_LINK;
     let file = OpenOptions::new().read(true).custom_flags(FLAGS).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(JobError::Form("it is no regular file".to_owned()));
+        return Err(JobError::Form("not a regular file".to_owned()));
     }
     let mut bytes = Vec::new();
     (&file).take(JOB_LEN_MAX + 1).read_to_end(&mut bytes)?;
     let is_running = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
-    Ok((Job::parse(&bytes)?, is_running))
+    Ok((QueuedJob::parse(&bytes)?, is_running))
 }

@@ -1,6 +1,6 @@
-//! Jobs that wait in processes of their own, one file each in a directory of the user's. A file is
-//! information: what a job runs, its process has been told itself. It is written whole or not at
-//! all, and one whose process is gone, or has given its number to another, is seen to be.
+//! Queue of jobs that wait in processes of their own, one file each in a directory of the user. A
+//! file is information only: the process has received its programs directly. A file is written
+//! completely or not at all, and a job whose process is gone, or whose PID was reused, is detected.
 
 mod job;
 mod process;
@@ -12,147 +12,154 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use horolog_record::rfc3339_now;
+use horolog_sys::explain::explain;
 use horolog_sys::signal::Signal;
 
-pub use job::{Ending, JOB_LEN_MAX, JOB_SCHEMA, Job, JobError};
+pub use job::{JOB_LEN_MAX, JOB_SCHEMA, JobError, QueuedJob, QueuedJobEnd};
 pub use process::ProcessIdentity;
 
-/// For nobody but the user.
+/// Mode of files: accessible to the user only.
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
-/// What others may not do to the directory.
+/// Permissions that others must not have on the directory.
 const FOR_OTHERS: u32 = 0o077;
-/// How many numbers are tried that others take at the same moment.
+/// Largest number of attempts to claim a number while others claim numbers concurrently.
 const CLAIMS_MAX: u32 = 1_000;
-/// How long a job may take to end that was told to.
-const END_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a job may be without its process: it is just being started.
-const START_PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout for the end of a job after it was signalled.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time for which a starting job may have no process.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why the queue cannot be used; one line for the user.
+/// Reason why the queue cannot be used; one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
-    /// There is no place for it.
-    #[error("neither XDG_STATE_HOME nor HOME says where to keep the queue; set one of them")]
-    NoPlace,
-    /// The user's directory is not there.
+    /// No directory for the queue is defined.
     #[error(
-        "HOME is {}, which is no directory; set it or XDG_STATE_HOME to one", .0.display()
+        "the queue directory is undefined: neither XDG_STATE_HOME nor HOME is set; set one of \
+             them"
+    )]
+    NoDirectory,
+    /// The home directory does not exist.
+    #[error(
+        "HOME is {}, which is not a directory; set it or XDG_STATE_HOME to one", .0.display()
     )]
     NoHome(PathBuf),
-    /// It cannot be read or written.
-    #[error("{}: {error}; check the path and its permissions", path.display())]
+    /// A path cannot be read or written.
+    #[error("{}: {why}; check the path and its permissions", path.display(), why = explain(.error))]
     Io {
-        /// The file or directory.
+        /// File or directory.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Others could write there.
+    /// Others could write to the directory.
     #[error(
-        "{} is open to other users or not yours (mode {mode:o}); run 'chmod 700' on it or set \
-         XDG_STATE_HOME to another place", path.display()
+        "{} is accessible to other users or has another owner (mode {mode:o}); run 'chmod 700' on \
+         it or set XDG_STATE_HOME to another directory", path.display()
     )]
     Open {
-        /// The directory.
+        /// Directory.
         path: PathBuf,
-        /// Its permissions.
+        /// Permissions of the directory.
         mode: u32,
     },
-    /// No such job.
-    #[error("there is no job {0}; 'horolog at list' shows those that there are")]
+    /// The job does not exist.
+    #[error("job {0} not found; 'horolog at list' lists the jobs")]
     NoJob(u32),
-    /// It goes on.
-    #[error("job {0} was told to end and has not within 5 s; its process is {1}")]
+    /// The job has not ended in time.
+    #[error("job {0} has not ended within 5 s of its signal; its process is {1}")]
     GoesOn(u32, u32),
 }
 
-/// What became of a job.
+/// State of a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Standing {
-    /// It waits for its instant, or its next one.
+pub enum JobState {
+    /// Waiting for its instant, or its next one.
     Waiting,
-    /// Its programs run.
+    /// Programs are running.
     Running,
-    /// It is just being started.
+    /// Process is being started.
     Starting,
-    /// Its process is gone without a word: killed, or the machine was restarted.
+    /// Process is gone without a result: killed, or the host was restarted.
     Lost,
-    /// It is over; how, or its output, is kept.
+    /// Ended; its status or output is stored.
     Ended,
-    /// Its file cannot be read.
+    /// File cannot be read.
     Unreadable(String),
 }
 
-/// A job as it stands in the queue.
+/// Job as listed in the queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
-    /// Its number.
+pub struct QueueEntry {
+    /// Number in the queue.
     pub id: u32,
-    /// What became of it.
-    pub standing: Standing,
-    /// What it is, where that can be read.
-    pub job: Option<Job>,
-    /// Where its output goes, where there is such a file.
+    /// State of the job.
+    pub standing: JobState,
+    /// Description, if its file can be read.
+    pub job: Option<QueuedJob>,
+    /// Path of its output, if that file exists.
     pub log: Option<PathBuf>,
 }
 
-/// A user's queue.
+/// Queue of a user.
 #[derive(Clone, Debug)]
 pub struct Queue {
     directory: PathBuf,
-    /// What is not made where it is not there.
+    /// Home directory, which is not created if it does not exist.
     home: Option<PathBuf>,
 }
 
-/// A job's word on whether its programs run: a lock on its file, which goes with the process.
+/// Mark of a job whose programs run: a lock on its file, released with the process.
 #[derive(Debug)]
-pub struct RunningMark {
+pub struct RunningLock {
     file: File,
     is_set: bool,
 }
 
-impl RunningMark {
-    /// Sets it or takes it back.
+impl RunningLock {
+    /// Acquires or releases the lock.
     pub fn set(&mut self, is_running: bool) {
         if is_running != self.is_set {
             let changed = if is_running { self.file.lock() } else { self.file.unlock() };
-            // Where a file system has no locks, the job is listed as one that waits.
+            // On a file system without locks the job is listed as waiting.
             self.is_set = is_running && changed.is_ok();
         }
     }
 }
 
-/// A number that is taken, with its files.
+/// Claimed number and its files.
 #[derive(Debug)]
-pub struct Claim {
-    /// The number.
+pub struct ClaimedNumber {
+    /// Claimed number.
     pub id: u32,
-    /// The job's file, empty as yet.
+    /// Job file, still empty.
     pub file: PathBuf,
-    /// Where its output goes.
+    /// Path of its output.
     pub log: PathBuf,
 }
 
 impl Queue {
-    /// Where a user's queue is: below `XDG_STATE_HOME`, or `~/.local/state`.
-    pub fn place(state_home: Option<PathBuf>, home: Option<PathBuf>) -> Result<Self, QueueError> {
+    /// Returns the queue of a user: below `XDG_STATE_HOME`, or `~/.local/state`.
+    pub fn default_directory(
+        state_home: Option<PathBuf>,
+        home: Option<PathBuf>,
+    ) -> Result<Self, QueueError> {
         let absolute = |path: &PathBuf| path.is_absolute();
         if let Some(base) = state_home.filter(absolute) {
             return Ok(Self { directory: base.join("horolog/at"), home: None });
         }
-        let home = home.filter(absolute).ok_or(QueueError::NoPlace)?;
+        let home = home.filter(absolute).ok_or(QueueError::NoDirectory)?;
         Ok(Self { directory: home.join(".local/state/horolog/at"), home: Some(home) })
     }
 
-    /// The queue that a job's file is in.
+    /// Returns the queue and the number of a job file.
     #[must_use]
     pub fn of_file(file: &Path) -> Option<(Self, u32)> {
         let id = number(file, "json")?;
         Some((Self { directory: file.parent()?.to_owned(), home: None }, id))
     }
 
-    /// Makes the directory, where it is not there, and sees that it is the user's own.
+    /// Creates the directory if necessary, and checks that only the user can write to it.
     fn make(&self) -> Result<(), QueueError> {
         if let Some(home) = self.home.as_ref().filter(|home| !home.is_dir()) {
             return Err(QueueError::NoHome(home.clone()));
@@ -176,8 +183,8 @@ impl Queue {
         self.directory.join(format!("{id}.log"))
     }
 
-    /// Takes the next number.
-    pub fn claim(&self) -> Result<(Claim, File), QueueError> {
+    /// Claims the next number.
+    pub fn claim(&self) -> Result<(ClaimedNumber, File), QueueError> {
         self.make()?;
         let after = self.numbers()?.last().copied().unwrap_or(0);
         for id in (after.saturating_add(1)..).take(CLAIMS_MAX as usize) {
@@ -187,20 +194,20 @@ impl Queue {
                 Err(error) => return Err(QueueError::Io { path: file, error }),
                 Ok(_) => {
                     let output = new_file(&log).map_err(|error| {
-                        // It may be gone already.
+                        // The file may have been removed already.
                         let _ = fs::remove_file(&file);
                         QueueError::Io { path: log.clone(), error }
                     })?;
-                    return Ok((Claim { id, file, log }, output));
+                    return Ok((ClaimedNumber { id, file, log }, output));
                 }
             }
         }
-        let error = io::Error::other("no number is free");
+        let error = io::Error::other("all job numbers are in use");
         Err(QueueError::Io { path: self.directory.clone(), error })
     }
 
-    /// Writes a job, whole.
-    pub fn write(&self, job: &Job) -> Result<(), QueueError> {
+    /// Writes a job atomically.
+    pub fn write(&self, job: &QueuedJob) -> Result<(), QueueError> {
         let path = self.file(job.id);
         let write = || {
             let mut beside =
@@ -211,34 +218,34 @@ impl Queue {
         write().map_err(|error| QueueError::Io { path: path.clone(), error })
     }
 
-    /// By what a job tells that its programs run.
-    pub fn mark(&self, id: u32) -> Result<RunningMark, QueueError> {
+    /// Opens the mark by which a job signals that its programs run.
+    pub fn mark(&self, id: u32) -> Result<RunningLock, QueueError> {
         let path = self.file(id);
         let file = File::open(&path).map_err(|error| QueueError::Io { path, error })?;
-        Ok(RunningMark { file, is_set: false })
+        Ok(RunningLock { file, is_set: false })
     }
 
-    /// A job is over, with this exit status where it has one: how it ended is kept, and its log if
-    /// there is something in it; of one that succeeded and said nothing, nothing is.
+    /// Ends a job, with its exit status if it has one. The end is stored, and the log if it is not
+    /// empty; nothing is kept of a job that succeeded without output.
     pub fn finish(&self, id: u32, status: Option<i32>) {
         let log = self.log(id);
         let said_nothing = fs::metadata(&log).is_ok_and(|log| log.len() == 0);
         if said_nothing {
-            // What is gone already need not be removed.
+            // The file may have been removed already.
             let _ = fs::remove_file(&log);
         }
         let ended = || {
             let (job, _) = job::read(&self.file(id)).ok()?;
-            let ended = Some(Ending { at: rfc3339_now(), status });
-            self.write(&Job { ended, ..job }).ok()
+            let ended = Some(QueuedJobEnd { at: rfc3339_now(), status });
+            self.write(&QueuedJob { ended, ..job }).ok()
         };
         if said_nothing && status == Some(0) || ended().is_none() {
             let _ = fs::remove_file(self.file(id));
         }
     }
 
-    /// All jobs, by their numbers.
-    pub fn list(&self) -> Result<Vec<Entry>, QueueError> {
+    /// Returns all jobs, by number.
+    pub fn list(&self) -> Result<Vec<QueueEntry>, QueueError> {
         Ok(self.numbers()?.into_iter().map(|id| self.entry(id)).collect())
     }
 
@@ -258,39 +265,38 @@ impl Queue {
         Ok(numbers)
     }
 
-    fn entry(&self, id: u32) -> Entry {
+    fn entry(&self, id: u32) -> QueueEntry {
         let log = Some(self.log(id)).filter(|log| log.is_file());
         let (standing, job) = match job::read(&self.file(id)) {
             Err(JobError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
-                (Standing::Ended, None)
+                (JobState::Ended, None)
             }
-            Err(JobError::Empty) if self.is_young(id) => (Standing::Starting, None),
-            Err(JobError::Empty) => (Standing::Lost, None),
-            Err(error) => (Standing::Unreadable(error.to_string()), None),
+            Err(JobError::Empty) if self.is_young(id) => (JobState::Starting, None),
+            Err(JobError::Empty) => (JobState::Lost, None),
+            Err(error) => (JobState::Unreadable(error.to_string()), None),
             Ok((job, _)) if job.id != id => {
-                (Standing::Unreadable(format!("it is of job {}", job.id)), None)
+                (JobState::Unreadable(format!("it belongs to job {}", job.id)), None)
             }
-            Ok((job, _)) if job.ended.is_some() => (Standing::Ended, Some(job)),
-            Ok((job, _)) if !job.process.is_there() => (Standing::Lost, Some(job)),
-            Ok((job, true)) => (Standing::Running, Some(job)),
-            Ok((job, false)) => (Standing::Waiting, Some(job)),
+            Ok((job, _)) if job.ended.is_some() => (JobState::Ended, Some(job)),
+            Ok((job, _)) if !job.process.is_there() => (JobState::Lost, Some(job)),
+            Ok((job, true)) => (JobState::Running, Some(job)),
+            Ok((job, false)) => (JobState::Waiting, Some(job)),
         };
-        Entry { id, standing, job, log }
+        QueueEntry { id, standing, job, log }
     }
 
     fn is_young(&self, id: u32) -> bool {
         let made = fs::metadata(self.file(id)).and_then(|file| file.modified());
-        made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < START_PATIENCE))
+        made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < START_TIMEOUT))
     }
 
-    /// Ends a job, with its programs where they run, and removes what is left of it. Says what it
-    /// was.
-    pub fn cancel(&self, id: u32) -> Result<Entry, QueueError> {
+    /// Terminates a job, with its programs if they run, and removes its files. Returns its entry.
+    pub fn cancel(&self, id: u32) -> Result<QueueEntry, QueueError> {
         let entry = self.entry(id);
-        if entry.standing == Standing::Ended && entry.job.is_none() && entry.log.is_none() {
+        if entry.standing == JobState::Ended && entry.job.is_none() && entry.log.is_none() {
             return Err(QueueError::NoJob(id));
         }
-        if let (Standing::Waiting | Standing::Running, Some(job)) = (&entry.standing, &entry.job) {
+        if let (JobState::Waiting | JobState::Running, Some(job)) = (&entry.standing, &entry.job) {
             self.end(job)?;
         }
         for path in [self.file(id), self.log(id)] {
@@ -304,11 +310,11 @@ impl Queue {
         Ok(entry)
     }
 
-    fn end(&self, job: &Job) -> Result<(), QueueError> {
+    fn end(&self, job: &QueuedJob) -> Result<(), QueueError> {
         let Some(handle) = job.process.open() else { return Ok(()) };
         let failed = |error| QueueError::Io { path: self.file(job.id), error };
         match handle.signal(Signal::Terminate) {
-            // It has ended meanwhile.
+            // The job has ended meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) if !job.process.is_there() => {
                 drop(error);
@@ -316,7 +322,7 @@ impl Queue {
             }
             signalled => signalled.map_err(failed)?,
         }
-        let until = Instant::now() + END_PATIENCE;
+        let until = Instant::now() + END_TIMEOUT;
         while job.process.is_there() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -328,14 +334,14 @@ impl Queue {
     }
 }
 
-/// `12` of `12.json`.
+/// Parses `12` from `12.json`.
 fn number(path: &Path, extension: &str) -> Option<u32> {
     if path.extension()? != extension {
         return None;
     }
     let stem = path.file_stem()?.to_str()?;
     let id: u32 = stem.parse().ok().filter(|id| *id > 0)?;
-    // No sign, no zeros in front.
+    // No sign and no leading zeros.
     (id.to_string() == stem).then_some(id)
 }
 

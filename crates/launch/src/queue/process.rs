@@ -1,5 +1,5 @@
-//! Which process a job is, beyond its number, which the kernel gives to another one later: when it
-//! was started, and since which start of the machine that is counted.
+//! Identity of the process of a job beyond its PID, which the kernel reuses: its start time, and
+//! the boot from which that is counted.
 
 use std::fs;
 
@@ -7,24 +7,24 @@ use horolog_sys::process::ProcessHandle;
 use serde::{Deserialize, Serialize};
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// The place of the start time behind the name (`proc_pid_stat(5)`, field 22).
+/// Index of the start time after the name (`proc_pid_stat(5)`, field 22).
 const START_FIELD: usize = 19;
-/// That of the state (field 3).
+/// Index of the state after the name (field 3).
 const STATE_FIELD: usize = 0;
 
-/// One process of all that have been.
+/// Unique identity of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProcessIdentity {
-    /// Its number.
+    /// Process ID.
     pub pid: u32,
-    /// When it was started, in ticks since the start of the machine.
+    /// Start time, in clock ticks since boot.
     pub start_ticks: u64,
-    /// Which start of the machine that was.
+    /// Boot ID.
     pub boot_id: String,
 }
 
 impl ProcessIdentity {
-    /// The process of this number at present; `None` where there is none that runs.
+    /// Returns the identity of the process that has this PID now; `None` if none is running.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -32,22 +32,22 @@ impl ProcessIdentity {
         Some(Self { pid, start_ticks: start_ticks(&stat)?, boot_id })
     }
 
-    /// Whether it still runs.
+    /// Returns true if the process still runs.
     #[must_use]
     pub fn is_there(&self) -> bool {
         Self::of(self.pid).is_some_and(|now| now == *self)
     }
 
-    /// A hold on it; `None` where it has ended. Its number may be another one's only before the
-    /// hold, and so it is looked at after.
+    /// Opens a handle; `None` if the process has ended. The PID can be reused only before the
+    /// handle is opened, so the identity is checked after that.
     pub(super) fn open(&self) -> Option<ProcessHandle> {
         let handle = ProcessHandle::open(self.pid).ok()?;
         self.is_there().then_some(handle)
     }
 }
 
-/// When a process was started; `None` where it has ended and only waits for its parent. The name
-/// may hold anything, and ends with the last parenthesis.
+/// Returns the start time of a process; `None` if it is a zombie. The name may contain any
+/// characters and ends at the last parenthesis.
 fn start_ticks(stat: &str) -> Option<u64> {
     let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     if matches!(*fields.get(STATE_FIELD)?, "Z" | "X") {

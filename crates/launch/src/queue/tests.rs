@@ -9,14 +9,14 @@ use super::*;
 
 fn queue() -> (tempfile::TempDir, Queue) {
     let directory = tempfile::tempdir().unwrap();
-    let queue = Queue::place(Some(directory.path().to_owned()), None).unwrap();
+    let queue = Queue::default_directory(Some(directory.path().to_owned()), None).unwrap();
     (directory, queue)
 }
 
-fn job(id: u32, pid: u32) -> Job {
+fn job(id: u32, pid: u32) -> QueuedJob {
     let process = ProcessIdentity::of(pid);
     let boot_id = "another".to_owned();
-    Job {
+    QueuedJob {
         schema: JOB_SCHEMA.to_owned(),
         id,
         process: process.unwrap_or(ProcessIdentity { pid, start_ticks: 1, boot_id }),
@@ -44,10 +44,10 @@ fn jobs_have_numbers_of_their_own_and_files_for_nobody_else() {
     assert_eq!(mode & 0o777, DIRECTORY_MODE);
     let standings: Vec<_> =
         queue.list().unwrap().into_iter().map(|entry| (entry.id, entry.standing)).collect();
-    assert_eq!(standings, [(1, Standing::Starting), (2, Standing::Waiting)]);
+    assert_eq!(standings, [(1, JobState::Starting), (2, JobState::Waiting)]);
     assert_eq!(Queue::of_file(&second.file).unwrap().1, 2);
     let mut mark = queue.mark(2).unwrap();
-    for (is_running, standing) in [(true, Standing::Running), (false, Standing::Waiting)] {
+    for (is_running, standing) in [(true, JobState::Running), (false, JobState::Waiting)] {
         mark.set(is_running);
         assert_eq!(queue.list().unwrap()[1].standing, standing);
     }
@@ -65,15 +65,15 @@ fn of_a_job_that_failed_or_said_something_its_end_is_kept() {
         log.write_all(said.as_bytes()).unwrap();
         queue.finish(claim.id, status);
         let entry = queue.list().unwrap().pop().unwrap();
-        assert_eq!((entry.id, &entry.standing), (id, &Standing::Ended));
+        assert_eq!((entry.id, &entry.standing), (id, &JobState::Ended));
         assert_eq!(entry.log.is_some(), !said.is_empty());
         let kept = entry.job.unwrap();
         let ended = kept.ended.clone().unwrap();
         assert_eq!((ended.status, ended.at.is_empty()), (status, false));
-        assert_eq!(Job { ended: None, ..kept }, job(id, std::process::id()));
+        assert_eq!(QueuedJob { ended: None, ..kept }, job(id, std::process::id()));
     }
     // Which this test survives: nobody is signalled.
-    assert_eq!(queue.cancel(1).unwrap().standing, Standing::Ended);
+    assert_eq!(queue.cancel(1).unwrap().standing, JobState::Ended);
     assert_eq!(queue.list().unwrap().len(), 2);
 }
 
@@ -81,10 +81,10 @@ fn of_a_job_that_failed_or_said_something_its_end_is_kept() {
 fn a_home_that_is_not_there_is_not_made() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path().join("none");
-    let queue = Queue::place(None, Some(home.clone())).unwrap();
+    let queue = Queue::default_directory(None, Some(home.clone())).unwrap();
     assert!(matches!(queue.claim(), Err(QueueError::NoHome(_))));
     assert!(!home.exists() && queue.list().unwrap().is_empty());
-    Queue::place(None, Some(directory.path().to_owned())).unwrap().claim().unwrap();
+    Queue::default_directory(None, Some(directory.path().to_owned())).unwrap().claim().unwrap();
 }
 
 #[test]
@@ -94,10 +94,10 @@ fn a_process_that_is_gone_or_another_one_is_no_job() {
     let own = job(claim.id, std::process::id());
     let start_ticks = own.process.start_ticks - 1;
     let other = ProcessIdentity { start_ticks, ..own.process.clone() };
-    queue.write(&Job { process: other, ..own }).unwrap();
-    assert_eq!(queue.list().unwrap()[0].standing, Standing::Lost);
+    queue.write(&QueuedJob { process: other, ..own }).unwrap();
+    assert_eq!(queue.list().unwrap()[0].standing, JobState::Lost);
     // Which this test survives: nobody is signalled.
-    assert_eq!(queue.cancel(claim.id).unwrap().standing, Standing::Lost);
+    assert_eq!(queue.cancel(claim.id).unwrap().standing, JobState::Lost);
     assert_eq!(queue.list().unwrap(), []);
 }
 
@@ -108,7 +108,7 @@ fn a_waiting_process_is_ended() {
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     queue.write(&job(claim.id, child.id())).unwrap();
     let waited = std::thread::spawn(move || child.wait().unwrap());
-    assert_eq!(queue.cancel(claim.id).unwrap().standing, Standing::Waiting);
+    assert_eq!(queue.cancel(claim.id).unwrap().standing, JobState::Waiting);
     assert!(!waited.join().unwrap().success());
     assert_eq!(queue.list().unwrap(), []);
 }
@@ -127,9 +127,9 @@ fn what_is_no_job_is_told_and_can_be_removed() {
     let entries = queue.list().unwrap();
     assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [1, 7, 9, 10]);
     for entry in &entries[..3] {
-        assert!(matches!(entry.standing, Standing::Unreadable(_)), "{entry:?}");
+        assert!(matches!(entry.standing, JobState::Unreadable(_)), "{entry:?}");
     }
-    assert_eq!(entries[3].standing, Standing::Ended);
+    assert_eq!(entries[3].standing, JobState::Ended);
     queue.cancel(1).unwrap();
     queue.cancel(10).unwrap();
     assert_eq!(queue.list().unwrap().len(), 2);
@@ -141,8 +141,11 @@ fn a_directory_that_others_can_write_to_is_refused() {
     fs::create_dir_all(&queue.directory).unwrap();
     fs::set_permissions(&queue.directory, fs::Permissions::from_mode(0o777)).unwrap();
     assert!(matches!(queue.claim(), Err(QueueError::Open { mode: 0o777, .. })));
-    assert!(matches!(Queue::place(None, None), Err(QueueError::NoPlace)));
-    assert!(matches!(Queue::place(Some("here".into()), None), Err(QueueError::NoPlace)));
+    assert!(matches!(Queue::default_directory(None, None), Err(QueueError::NoDirectory)));
+    assert!(matches!(
+        Queue::default_directory(Some("here".into()), None),
+        Err(QueueError::NoDirectory)
+    ));
 }
 
 proptest! {
@@ -153,15 +156,15 @@ proptest! {
         programs in vec(vec(any::<String>(), 0..3), 0..3),
     ) {
         let process = ProcessIdentity { pid, start_ticks, boot_id };
-        let job = Job { id, process, first, every_ns, programs, directory, ..job(1, 2) };
-        prop_assert_eq!(Job::parse(job.to_text().as_bytes()).unwrap(), job);
+        let job = QueuedJob { id, process, first, every_ns, programs, directory, ..job(1, 2) };
+        prop_assert_eq!(QueuedJob::parse(job.to_text().as_bytes()).unwrap(), job);
     }
 
     #[test]
     fn no_bytes_make_it_panic(bytes in vec(any::<u8>(), 0..200), cut in 0..400_usize) {
-        let _ = Job::parse(&bytes);
+        let _ = QueuedJob::parse(&bytes);
         let text = job(3, 2).to_text();
         let half = &text.as_bytes()[..cut.min(text.len() - 3)];
-        prop_assert!(Job::parse(half).is_err());
+        prop_assert!(QueuedJob::parse(half).is_err());
     }
 }

@@ -1,40 +1,40 @@
 //! PTP in Ethernet frames without IP, through packet sockets. Requests go from the interface's own
-//! address to the master's or to the group of all PTP ports, so answers need no route and simulated
-//! clients no addresses: they differ by the port identity in their requests. It needs `CAP_NET_RAW`
+//! address to the master's or to the group of all PTP ports, so replies need no route and simulated
+//! clients no addresses: they differ by the port identity in their requests. Requires `CAP_NET_RAW`
 //! and a master on the same link.
 
 use std::io;
 use std::time::Duration;
 
-use horolog_io::{Batch, Device, FrameSelection, PacketDevice, PacketOptions};
-use horolog_record::Engine as Kind;
+use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
+use horolog_record::LoadEngineKind as Kind;
 use horolog_wire::ethernet::{self, Header};
 use horolog_wire::ptp::{ETHER_TYPE, MULTICAST_MAC};
 
-use super::card::{self, Card};
-use super::lane::{Arrival, BATCH, Port};
+use super::lane::{BATCH, LanePort, TargetDatagram};
+use super::nic_clock::{self, EnabledNicClock};
 use super::packet::{RECEIVE_BUFFER, RECEIVE_LEN};
 use super::threads::{self, Lane};
 use super::udp::Drops;
-use super::{Engine, EngineError, Intervals, unfit};
+use super::{EngineError, IntervalSink, LoadEngine, unfit};
 use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::REQUEST_LEN_MAX;
-use crate::request::Stamps;
-use crate::target::{Link, Macs, Route};
+use crate::request::RequestTimestamps;
+use crate::target::{FirstLink, Macs, Route};
 
-/// One lane's packet socket.
+/// Packet socket of one lane.
 struct EthernetPort {
     device: PacketDevice,
     macs: Macs,
     multicast: bool,
-    /// To whom everything comes; `None` where that is not known from the frame.
+    /// Client to which all frames are addressed; `None` if the frame does not identify it.
     client: Option<u32>,
     requests: Batch<()>,
     answers: Batch<()>,
 }
 
 impl EthernetPort {
-    /// The message in a frame of the master's, where it is for us.
+    /// Returns the message in a frame from the master, if it is addressed to this client.
     fn message<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {
         let (header, payload) = Header::parse(frame).ok()?;
         let own = if self.multicast { MULTICAST_MAC } else { self.macs.source };
@@ -43,12 +43,12 @@ impl EthernetPort {
     }
 }
 
-impl Port for EthernetPort {
+impl LanePort for EthernetPort {
     fn has_room(&self, _: u32) -> bool {
         !self.requests.is_full()
     }
 
-    fn push(&mut self, _: u32, _: Stamps) -> bool {
+    fn push(&mut self, _: u32, _: RequestTimestamps) -> bool {
         false // no template: each request is a payload of its own
     }
 
@@ -77,14 +77,14 @@ impl Port for EthernetPort {
         1
     }
 
-    fn arrivals(&self) -> impl Iterator<Item = Arrival<'_>> {
+    fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>> {
         self.answers.iter().filter_map(|packet| {
             let payload = self.message(packet.bytes)?;
-            Some(Arrival {
+            Some(TargetDatagram {
                 payload,
                 client: self.client,
                 received_at: packet.received_at,
-                card_ns: packet.hardware.map(|time| time.ns),
+                phc_ns: packet.hardware.map(|time| time.ns),
             })
         })
     }
@@ -98,19 +98,19 @@ impl Port for EthernetPort {
     }
 }
 
-/// The engine over packet sockets, without IP.
+/// Engine over packet sockets, without IP.
 pub struct EthernetEngine {
     plan: RunPlan,
     lanes: Vec<Lane<EthernetPort>>,
-    /// Its clock stamps answers, where that was asked for.
-    card: Option<Card>,
+    /// NIC clock that timestamps replies, if requested.
+    nic_clock: Option<EnabledNicClock>,
 }
 
 impl EthernetEngine {
     /// Opens a packet socket for each lane.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
         let (link, macs) = link(plan, Kind::Packet)?;
-        let card = Card::open(plan, Kind::Packet)?;
+        let card = EnabledNicClock::open(plan, Kind::Packet)?;
         let ptp = plan.ptp;
         let multicast = ptp.is_some_and(|ptp| ptp.multicast);
         let options = PacketOptions {
@@ -135,36 +135,40 @@ impl EthernetEngine {
             Ok(Lane::new(port, None))
         };
         let lanes = (0..plan.lanes).map(lane).collect::<Result<_, EngineError>>()?;
-        Ok(Self { plan: plan.clone(), lanes, card })
+        Ok(Self { plan: plan.clone(), lanes, nic_clock: card })
     }
 }
 
-/// The link that the master is on.
-pub(super) fn link(plan: &RunPlan, engine: Kind) -> Result<(&Link, Macs), EngineError> {
+/// Returns the link to the master.
+pub(super) fn link(plan: &RunPlan, engine: Kind) -> Result<(&FirstLink, Macs), EngineError> {
     let target = plan.target.ip();
     let Route::Link(link) = &plan.route else {
-        let reason = format!("{target} is an address of this machine");
-        return Err(unfit(engine, reason, "load it from another machine or a lab"));
+        let reason = format!("{target} is an address of this host");
+        return Err(unfit(engine, reason, "run the load from another host or a lab"));
     };
     let Some(macs) = link.macs.filter(|macs| !macs.destination.is_group()) else {
-        let reason = format!("no frames can be built for interface '{}'", link.interface);
-        return Err(unfit(engine, reason, "ask over UDP"));
+        let reason = format!("interface '{}' cannot send Ethernet frames", link.interface);
+        return Err(unfit(engine, reason, "use UDP"));
     };
     if let Some(gateway) = link.gateway {
         let reason =
-            format!("{target} is behind the router {gateway}, which passes no such frames");
-        return Err(unfit(engine, reason, "ask over UDP, or from a machine on its link"));
+            format!("{target} is behind the router {gateway}, which does not forward such frames");
+        return Err(unfit(engine, reason, "use UDP, or a generator on the target's link"));
     }
     Ok((link, macs))
 }
 
-impl Engine for EthernetEngine {
+impl LoadEngine for EthernetEngine {
     fn kind(&self) -> Kind {
         Kind::Packet
     }
 
-    fn run(&mut self, plan: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError> {
-        let offset = card::offset_plan(&self.plan, self.card.as_mut())?;
+    fn run(
+        &mut self,
+        plan: &TrialPlan,
+        intervals: &mut dyn IntervalSink,
+    ) -> Result<(), EngineError> {
+        let offset = nic_clock::offset_plan(&self.plan, self.nic_clock.as_mut())?;
         threads::run(&mut self.lanes, &self.plan, plan, 1, offset, intervals)
     }
 }

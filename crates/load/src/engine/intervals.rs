@@ -1,5 +1,5 @@
-//! What an engine hands over while a trial runs: the counts of each interval, once all lanes have
-//! closed it. It adds up and judges nothing.
+//! Interface between an engine and the run while a trial is in progress: the counts of each
+//! interval, once all lanes have closed it. Only sums; no evaluation.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -10,44 +10,44 @@ use std::time::Duration;
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use horolog_record::{LOOK_EVERY, SoFar};
+use horolog_record::{Progress, SNAPSHOT_INTERVAL};
 
-use super::so_far::Looking;
-use crate::account::{Closed, TrialCounts};
+use super::progress::ProgressForwarder;
 use crate::plan::TrialPlan;
+use crate::request_tracker::{ClosedInterval, TrialCounts};
 
-/// Who takes the counts of the intervals of a trial. A trial without intervals is one.
-pub trait Intervals {
-    /// The next interval, all lanes together.
+/// Receiver of the counts of the intervals of a trial. A trial without intervals is one interval.
+pub trait IntervalSink {
+    /// Takes the next interval, all lanes together.
     fn closed(&mut self, counts: TrialCounts);
 
-    /// Time has passed since the trial began; several times a second. Breaking ends the trial.
+    /// Reports the time since the trial began, several times a second. `Break` ends the trial.
     fn tick(&mut self, _elapsed: Span) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
-    /// Whether looks at what was counted so far are wanted.
-    fn looks(&self) -> bool {
+    /// Returns true if snapshots of the counts so far are wanted.
+    fn wants_snapshots(&self) -> bool {
         false
     }
 
-    /// What was counted so far, twice a second where that is wanted.
-    fn look(&mut self, _elapsed: Span, _so_far: &SoFar) {}
+    /// Takes the counts so far, twice a second if wanted.
+    fn report_progress(&mut self, _elapsed: Span, _so_far: &Progress) {}
 }
 
-/// Between two looks at whether a trial is to end: for those with intervals in time for the end of
-/// a phase, for the others as seldom as a person does not notice.
-pub(super) fn look(plan: &TrialPlan) -> Duration {
-    Duration::from_millis(if plan.course.is_some() { 20 } else { 100 })
+/// Returns the time between two checks whether a trial must end: with intervals, short enough for
+/// the end of a phase; otherwise, as long as a user does not notice.
+pub(super) fn check_interval(plan: &TrialPlan) -> Duration {
+    Duration::from_millis(if plan.profile.is_some() { 20 } else { 100 })
 }
 
-/// All intervals as one.
-pub(super) struct Whole<'a> {
+/// All intervals merged into one.
+pub(super) struct WholeTrial<'a> {
     pub(super) counts: TrialCounts,
     pub(super) flow: &'a mut dyn FnMut() -> ControlFlow<()>,
 }
 
-impl Intervals for Whole<'_> {
+impl IntervalSink for WholeTrial<'_> {
     fn closed(&mut self, counts: TrialCounts) {
         self.counts.merge(&counts);
     }
@@ -57,21 +57,26 @@ impl Intervals for Whole<'_> {
     }
 }
 
-/// Puts the books of several lanes together, interval by interval.
-pub(super) struct Gathering {
+/// Merges the counts of several lanes, interval by interval.
+pub(super) struct IntervalMerger {
     lanes: usize,
     first: u64,
-    /// For each interval from the first on how many lanes have closed it, and what they counted.
+    /// For each interval from the first open one: number of lanes that have closed it, and their
+    /// counts.
     parts: VecDeque<(usize, TrialCounts)>,
 }
 
-impl Gathering {
+impl IntervalMerger {
     pub(super) const fn new(lanes: usize) -> Self {
         Self { lanes, first: 0, parts: VecDeque::new() }
     }
 
-    /// Takes a lane's book, and hands over what is complete by it.
-    pub(super) fn add(&mut self, (number, counts): Closed, intervals: &mut dyn Intervals) {
+    /// Adds the counts of one lane, and delivers the intervals that they complete.
+    pub(super) fn add(
+        &mut self,
+        (number, counts): ClosedInterval,
+        intervals: &mut dyn IntervalSink,
+    ) {
         let place = number.saturating_sub(self.first) as usize;
         while self.parts.len() <= place {
             self.parts.push_back((0, TrialCounts::default()));
@@ -84,15 +89,15 @@ impl Gathering {
         }
     }
 
-    /// Takes the books that come in from lanes that began at `start`, until all of them have ended.
-    /// Sets `stop` when the trial is to end early, which is asked for at least as often as `look`,
-    /// and lets who looks on see what they have counted so far.
+    /// Merges the counts of lanes that began at `start`, until all of them have ended. Sets `stop`
+    /// when the trial must end early, which is checked at least once per `look`, and forwards
+    /// progress to the observer.
     pub(super) fn gather(
         mut self,
-        books: &Receiver<Closed>,
+        books: &Receiver<ClosedInterval>,
         (start, stop): (Timestamp<Monotonic>, &AtomicBool),
-        (look, mut looking): (Duration, Option<Looking<'_>>),
-        intervals: &mut dyn Intervals,
+        (look, mut looking): (Duration, Option<ProgressForwarder<'_>>),
+        intervals: &mut dyn IntervalSink,
     ) {
         loop {
             match books.recv_timeout(look) {
@@ -105,20 +110,20 @@ impl Gathering {
                 stop.store(true, Ordering::Relaxed);
             }
             if let Some(looking) = &mut looking {
-                looking.hand_over(start, elapsed, intervals);
+                looking.forward(start, elapsed, intervals);
             }
         }
         self.finish(intervals);
     }
 
-    /// Hands over the rest: intervals that not every lane has reached.
-    pub(super) fn finish(mut self, intervals: &mut dyn Intervals) {
+    /// Delivers the rest: intervals that not every lane has reached.
+    pub(super) fn finish(mut self, intervals: &mut dyn IntervalSink) {
         while !self.parts.is_empty() {
             self.hand_over(intervals);
         }
     }
 
-    fn hand_over(&mut self, intervals: &mut dyn Intervals) {
+    fn hand_over(&mut self, intervals: &mut dyn IntervalSink) {
         if let Some((_, counts)) = self.parts.pop_front() {
             self.first += 1;
             intervals.closed(counts);
@@ -126,60 +131,61 @@ impl Gathering {
     }
 }
 
-/// Puts the intervals of the parts of a mix together that one thread has; those of an only part are
-/// handed through.
-pub(super) struct Shares<'a> {
-    gathering: Gathering,
-    /// Intervals that each part has told of.
-    told: Vec<u64>,
-    next_look: Span,
-    intervals: &'a mut dyn Intervals,
+/// Merges the intervals of the parts of a mix that run on one thread; those of an only part are
+/// passed through.
+pub(super) struct MixIntervals<'a> {
+    gathering: IntervalMerger,
+    /// Number of intervals that each part has reported.
+    reported: Vec<u64>,
+    next_snapshot: Span,
+    intervals: &'a mut dyn IntervalSink,
 }
 
-/// What one part hands over to.
-pub(super) struct Share<'s, 'a> {
+/// Interval sink of one part.
+pub(super) struct MixIntervalPart<'s, 'a> {
     index: usize,
-    shares: &'s mut Shares<'a>,
+    shares: &'s mut MixIntervals<'a>,
 }
 
-impl<'a> Shares<'a> {
-    pub(super) fn new(parts: usize, intervals: &'a mut dyn Intervals) -> Self {
-        let (gathering, told) = (Gathering::new(parts), vec![0; parts]);
-        Self { gathering, told, next_look: LOOK_EVERY, intervals }
+impl<'a> MixIntervals<'a> {
+    pub(super) fn new(parts: usize, intervals: &'a mut dyn IntervalSink) -> Self {
+        let (gathering, told) = (IntervalMerger::new(parts), vec![0; parts]);
+        Self { gathering, reported: told, next_snapshot: SNAPSHOT_INTERVAL, intervals }
     }
 
-    pub(super) fn part(&mut self, index: usize) -> Share<'_, 'a> {
-        Share { index, shares: self }
+    pub(super) fn part(&mut self, index: usize) -> MixIntervalPart<'_, 'a> {
+        MixIntervalPart { index, shares: self }
     }
 
-    /// Time has passed; breaking ends the trial.
+    /// Reports the elapsed time; `Break` ends the trial.
     pub(super) fn tick(&mut self, elapsed: Span) -> ControlFlow<()> {
         self.intervals.tick(elapsed)
     }
 
-    /// Whether it is time for a look that is wanted.
-    pub(super) fn look_is_due(&mut self, elapsed: Span) -> bool {
-        let is_due = self.intervals.looks() && elapsed >= self.next_look;
+    /// Returns true if a snapshot is wanted and due.
+    pub(super) fn is_snapshot_due(&mut self, elapsed: Span) -> bool {
+        let is_due = self.intervals.wants_snapshots() && elapsed >= self.next_snapshot;
         if is_due {
-            self.next_look = elapsed + LOOK_EVERY;
+            self.next_snapshot = elapsed + SNAPSHOT_INTERVAL;
         }
         is_due
     }
 
-    /// What was counted so far.
-    pub(super) fn look(&mut self, elapsed: Span, so_far: &SoFar) {
-        self.intervals.look(elapsed, so_far);
+    /// Takes the counts so far.
+    pub(super) fn report_progress(&mut self, elapsed: Span, so_far: &Progress) {
+        self.intervals.report_progress(elapsed, so_far);
     }
 
-    /// Hands over the rest.
+    /// Delivers the rest.
     pub(super) fn finish(self) {
         self.gathering.finish(self.intervals);
     }
 }
 
-impl Intervals for Share<'_, '_> {
+impl IntervalSink for MixIntervalPart<'_, '_> {
     fn closed(&mut self, counts: TrialCounts) {
-        let (index, Shares { gathering, told, intervals, .. }) = (self.index, &mut *self.shares);
+        let (index, MixIntervals { gathering, reported: told, intervals, .. }) =
+            (self.index, &mut *self.shares);
         let count = told.len();
         let counts = if count > 1 { counts.as_part(index, count) } else { counts };
         gathering.add((told[index], Box::new(counts)), *intervals);
@@ -193,7 +199,7 @@ mod tests {
 
     struct Sent(Vec<u64>);
 
-    impl Intervals for Sent {
+    impl IntervalSink for Sent {
         fn closed(&mut self, counts: TrialCounts) {
             self.0.push(counts.sent);
         }
@@ -202,7 +208,7 @@ mod tests {
     #[test]
     fn an_interval_is_handed_over_once_all_lanes_have_closed_it() {
         let book = |number, sent| (number, Box::new(TrialCounts { sent, ..Default::default() }));
-        let (mut gathering, mut taken) = (Gathering::new(2), Sent(Vec::new()));
+        let (mut gathering, mut taken) = (IntervalMerger::new(2), Sent(Vec::new()));
         for (number, sent) in [(0, 1), (1, 10), (2, 100)] {
             gathering.add(book(number, sent), &mut taken);
         }

@@ -1,53 +1,53 @@
-//! One sending thread's work in a trial: to send each request as its instant comes, to take in
-//! replies whenever there is time, and to wait for the last ones. What a request passes through is
-//! behind the [`Port`] trait, so that this loop is the same for every kind of device.
+//! Loop of one sending thread in a trial: sends each request at its intended send time, receives
+//! replies in between, and waits for the last ones. The [`Port`] trait abstracts the device, so
+//! that this loop is the same for all of them.
 //!
-//! One thread does both, because a second one for receiving would not have a core of its own: on
-//! two cores beside a server over loopback, one thread lost nothing at 200,000 requests/s, where a
-//! sender and a receiver lost a fifth and more, with the same lateness.
+//! One thread does both, because a second one for receiving would have no core of its own: on two
+//! cores shared with a server over loopback, one thread lost nothing at 200,000 requests/s, where a
+//! sender and a receiver lost a fifth and more, with the same send lateness.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use horolog_record::Telling;
+use horolog_record::ProgressPublisher;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
 use super::drain::{Drain, GRACE};
-use crate::account::{Account, Carried, Closed};
-use crate::offset::ReceiveStamps;
-use crate::request::Stamps;
-use crate::schedule::Schedule;
+use crate::offset::ReceiveTimestamps;
+use crate::request::RequestTimestamps;
+use crate::request_tracker::{ClosedInterval, LaneCarryOver, RequestTracker};
+use crate::schedule::LaneSchedule;
 
-/// The most requests that one system call sends.
+/// Most requests that one system call sends.
 pub(crate) const BATCH: usize = 32;
 
-/// Time before an intended instant from which on the thread no longer sleeps: what a sleep takes to
-/// end, from the timer's interrupt until the thread is back on the processor.
+/// Time before an intended send time from which on the thread no longer sleeps: the time that a
+/// sleep takes to end, from the timer's interrupt until the thread runs again.
 const SPIN: Span = Span::from_ns(60_000);
 
-/// Time before an intended instant from which on it no longer receives: longer than one call that
-/// finds a full batch takes in most cases.
+/// Time before an intended send time from which on the thread no longer receives: longer than most
+/// calls that return a full batch.
 const HOLD: Span = Span::from_ns(5_000);
 
-/// How long after the end of a phase a sender that fell behind may go on with it.
+/// Longest time after the end of a phase for which a sender that fell behind may continue it.
 pub(crate) const PHASE_GRACE: Span = Span::from_ms(10);
 
-/// The longest sleep, so that a trial of few requests can be ended in its middle.
+/// Longest sleep, so that a trial at a low rate can be ended early.
 const SLEEP_MAX: Span = Span::from_ms(100);
 
-/// The pause between looks for replies when nothing is left to send.
+/// Pause between checks for replies when nothing is left to send.
 const DRAIN_PAUSE: Span = Span::from_ns(50_000);
 
-/// The clock that a lane goes by, and how time passes on it.
+/// Clock of a lane, with its ways to wait.
 pub(crate) trait LaneClock: Clock<Monotonic> + Sync {
-    /// Waits until `instant` without using the processor.
+    /// Waits until `instant` without using the CPU.
     fn sleep_until(&self, instant: Timestamp<Monotonic>);
 
     /// Lets a moment pass.
     fn spin(&self);
 
-    /// What `CLOCK_REALTIME` is ahead of it.
+    /// Returns the lead of `CLOCK_REALTIME` over this clock.
     fn realtime_ahead(&self) -> Span;
 }
 
@@ -65,46 +65,47 @@ impl LaneClock for MonotonicClock {
     }
 }
 
-/// A datagram from the target.
+/// Datagram from the target.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival<'a> {
-    /// Its UDP payload, or what there is of it.
+pub(crate) struct TargetDatagram<'a> {
+    /// UDP payload, possibly truncated.
     pub(crate) payload: &'a [u8],
-    /// The client to which it came; `None` when to none of this lane's.
+    /// Client that received it; `None` if it is none of this lane's.
     pub(crate) client: Option<u32>,
-    /// When the kernel received it, where the device says so.
+    /// Kernel receive timestamp, if the device provides it.
     pub(crate) received_at: Option<Timestamp<Utc>>,
-    /// The same by the card's own clock, in ns.
-    pub(crate) card_ns: Option<i64>,
+    /// Receive timestamp of the PHC, in ns.
+    pub(crate) phc_ns: Option<i64>,
 }
 
-/// What a lane sends and receives through.
-pub(crate) trait Port: Send {
-    /// Whether a request of this client can be readied before those that are ready are sent.
+/// Device through which a lane sends and receives.
+pub(crate) trait LanePort: Send {
+    /// Returns true if a request of this client can be queued before those already queued are sent.
     fn has_room(&self, client: u32) -> bool;
 
-    /// Readies one more request; `false` when those that are ready have to be sent first.
-    fn push(&mut self, client: u32, stamps: Stamps) -> bool;
+    /// Returns true after queueing one more request; false if the queued ones must be sent first.
+    fn push(&mut self, client: u32, stamps: RequestTimestamps) -> bool;
 
-    /// The same with a payload that is not the template's.
+    /// Returns true after queueing one more request with a payload other than the template's; false
+    /// as [`Port::push`] does.
     fn push_payload(&mut self, client: u32, payload: &[u8]) -> bool;
 
-    /// Sends the requests that are ready and returns how many left; the others are forgotten.
+    /// Sends the queued requests and returns how many were sent; the others are discarded.
     fn send(&mut self) -> io::Result<usize>;
 
-    /// Fetches datagrams that have come, without waiting, and returns how many.
+    /// Fetches the datagrams available, without waiting, and returns their number.
     fn receive(&mut self) -> io::Result<usize>;
 
-    /// Receives until a full round found nothing is this many calls.
+    /// Returns the number of [`Port::receive`] calls after which a full round has found nothing.
     fn receive_calls(&self) -> usize;
 
-    /// The datagrams that the last [`Port::receive`] fetched, the target's only.
-    fn arrivals(&self) -> impl Iterator<Item = Arrival<'_>>;
+    /// Returns the datagrams that the last [`Port::receive`] fetched, the target's only.
+    fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>>;
 
-    /// Datagrams that the kernel had no room for, since the port was opened.
+    /// Returns the datagrams that the kernel dropped for lack of room since the port was opened.
     fn dropped(&mut self) -> io::Result<u64>;
 
-    /// ICMP messages seen that say that the target's port is closed, since the port was opened.
+    /// Returns the ICMP port-unreachable messages from the target since the port was opened.
     fn port_closed(&self) -> u64;
 }
 
@@ -112,34 +113,37 @@ pub(crate) trait Port: Send {
 pub(crate) struct LaneTrial<'a, P, C> {
     pub(crate) port: &'a mut P,
     pub(crate) clock: &'a C,
-    pub(crate) account: Account,
-    pub(crate) schedule: Schedule,
-    /// When the schedule is over.
+    pub(crate) account: RequestTracker,
+    pub(crate) schedule: LaneSchedule,
+    /// End of the schedule.
     pub(crate) end: Timestamp<Monotonic>,
-    /// How long a reply may take.
+    /// Reply timeout.
     pub(crate) timeout: Span,
-    /// What `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`.
+    /// Lead of `CLOCK_REALTIME` over `CLOCK_MONOTONIC`.
     pub(crate) realtime_ahead: Span,
-    /// When the first of the intervals that are counted apart ends, and how long they are.
+    /// End of the first interval, and the length of each, if intervals are counted separately.
     pub(crate) interval: Option<(Timestamp<Monotonic>, Span)>,
-    /// Set when the trial is to end early.
+    /// Set when the trial must end early.
     pub(crate) stop: &'a AtomicBool,
-    /// Where it says what it has counted so far, where somebody looks on.
-    pub(crate) telling: Option<Telling<'a>>,
+    /// Destination of the lane's progress, if it is observed.
+    pub(crate) publisher: Option<ProgressPublisher<'a>>,
 }
 
-/// What a port had counted when it was last looked at.
+/// Counts of a port at the last check.
 #[derive(Clone, Copy)]
-struct Looked {
+struct LanePortCounts {
     dropped: u64,
     closed: u64,
 }
 
-impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
-    /// Runs it to its end, hands over the books of each interval as they are closed, and returns
-    /// what the lane takes to its next trial.
-    pub(crate) fn run(mut self, closed: &mut dyn FnMut(Closed)) -> io::Result<Carried> {
-        let mut looked = self.look()?;
+impl<P: LanePort, C: LaneClock> LaneTrial<'_, P, C> {
+    /// Runs the trial to its end, delivers the counts of each interval as it closes, and returns
+    /// the state that the lane carries over to its next trial.
+    pub(crate) fn run(
+        mut self,
+        closed: &mut dyn FnMut(ClosedInterval),
+    ) -> io::Result<LaneCarryOver> {
+        let mut looked = self.port_counts()?;
         self.send_all(&mut looked, closed)?;
         self.drain()?;
         self.count_dropped(&mut looked)?;
@@ -153,31 +157,31 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
         Ok(carried)
     }
 
-    fn look(&mut self) -> io::Result<Looked> {
-        Ok(Looked { dropped: self.port.dropped()?, closed: self.port.port_closed() })
+    fn port_counts(&mut self) -> io::Result<LanePortCounts> {
+        Ok(LanePortCounts { dropped: self.port.dropped()?, closed: self.port.port_closed() })
     }
 
-    fn count_dropped(&mut self, looked: &mut Looked) -> io::Result<()> {
-        let now = self.look()?;
+    fn count_dropped(&mut self, looked: &mut LanePortCounts) -> io::Result<()> {
+        let now = self.port_counts()?;
         let dropped = now.dropped.saturating_sub(looked.dropped);
         self.account.dropped(dropped, now.closed - looked.closed);
         *looked = now;
         Ok(())
     }
 
-    /// At the end of an interval, counts what was dropped in it and closes those before it.
+    /// Counts the drops of an interval at its end, and closes the intervals before it.
     fn turn(
         &mut self,
         now: Timestamp<Monotonic>,
-        looked: &mut Looked,
-        closed: &mut dyn FnMut(Closed),
+        looked: &mut LanePortCounts,
+        closed: &mut dyn FnMut(ClosedInterval),
     ) -> io::Result<()> {
         let Some((end, interval)) = &mut self.interval else { return Ok(()) };
         if now < *end {
             return Ok(());
         }
         *end = *end + *interval;
-        // Somebody may have set the clock by which packets are stamped.
+        // The clock of the packet timestamps may have been stepped.
         self.realtime_ahead = self.clock.realtime_ahead();
         self.count_dropped(looked)?;
         while let Some(book) = self.account.close_interval(now) {
@@ -186,24 +190,28 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
         Ok(())
     }
 
-    /// Says what it has counted so far, where somebody looks on and it is time to.
+    /// Publishes the counts so far, if they are observed and an update is due.
     #[inline]
-    fn tell(&mut self, now: Timestamp<Monotonic>) {
-        if let Some(telling) = &mut self.telling
-            && let Some(mut told) = telling.due(now)
+    fn publish_progress(&mut self, now: Timestamp<Monotonic>) {
+        if let Some(telling) = &mut self.publisher
+            && let Some(mut told) = telling.slot_if_due(now)
         {
-            self.account.so_far(&mut told);
+            self.account.publish_progress(&mut told);
         }
     }
 
-    fn send_all(&mut self, looked: &mut Looked, closed: &mut dyn FnMut(Closed)) -> io::Result<()> {
+    fn send_all(
+        &mut self,
+        looked: &mut LanePortCounts,
+        closed: &mut dyn FnMut(ClosedInterval),
+    ) -> io::Result<()> {
         while let Some(intended) = self.schedule.peek() {
             let now = self.clock.now();
             if now >= self.end + GRACE || self.stop.load(Ordering::Relaxed) {
                 break;
             }
             self.turn(now, looked, closed)?;
-            self.tell(now);
+            self.publish_progress(now);
             let left_out = self.schedule.skip_phase(now - PHASE_GRACE);
             if left_out > 0 {
                 self.account.left_out(intended, left_out);
@@ -225,7 +233,7 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
         Ok(())
     }
 
-    /// Sends what is due, as much of it as goes into one call.
+    /// Sends the requests that are due, as many as fit into one call.
     fn send_due(&mut self, now: Timestamp<Monotonic>) -> io::Result<()> {
         let mut due = [(now, false); BATCH];
         let mut count = 0;
@@ -234,24 +242,25 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
             && intended <= now
         {
             let next = self.account.next(intended);
-            // Before its payload is made, which may take a cookie.
+            // Checked before the payload is made, which may consume a cookie.
             if !self.port.has_room(next.client) {
                 break;
             }
             let pushed = match self.account.payload(&next) {
-                None => self.port.push(next.client, next.stamps),
+                None => self.port.push(next.client, next.timestamps),
                 Some(payload) => self.port.push_payload(next.client, payload),
             };
             if !pushed {
                 break;
             }
-            self.account.ask();
+            self.account.register();
             self.schedule.advance();
             due[count] = (intended, next.authenticated);
             count += 1;
         }
         let sent = self.port.send()?;
-        // The call sends one after the other, so the instants lie evenly between its two ends.
+        // The call sends one after the other, so the send times lie evenly between its start and
+        // end.
         let step = (self.clock.now() - now).as_ns() / count.max(1) as i64;
         let mut at = now;
         for &(intended, authenticated) in &due[..sent] {
@@ -262,7 +271,7 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
         Ok(())
     }
 
-    /// Takes in what has come, as much of it as one call fetches.
+    /// Receives the datagrams available, as many as one call fetches.
     fn receive(&mut self) -> io::Result<usize> {
         let count = self.port.receive()?;
         if count > 0 {
@@ -272,14 +281,14 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
                     Timestamp::from_ns(utc.as_ns() - self.realtime_ahead.as_ns()).min(now)
                 });
                 let stamps =
-                    ReceiveStamps { kernel: arrival.received_at, card_ns: arrival.card_ns };
+                    ReceiveTimestamps { kernel: arrival.received_at, phc_ns: arrival.phc_ns };
                 self.account.receive(arrival.payload, arrival.client, received, now, stamps);
             }
         }
         Ok(count)
     }
 
-    /// Takes in all that has come, but no more than a sleep would have delayed.
+    /// Receives all datagrams available, but for no longer than a sleep would have lasted.
     fn receive_until_empty(&mut self) -> io::Result<usize> {
         let mut total = 0;
         for _ in 0..self.port.receive_calls() {
@@ -291,16 +300,16 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
     /// Waits for the last replies.
     fn drain(&mut self) -> io::Result<()> {
         let last_sent = self.account.last_sent();
-        let mut drain = Drain { last_sent, heard: last_sent, timeout: self.timeout };
+        let mut drain = Drain { last_sent, last_reply: last_sent, timeout: self.timeout };
         while self.account.outstanding() > 0 {
             let answered = self.account.answered();
             let count = self.receive_until_empty()?;
             let now = self.clock.now();
-            self.tell(now);
+            self.publish_progress(now);
             if self.account.answered() > answered {
-                drain.heard = now;
+                drain.last_reply = now;
             }
-            // Also while something comes: it may be what nobody asked for.
+            // Also while packets arrive: they may be unsolicited.
             if drain.is_over(now, self.account.longest_rtt()) {
                 break;
             }

@@ -1,5 +1,5 @@
-//! Membership in the group that a PTP master answers to: without it the interface would not take
-//! the group's frames, and the switches on the way would not pass them on.
+//! Membership in the multicast group that a PTP master replies to: without it the interface would
+//! not accept the group's frames, and the switches on the path would not forward them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
@@ -9,23 +9,23 @@ use horolog_wire::ptp::MULTICAST_MAC;
 
 use super::EngineError;
 use crate::plan::RunPlan;
-use crate::ptp::Transport;
-use crate::target::{Link, Route};
+use crate::ptp::PtpLoadTransport;
+use crate::target::{FirstLink, Route};
 
 /// Holds the membership; nothing is ever read from the socket.
 pub(crate) enum Membership {
-    /// Of an IP group.
+    /// Membership in an IP group.
     Udp(#[expect(dead_code, reason = "held for what its end undoes")] UdpSocket),
-    /// Of the group of all PTP ports on a link.
+    /// Membership in the group of all PTP ports on a link.
     Ethernet(#[expect(dead_code, reason = "held for what its end undoes")] PacketDevice),
 }
 
 impl Membership {
-    /// Joins the group that answers to `plan` go to; `None` where they go to the clients.
+    /// Joins the group that replies to `plan` are sent to; `None` if they are sent to the clients.
     pub(crate) fn of(plan: &RunPlan) -> Result<Option<Self>, EngineError> {
         let group = plan.ptp.and_then(|ptp| ptp.group(plan.target.ip()));
         let (Some(group), Route::Link(link)) = (group, &plan.route) else { return Ok(None) };
-        if plan.ptp.is_some_and(|ptp| ptp.transport == Transport::Ethernet) {
+        if plan.ptp.is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet) {
             return Self::on_link(link).map(Some);
         }
         let join = || match (group, link.source) {
@@ -47,7 +47,7 @@ impl Membership {
     }
 
     /// Joins the group of all PTP ports on a link.
-    fn on_link(link: &Link) -> Result<Self, EngineError> {
+    fn on_link(link: &FirstLink) -> Result<Self, EngineError> {
         let options = PacketOptions {
             slots: 1,
             selection: FrameSelection::Program(vec![Instruction::finish(0)]),

@@ -1,6 +1,6 @@
-//! Several engines at once, one for each kind of requests, each with its share of the rate. Each is
-//! what it is alone, with clients, schedule and books of its own; here they begin together, and
-//! what they counted is put together interval by interval.
+//! Several engines at once, one for each kind of requests, each with its share of the rate. Each
+//! works as it does alone, with its own clients, schedule and counters; they start together, and
+//! their counts are merged interval by interval.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -8,48 +8,48 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
-use horolog_record::{Engine as Kind, SoFar, entered};
+use horolog_record::{LoadEngineKind as Kind, Progress, lock};
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, Span};
 
-use super::drain::LEAD;
-use super::intervals::{self, Gathering};
-use super::so_far::{self, Looking};
-use super::{Engine, EngineError, Intervals};
-use crate::account::{Closed, TrialCounts};
+use super::drain::START_DELAY;
+use super::intervals::{self, IntervalMerger};
+use super::progress::{self, ProgressForwarder};
+use super::{EngineError, IntervalSink, LoadEngine};
 use crate::plan::TrialPlan;
+use crate::request_tracker::{ClosedInterval, TrialCounts};
 
-/// The engines of a mix, at least one, in the order of its parts.
+/// Engines of a mix, at least one, in the order of its parts.
 pub(crate) struct MixEngine {
     kind: Kind,
-    parts: Vec<Box<dyn Engine>>,
+    parts: Vec<Box<dyn LoadEngine>>,
 }
 
 impl MixEngine {
     /// Takes open engines of one kind.
-    pub(crate) fn new(kind: Kind, parts: Vec<Box<dyn Engine>>) -> Self {
+    pub(crate) fn new(kind: Kind, parts: Vec<Box<dyn LoadEngine>>) -> Self {
         Self { kind, parts }
     }
 }
 
-/// Hands the books of one part over to the thread that puts them together.
-struct Teller<'a> {
+/// Sends the counts of one part to the thread that merges them.
+struct PartReporter<'a> {
     index: usize,
     count: usize,
-    /// Intervals that were told of.
-    told: u64,
-    books: Sender<Closed>,
+    /// Number of intervals reported.
+    reported: u64,
+    sender: Sender<ClosedInterval>,
     stop: &'a AtomicBool,
-    /// Where it says what it has counted so far, where somebody looks on.
-    slot: Option<&'a Mutex<SoFar>>,
+    /// Destination of the progress, if it is observed.
+    slot: Option<&'a Mutex<Progress>>,
 }
 
-impl Intervals for Teller<'_> {
+impl IntervalSink for PartReporter<'_> {
     fn closed(&mut self, counts: TrialCounts) {
-        let book = (self.told, Box::new(counts.as_part(self.index, self.count)));
-        self.told += 1;
-        // Whoever takes the books outlives the parts.
-        let _ = self.books.send(book);
+        let book = (self.reported, Box::new(counts.as_part(self.index, self.count)));
+        self.reported += 1;
+        // The receiver of the counts outlives the parts.
+        let _ = self.sender.send(book);
     }
 
     fn tick(&mut self, _: Span) -> ControlFlow<()> {
@@ -60,20 +60,20 @@ impl Intervals for Teller<'_> {
         }
     }
 
-    fn looks(&self) -> bool {
+    fn wants_snapshots(&self) -> bool {
         self.slot.is_some()
     }
 
-    fn look(&mut self, _: Span, so_far: &SoFar) {
+    fn report_progress(&mut self, _: Span, so_far: &Progress) {
         if let Some(slot) = self.slot {
-            let mut told = entered(slot);
+            let mut told = lock(slot);
             told.clear();
             told.merge(so_far);
         }
     }
 }
 
-impl Engine for MixEngine {
+impl LoadEngine for MixEngine {
     fn kind(&self) -> Kind {
         self.kind
     }
@@ -82,12 +82,16 @@ impl Engine for MixEngine {
         self.parts.iter().find_map(|part| part.shortfall())
     }
 
-    fn run(&mut self, plan: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError> {
-        let start = MonotonicClock.now() + LEAD;
+    fn run(
+        &mut self,
+        plan: &TrialPlan,
+        intervals: &mut dyn IntervalSink,
+    ) -> Result<(), EngineError> {
+        let start = MonotonicClock.now() + START_DELAY;
         let stop = &AtomicBool::new(false);
         let count = self.parts.len();
-        let gathering = Gathering::new(count);
-        let slots = &so_far::wanted(count, intervals);
+        let gathering = IntervalMerger::new(count);
+        let slots = &progress::slots_if_wanted(count, intervals);
         let (sender, books) = mpsc::channel();
         thread::scope(|scope| {
             let parts = self.parts.iter_mut().zip(&plan.parts).enumerate();
@@ -96,11 +100,12 @@ impl Engine for MixEngine {
                     let plan = plan.of_part(part);
                     let slot = slots.as_ref().and_then(|slots| slots.of(index));
                     let books = sender.clone();
-                    let mut teller = Teller { index, count, told: 0, books, stop, slot };
+                    let mut teller =
+                        PartReporter { index, count, reported: 0, sender: books, stop, slot };
                     scope.spawn(move || {
                         let ran = engine.run(&plan, &mut teller);
                         if ran.is_err() {
-                            // Without it the others are not what was asked for.
+                            // Without this part the others are not the requested mix.
                             stop.store(true, Ordering::Relaxed);
                         }
                         ran
@@ -108,7 +113,8 @@ impl Engine for MixEngine {
                 })
                 .collect();
             drop(sender);
-            let looks = (intervals::look(plan), slots.as_ref().map(Looking::new));
+            let looks =
+                (intervals::check_interval(plan), slots.as_ref().map(ProgressForwarder::new));
             gathering.gather(&books, (start, stop), looks, intervals);
             threads.into_iter().try_for_each(|thread| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -120,9 +126,9 @@ impl Engine for MixEngine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::course::Course;
+    use crate::load_profile::LoadProfile;
     use crate::plan::PartPlan;
-    use horolog_record::{Mode, Spacing};
+    use horolog_record::{RequestMode, Spacing};
     use std::io;
     use std::sync::Arc;
     use std::time::Duration;
@@ -134,12 +140,12 @@ mod tests {
         fails: bool,
     }
 
-    impl Engine for Fake {
+    impl LoadEngine for Fake {
         fn kind(&self) -> Kind {
             Kind::Udp
         }
 
-        fn run(&mut self, plan: &TrialPlan, to: &mut dyn Intervals) -> Result<(), EngineError> {
+        fn run(&mut self, plan: &TrialPlan, to: &mut dyn IntervalSink) -> Result<(), EngineError> {
             for _ in 0..self.intervals {
                 let sent = plan.rate as u64;
                 to.closed(TrialCounts { sent, received: sent / 2, ..TrialCounts::default() });
@@ -159,7 +165,7 @@ mod tests {
         stops: bool,
     }
 
-    impl Intervals for Taken {
+    impl IntervalSink for Taken {
         fn closed(&mut self, counts: TrialCounts) {
             self.counts.push(counts);
         }
@@ -172,22 +178,22 @@ mod tests {
     fn run(fakes: [Fake; 2], stops: bool) -> (Vec<TrialCounts>, Result<(), EngineError>) {
         let part = |share: f64| PartPlan {
             name: share.to_string(),
-            mode: Mode::NtpBasic,
+            mode: RequestMode::NtpBasic,
             share,
             clients: 1,
             nts: false,
         };
-        let course = Course::soak(1000.0, Duration::from_secs(1), None).unwrap();
+        let course = LoadProfile::soak(1000.0, Duration::from_secs(1), None).unwrap();
         let plan = TrialPlan {
             rate: 1000.0,
             duration: Duration::from_secs(1),
             spacing: Spacing::Constant,
             clients: 2,
             nts: false,
-            course: Some(Arc::new(course)),
+            profile: Some(Arc::new(course)),
             parts: vec![part(0.75), part(0.25)],
         };
-        let parts = fakes.map(|fake| Box::new(fake) as Box<dyn Engine>).into();
+        let parts = fakes.map(|fake| Box::new(fake) as Box<dyn LoadEngine>).into();
         let mut taken = Taken { counts: Vec::new(), stops };
         let ended = MixEngine::new(Kind::Udp, parts).run(&plan, &mut taken);
         (taken.counts, ended)

@@ -1,81 +1,87 @@
-//! The engines: ways to send requests on schedule and to receive the replies. All of them keep the
-//! same schedule, the same tokens and the same books, so their results can be compared; they differ
-//! in what a request passes through on its way to the wire.
+//! Engines: implementations that send requests on schedule and receive the replies. All of them use
+//! the same schedule, tokens and counters, so their results can be compared; they differ in the
+//! layers that a request passes through on its way to the wire.
 //!
-//! An engine is opened from a [`RunPlan`] and runs one trial after another. It judges nothing and
-//! prints nothing.
+//! An engine is opened from a [`RunPlan`] and runs one trial after another. It evaluates nothing
+//! and prints nothing.
 
-mod card;
 mod drain;
 pub mod ethernet;
 mod intervals;
 mod lane;
 mod membership;
 pub(crate) mod mix;
+mod nic_clock;
 pub mod packet;
+mod progress;
 #[cfg(test)]
 mod simulation;
-mod so_far;
 mod threads;
 pub mod udp;
 pub mod udp_ptp;
 pub mod xdp;
 
+use horolog_sys::explain::explain;
 use std::io;
 use std::ops::ControlFlow;
 
 use horolog_io::{PacketError, UdpError};
-use horolog_record::Engine as Kind;
-use horolog_stats::window::WindowTooLarge;
+use horolog_record::LoadEngineKind as Kind;
+use horolog_stats::duplicate_window::WindowTooLarge;
 use horolog_xdp::XdpError;
 use thiserror::Error;
 
-use crate::account::TrialCounts;
 use crate::nts::NtsError;
 use crate::plan::{RunPlan, TrialPlan};
-use crate::ptp::Transport;
+use crate::ptp::PtpLoadTransport;
+use crate::request_tracker::TrialCounts;
 
-pub use intervals::Intervals;
-use intervals::Whole;
+pub use intervals::IntervalSink;
+use intervals::WholeTrial;
 
-/// Something that can send requests on schedule and account for the replies.
-pub trait Engine: Send {
-    /// Which one it is.
+/// Sends requests on schedule and accounts for the replies.
+pub trait LoadEngine: Send {
+    /// Returns the kind of this engine.
     fn kind(&self) -> Kind;
 
-    /// What it has to do without here, and what that means; `None` where it has all.
+    /// Returns the feature that is unavailable on this host, and its effect; `None` if nothing is
+    /// missing.
     fn shortfall(&self) -> Option<String> {
         None
     }
 
-    /// Runs one trial to its end: sends, waits for the last replies, and hands what was counted to
+    /// Runs one trial to its end: sends, waits for the last replies, and delivers the counts to
     /// `intervals`, in their order.
-    fn run(&mut self, plan: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError>;
+    fn run(
+        &mut self,
+        plan: &TrialPlan,
+        intervals: &mut dyn IntervalSink,
+    ) -> Result<(), EngineError>;
 
-    /// The same for a trial that is counted as a whole. `flow` is asked several times a second
-    /// whether it is to go on.
+    /// Runs one trial that is counted as a whole. `flow` is called several times a second and
+    /// decides whether the trial continues.
     fn trial(
         &mut self,
         plan: &TrialPlan,
         flow: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<TrialCounts, EngineError> {
-        let mut whole = Whole { counts: TrialCounts::default(), flow };
+        let mut whole = WholeTrial { counts: TrialCounts::default(), flow };
         self.run(plan, &mut whole)?;
         Ok(whole.counts)
     }
 }
 
-/// Why an engine could not be opened or a trial could not be run.
+/// Reason for which an engine could not be opened or a trial could not be run.
 #[derive(Debug, Error)]
 pub enum EngineError {
     /// This engine cannot reach such a target.
-    #[error("engine '{}' cannot be used: {reason}; {remedy}", engine.name())]
+    #[error("engine '{}' is unavailable: {reason}; {remedy}", engine.name())]
     Unfit {
         /// The engine.
         engine: Kind,
-        /// What stands against it.
+        /// Reason.
         reason: String,
-        /// What to do.
+        /// Remedy.
         remedy: String,
     },
     /// A UDP socket could not be opened.
@@ -87,19 +93,17 @@ pub enum EngineError {
     /// A BPF program could not be loaded, attached or run.
     #[error(transparent)]
     Xdp(#[from] XdpError),
-    /// Each client of the udp engine takes a file descriptor, and there are too few.
+    /// Each client of the udp engine uses a file descriptor, and the limit is too low.
     #[error(
-        "{clients} clients need as many sockets, and this process may not open so many files; \
-         raise 'ulimit -n', ask for fewer clients, or use an engine that simulates them"
+        "{clients} clients need as many sockets, more than this process may open; raise 'ulimit \
+         -n', reduce --clients, or choose an engine that simulates clients"
     )]
     Descriptors {
-        /// Clients that were asked for.
+        /// Clients requested.
         clients: u32,
     },
     /// No schedule has this rate and duration.
-    #[error(
-        "a rate of {rate:e} requests/s over {duration_s} s cannot be planned; take another rate"
-    )]
+    #[error("{rate:e} requests/s over {duration_s} s cannot be scheduled; choose another rate")]
     Rate {
         /// Requests per second.
         rate: f64,
@@ -109,13 +113,13 @@ pub enum EngineError {
     /// Requests cannot be authenticated.
     #[error(transparent)]
     Nts(#[from] NtsError),
-    /// Duplicates could not be told apart.
+    /// The duplicate window would be too large.
     #[error(transparent)]
     Window(#[from] WindowTooLarge),
-    /// The kernel refused something on the way.
-    #[error("cannot {action}: {source}")]
+    /// The kernel refused an operation.
+    #[error("cannot {action}: {why}", why = explain(.source))]
     System {
-        /// What was attempted, as a verb phrase.
+        /// Attempted operation, as a verb phrase.
         action: String,
         /// The kernel's reason.
         source: io::Error,
@@ -123,29 +127,29 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Describes an I/O error by what was attempted.
+    /// Returns a function that describes an I/O error by the attempted operation.
     pub fn system(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { action: action.into(), source }
     }
 }
 
-/// Says that `engine` cannot do what is asked of it.
+/// Returns the error that `engine` does not support the request.
 pub(crate) fn unfit(engine: Kind, reason: String, remedy: &str) -> EngineError {
     EngineError::Unfit { engine, reason, remedy: remedy.to_owned() }
 }
 
 /// Opens the engine `kind` for a run.
-pub fn open(kind: Kind, plan: &RunPlan) -> Result<Box<dyn Engine>, EngineError> {
+pub fn open(kind: Kind, plan: &RunPlan) -> Result<Box<dyn LoadEngine>, EngineError> {
     if plan.echo && kind != Kind::Xdp {
-        let reason = "it takes time servers' replies only".to_owned();
+        let reason = "it supports replies of NTP servers only".to_owned();
         return Err(unfit(kind, reason, "use --engine xdp for a reflector"));
     }
-    if plan.ptp.is_some_and(|ptp| ptp.transport == Transport::Ethernet) {
+    if plan.ptp.is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet) {
         return match kind {
             Kind::Xdp => Ok(Box::new(xdp::XdpEngine::open(plan)?)),
             Kind::Packet => Ok(Box::new(ethernet::EthernetEngine::open(plan)?)),
             Kind::Udp => {
-                let reason = "it sends no frames without IP".to_owned();
+                let reason = "it cannot send frames without IP".to_owned();
                 Err(unfit(kind, reason, "use --engine packet or xdp over Ethernet"))
             }
         };

@@ -1,42 +1,44 @@
-//! The engine with simulated clients: whole Ethernet frames through a packet socket, so that
-//! requests come from as many addresses as are wanted and skip the sending half of the network
-//! stack. It needs `CAP_NET_RAW`.
+//! Engine with simulated clients: whole Ethernet frames through a packet socket, so that requests
+//! come from any number of addresses and skip the sending half of the network stack. Requires
+//! `CAP_NET_RAW`.
 //!
-//! Simulated clients do not answer ARP or neighbour solicitations; the server has to route replies
-//! to an address of this host. This host's stack sees the replies after the packet socket, for
-//! addresses that are not its own. It throws them away, or forwards them where it is a router,
-//! unless a guard keeps them from it.
+//! Simulated clients do not answer ARP or neighbour solicitations; the server must route replies to
+//! an address of this host. This host's stack receives the replies after the packet socket, for
+//! addresses that are not its own. It drops them, or forwards them if it is a router, unless a
+//! guard keeps them from it.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use horolog_io::{Batch, Device, FrameSelection, LaneMark, PacketDevice, PacketOptions, UdpFilter};
-use horolog_record::Engine as Kind;
+use horolog_io::{
+    Batch, BatchDevice, FrameSelection, LaneMark, PacketDevice, PacketOptions, UdpFilter,
+};
+use horolog_record::LoadEngineKind as Kind;
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{Builder, UdpFrame};
 use horolog_wire::ptp::MessageType;
 use horolog_wire::ptp::message::{REQUESTING_PORT_OFFSET, SIGNALING_PORT_OFFSET};
 use horolog_xdp::{Interface, ReplyDrop, ReplyDropSettings, XdpError};
 
-use super::card::{self, Card};
-use super::lane::{Arrival, BATCH, Port};
+use super::lane::{BATCH, LanePort, TargetDatagram};
 use super::membership::Membership;
+use super::nic_clock::{self, EnabledNicClock};
 use super::threads::{self, Lane};
 use super::udp::Drops;
-use super::{Engine, EngineError, Intervals, unfit};
+use super::{EngineError, IntervalSink, LoadEngine, unfit};
 use crate::clients;
 use crate::plan::{GuardPlan, RunPlan, TrialPlan};
 use crate::ptp::{PtpKind, port_number};
-use crate::request::{FramePlan, FrameTemplate, PtpFrames, Stamps};
-use crate::tail::Tail;
-use crate::target::{Link, Route};
+use crate::request::{FramePlan, FrameTemplate, PtpFrames, RequestTimestamps};
+use crate::target::{FirstLink, Route};
+use crate::trailer::RequestTrailer;
 
-/// Room for any frame that is not a jumbo frame.
+/// Buffer length for any frame that is not a jumbo frame.
 pub(super) const RECEIVE_LEN: usize = 2048;
 
-/// Bytes of receive buffer asked for each lane. The kernel charges about 800 for each small frame,
-/// so this holds some 20,000 replies: 20 ms at a million a second.
+/// Bytes of receive buffer requested for each lane. The kernel charges about 800 for each small
+/// frame, so this holds some 20,000 replies: 20 ms at a million a second.
 pub(super) const RECEIVE_BUFFER: usize = 16 << 20;
 
 impl Drops for PacketDevice {
@@ -45,8 +47,8 @@ impl Drops for PacketDevice {
     }
 }
 
-/// One lane's packet socket and the clients behind it.
-pub(crate) struct FramePort<D: Device<Address = ()>> {
+/// Packet socket of one lane and its clients.
+pub(crate) struct FramePort<D: BatchDevice<Address = ()>> {
     pub(crate) device: D,
     template: FrameTemplate,
     plan: FramePlan,
@@ -55,8 +57,8 @@ pub(crate) struct FramePort<D: Device<Address = ()>> {
     replies: Batch<()>,
 }
 
-impl<D: Device<Address = ()>> FramePort<D> {
-    /// Requests have at most `payload_max` bytes, or those of a plain one.
+impl<D: BatchDevice<Address = ()>> FramePort<D> {
+    /// Creates the port; requests have at most `payload_max` bytes, or those of a plain one.
     pub(crate) fn new(device: D, plan: &FramePlan, payload_max: usize) -> Self {
         let template = FrameTemplate::new(plan);
         let mut requests = Batch::new(BATCH, template.bytes().len() + payload_max);
@@ -71,25 +73,25 @@ impl<D: Device<Address = ()>> FramePort<D> {
         }
     }
 
-    /// The reply in a frame, if it is one of the target's to this lane. The UDP checksum is not
-    /// looked at: on virtual links it is left to hardware that does not exist.
-    fn arrival<'a>(&self, frame: &'a [u8]) -> Option<Arrival<'a>> {
+    /// Returns the reply in a frame, if it is one of the target's to this lane. The UDP checksum is
+    /// not verified: on virtual links it is left to hardware that does not exist.
+    fn arrival<'a>(&self, frame: &'a [u8]) -> Option<TargetDatagram<'a>> {
         let frame = UdpFrame::parse(frame).ok()?;
-        self.plan.is_reply(frame.source, frame.destination).then(|| Arrival {
+        self.plan.is_reply(frame.source, frame.destination).then(|| TargetDatagram {
             payload: frame.payload,
             client: self.plan.network.client(frame.destination.ip()),
             received_at: None,
-            card_ns: None,
+            phc_ns: None,
         })
     }
 }
 
-impl<D: Device<Address = ()> + Drops + Send> Port for FramePort<D> {
+impl<D: BatchDevice<Address = ()> + Drops + Send> LanePort for FramePort<D> {
     fn has_room(&self, _: u32) -> bool {
         self.ready < self.requests.slots()
     }
 
-    fn push(&mut self, client: u32, stamps: Stamps) -> bool {
+    fn push(&mut self, client: u32, stamps: RequestTimestamps) -> bool {
         if !self.has_room(client) {
             return false;
         }
@@ -131,11 +133,11 @@ impl<D: Device<Address = ()> + Drops + Send> Port for FramePort<D> {
         1
     }
 
-    fn arrivals(&self) -> impl Iterator<Item = Arrival<'_>> {
+    fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>> {
         self.replies.iter().filter_map(|packet| {
             let arrival = self.arrival(packet.bytes)?;
             let (received_at, card) = (packet.received_at, packet.hardware);
-            Some(Arrival { received_at, card_ns: card.map(|time| time.ns), ..arrival })
+            Some(TargetDatagram { received_at, phc_ns: card.map(|time| time.ns), ..arrival })
         })
     }
 
@@ -148,15 +150,15 @@ impl<D: Device<Address = ()> + Drops + Send> Port for FramePort<D> {
     }
 }
 
-/// The engine over packet sockets.
+/// Engine over packet sockets.
 pub struct PacketEngine {
     plan: RunPlan,
     lanes: Vec<Lane<FramePort<PacketDevice>>>,
-    /// Its clock stamps replies, where that was asked for.
-    card: Option<Card>,
-    /// Keeps the replies from this host's stack while the engine lives, where nothing else does.
+    /// NIC clock that timestamps replies, if requested.
+    nic_clock: Option<EnabledNicClock>,
+    /// Keeps the replies from this host's stack while the engine lives, if nothing else does.
     guard: Result<Option<ReplyDrop>, XdpError>,
-    /// Keeps this host in the group that replies go to.
+    /// Keeps this host in the group that replies are sent to.
     _membership: Option<Membership>,
 }
 
@@ -164,7 +166,7 @@ impl PacketEngine {
     /// Opens a packet socket for each lane.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
         let (link, frames) = frame_plans(plan, Kind::Packet)?;
-        let card = Card::open(plan, Kind::Packet)?;
+        let card = EnabledNicClock::open(plan, Kind::Packet)?;
         let lanes = frames.iter().enumerate().map(|(lane, frame)| {
             let options = PacketOptions {
                 slots: BATCH,
@@ -176,17 +178,17 @@ impl PacketEngine {
             };
             let device = PacketDevice::open(&link.interface, &options)?;
             let tail = threads::tail(plan, lane)?;
-            let payload_max = tail.as_ref().map_or(0, Tail::request_len_max);
+            let payload_max = tail.as_ref().map_or(0, RequestTrailer::request_len_max);
             Ok(Lane::new(FramePort::new(device, frame, payload_max), tail))
         });
         let lanes = lanes.collect::<Result<_, EngineError>>()?;
         let membership = Membership::of(plan)?;
         let guard = plan.guard.as_ref().map(|guard| keep_from_stack(link, plan, guard)).transpose();
-        Ok(Self { plan: plan.clone(), lanes, card, guard, _membership: membership })
+        Ok(Self { plan: plan.clone(), lanes, nic_clock: card, guard, _membership: membership })
     }
 }
 
-/// What of the interface's traffic a lane has to see.
+/// Returns the filter for the traffic that a lane must receive.
 fn selection(frame: &FramePlan, plan: &RunPlan) -> FrameSelection {
     let network = frame.network.prefix();
     let network = plan.shares_ports.then(|| (network.address(), network.length()));
@@ -218,7 +220,11 @@ fn selection(frame: &FramePlan, plan: &RunPlan) -> FrameSelection {
 }
 
 /// Keeps replies away from this host's stack.
-fn keep_from_stack(link: &Link, plan: &RunPlan, guard: &GuardPlan) -> Result<ReplyDrop, XdpError> {
+fn keep_from_stack(
+    link: &FirstLink,
+    plan: &RunPlan,
+    guard: &GuardPlan,
+) -> Result<ReplyDrop, XdpError> {
     ReplyDrop::attach(&ReplyDropSettings {
         interface: Interface { index: link.index, name: link.interface.clone() },
         target: plan.target.ip(),
@@ -228,18 +234,21 @@ fn keep_from_stack(link: &Link, plan: &RunPlan, guard: &GuardPlan) -> Result<Rep
     })
 }
 
-/// What an engine that builds frames needs: the link, and what each lane's frames look like.
-pub fn frame_plans(plan: &RunPlan, engine: Kind) -> Result<(&Link, Vec<FramePlan>), EngineError> {
+/// Returns the link and the frame layout of each lane, for engines that build frames.
+pub fn frame_plans(
+    plan: &RunPlan,
+    engine: Kind,
+) -> Result<(&FirstLink, Vec<FramePlan>), EngineError> {
     let Route::Link(link) = &plan.route else {
-        let reason = format!("{} is an address of this machine", plan.target.ip());
+        let reason = format!("{} is an address of this host", plan.target.ip());
         return Err(unfit(
             engine,
             reason,
-            "use --engine udp, or load it from another machine or a lab",
+            "use --engine udp, or run the load from another host or a lab",
         ));
     };
     let (Some(macs), Some(network)) = (link.macs, plan.network) else {
-        let reason = format!("no frames can be built for interface '{}'", link.interface);
+        let reason = format!("interface '{}' cannot send Ethernet frames", link.interface);
         return Err(unfit(engine, reason, "use --engine udp"));
     };
     let master = plan.target.ip();
@@ -263,7 +272,7 @@ pub fn frame_plans(plan: &RunPlan, engine: Kind) -> Result<(&Link, Vec<FramePlan
     Ok((link, (0..plan.lanes).map(frame).collect()))
 }
 
-impl Engine for PacketEngine {
+impl LoadEngine for PacketEngine {
     fn kind(&self) -> Kind {
         Kind::Packet
     }
@@ -271,13 +280,17 @@ impl Engine for PacketEngine {
     fn shortfall(&self) -> Option<String> {
         let error = self.guard.as_ref().err()?;
         Some(format!(
-            "replies to simulated clients also reach this host's network stack, which throws them \
-             away at a higher cost: {error}"
+            "replies to simulated clients also reach this host's network stack, which discards \
+             them at a higher cost: {error}"
         ))
     }
 
-    fn run(&mut self, plan: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError> {
-        let offset = card::offset_plan(&self.plan, self.card.as_mut())?;
+    fn run(
+        &mut self,
+        plan: &TrialPlan,
+        intervals: &mut dyn IntervalSink,
+    ) -> Result<(), EngineError> {
+        let offset = nic_clock::offset_plan(&self.plan, self.nic_clock.as_mut())?;
         let run = self.plan.in_a_row;
         threads::run(&mut self.lanes, &self.plan, plan, run, offset, intervals)
     }

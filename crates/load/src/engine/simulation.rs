@@ -1,13 +1,13 @@
-//! The engines' loop and books against a server of known faults, in simulated time: what the server
-//! and the network did is what must be counted.
+//! Tests of the engines' loop and counters against a server with known faults, in simulated time:
+//! the counts must equal the behaviour of the server and the network.
 
-mod courses;
+mod foreign_replies;
 mod interleaved;
 mod ntp;
 mod offsets;
+mod profiles;
 mod ptp;
 mod search;
-mod strangers;
 
 use std::collections::HashMap;
 use std::io;
@@ -17,24 +17,24 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use horolog_io::{
-    Batch, Device, Endpoints, FaultCounts, FaultPlan, Faulty, Simulated, SimulatedLink,
+    Batch, BatchDevice, Endpoints, FaultCounts, FaultPlan, Faulty, Simulated, SimulatedLink,
 };
 use horolog_record::{InvalidReason, Spacing};
 use horolog_time::{Clock, Monotonic, NtpTimestamp, SimulatedClock, Span, Timestamp, Utc};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{Builder, UdpFrame};
-use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
+use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
-use super::lane::{LaneClock, LaneTrial, Port};
+use super::lane::{LaneClock, LanePort, LaneTrial};
 use super::packet::FramePort;
 use super::udp::{Drops, SocketPort};
-use crate::account::{Account, AccountPlan, Carried, TrialCounts};
 use crate::clients::{LaneClients, SourceNetwork};
 use crate::offset::{OffsetOptions, OffsetPlan};
 use crate::request::FramePlan;
-use crate::schedule::Schedule;
-use crate::token::Token;
-use crate::verify::Expected;
+use crate::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
+use crate::schedule::LaneSchedule;
+use crate::token::TokenCodec;
+use crate::verify::ExpectedReplies;
 
 const START_NS: i64 = 1_000_000_000_000;
 const LINK_DELAY: Span = Span::from_ns(10_000);
@@ -46,16 +46,16 @@ const CLIENTS: u32 = 7;
 const CARD_AHEAD: Option<Span> = Some(Span::from_ms(37_000));
 
 /// A clock that moves on by a little whenever it is read, as real ones seem to.
-struct Time(Arc<SimulatedClock>);
+struct TickingClock(Arc<SimulatedClock>);
 
-impl Clock<Monotonic> for Time {
+impl Clock<Monotonic> for TickingClock {
     fn now(&self) -> Timestamp<Monotonic> {
         self.0.advance(Span::from_ns(100));
         self.0.now()
     }
 }
 
-impl LaneClock for Time {
+impl LaneClock for TickingClock {
     fn sleep_until(&self, instant: Timestamp<Monotonic>) {
         let now: Timestamp<Monotonic> = self.0.now();
         self.0.advance((instant - now).max(Span::ZERO));
@@ -70,7 +70,7 @@ impl LaneClock for Time {
     }
 }
 
-/// What the server does with its `n`-th request: replies, each with the time that it takes.
+/// Replies of the server to its `n`-th request, each with its delay.
 type Behaviour = fn(n: u64, reply: Header) -> Vec<(Span, Header)>;
 
 fn answer(_: u64, reply: Header) -> Vec<(Span, Header)> {
@@ -119,19 +119,20 @@ struct World<A: Wrapping> {
     far: Simulated<A>,
     clock: Arc<SimulatedClock>,
     behaviour: Behaviour,
-    /// What a master does instead, where it is one.
+    /// Behaviour of a PTP master, if the server is one.
     master: Option<ptp::Behaviour>,
-    /// When each reply left, by when its request came, where the server knows interleaved mode.
+    /// Transmit time of each reply, by the receive time of its request, if the server supports
+    /// interleaved mode.
     departures: Option<HashMap<u64, NtpTimestamp>>,
-    /// Replies are stamped as they leave, so much too early.
+    /// Error of transmit timestamps, which are this much too early.
     early: Option<Span>,
-    /// Each reply goes to the client that asked before.
+    /// Each reply goes to the client of the previous request.
     crossed: bool,
     requests: u64,
     inbox: Batch<A>,
     previous: Vec<u8>,
     pending: Vec<(Timestamp<Monotonic>, Vec<u8>)>,
-    /// What each request costs the sender.
+    /// Cost of each request for the sender.
     send_cost: Span,
 }
 
@@ -141,7 +142,7 @@ impl<A: Wrapping> World<A> {
             clock: Arc::clone(clock),
             delay: LINK_DELAY,
             queue_packets: 100_000,
-            card_ahead: CARD_AHEAD,
+            phc_ahead: CARD_AHEAD,
         };
         let [near, far] = Simulated::pair(&link, [A::default(); 2]);
         let time: Arc<SimulatedClock> = Arc::clone(clock);
@@ -211,7 +212,7 @@ impl<A: Wrapping> World<A> {
     }
 }
 
-impl<A: Wrapping> Device for World<A> {
+impl<A: Wrapping> BatchDevice for World<A> {
     type Address = A;
 
     fn receive(&mut self, batch: &mut Batch<A>, wait: Duration) -> io::Result<usize> {
@@ -231,20 +232,20 @@ impl<A: Wrapping> Drops for World<A> {
     }
 }
 
-/// One lane and what it asks.
+/// One lane and its requests.
 struct Scene<P> {
     clock: Arc<SimulatedClock>,
     port: P,
-    token: Token,
-    carried: Carried,
+    token: TokenCodec,
+    carried: LaneCarryOver,
     rate: f64,
     interleaved: bool,
     offset: Option<OffsetPlan>,
-    ptp: Option<crate::ptp::Expected>,
+    ptp: Option<crate::ptp::ExpectedPtpMessages>,
     run: u32,
 }
 
-/// How the frames of a lane look that asks for NTP.
+/// Returns the frame layout of a lane that sends NTP requests.
 fn frame_plan() -> FramePlan {
     let target: IpAddr = "192.0.2.1".parse().unwrap();
     FramePlan {
@@ -281,19 +282,19 @@ impl Scene<SocketPort<World<Endpoints>>> {
     }
 }
 
-impl<P: Port> Scene<P> {
+impl<P: LanePort> Scene<P> {
     fn new(clock: Arc<SimulatedClock>, port: P, run: u32) -> Self {
-        let token = Token::new(0x0123_4567_89ab_cdef, Timestamp::from_ns(START_NS));
-        let carried = Carried::default();
+        let token = TokenCodec::new(0x0123_4567_89ab_cdef, Timestamp::from_ns(START_NS));
+        let carried = LaneCarryOver::default();
         let (interleaved, offset, ptp) = (false, None, None);
         Self { clock, port, token, carried, rate: 20_000.0, interleaved, offset, ptp, run }
     }
 
-    /// What the books of a trial are opened for that begins then.
-    fn account(&self, start: Timestamp<Monotonic>) -> AccountPlan {
+    /// Returns the tracker configuration of a trial that begins at `start`.
+    fn account(&self, start: Timestamp<Monotonic>) -> TrackerConfig {
         let (token, interleaved) = (self.token, self.interleaved);
-        AccountPlan {
-            expected: Expected { token, version: 4, interleaved, extended: false },
+        TrackerConfig {
+            expected: ExpectedReplies { token, version: 4, interleaved, extended: false },
             clients: LaneClients::in_turn(CLIENTS, 0, 1, self.run),
             start,
             timeout: TIMEOUT,
@@ -311,19 +312,19 @@ impl<P: Port> Scene<P> {
         let now: Timestamp<Monotonic> = self.clock.now();
         let start = now + Span::from_ms(1);
         let carried = std::mem::take(&mut self.carried);
-        let account = Account::open(&self.account(start), carried).unwrap();
+        let account = RequestTracker::open(&self.account(start), carried).unwrap();
         let lane = LaneTrial {
             port: &mut self.port,
-            clock: &Time(Arc::clone(&self.clock)),
+            clock: &TickingClock(Arc::clone(&self.clock)),
             account,
-            schedule: Schedule::new(start, self.rate, duration, Spacing::Constant, (0, 1), 1)
+            schedule: LaneSchedule::new(start, self.rate, duration, Spacing::Constant, (0, 1), 1)
                 .unwrap(),
             end: start + Span::from_ms(100),
             timeout: TIMEOUT,
             realtime_ahead: Span::ZERO,
             interval: None,
             stop: &AtomicBool::new(false),
-            telling: None,
+            publisher: None,
         };
         let mut counts = TrialCounts::default();
         self.carried = lane.run(&mut |(_, book)| counts.merge(&book)).unwrap();
@@ -395,11 +396,11 @@ fn each_fault_of_the_server_is_counted_under_its_name() {
             0 => vec![],
             1 => vec![(now, reply), (now, reply), (now, reply)],
             2 => vec![(TIMEOUT + Span::from_ms(1), reply)],
-            3 => vec![(now, Header { mode: Mode::Broadcast, ..reply })],
+            3 => vec![(now, Header { mode: AssociationMode::Broadcast, ..reply })],
             4 => vec![(now, Header { version: 3, ..reply })],
             5 => vec![(now, Header { origin: NtpTimestamp::UNKNOWN, ..reply })],
-            6 => vec![(now, Header { stratum: 0, ..reply })],
-            7 => vec![(now, Header { stratum: 16, ..reply })],
+            6 => vec![(now, Header { stratum: 0, reference_id: *b"RATE", ..reply })],
+            7 => vec![(now, Header { stratum: 17, ..reply })],
             8 => vec![(now, Header { transmit: NtpTimestamp::UNKNOWN, ..reply })],
             _ => vec![(now, reply)],
         }
@@ -410,8 +411,8 @@ fn each_fault_of_the_server_is_counted_under_its_name() {
         let count = |reason: InvalidReason| counts.invalid[reason as usize];
         assert_eq!((counts.sent, counts.received, counts.duplicate), (2000, 400, 400));
         for reason in InvalidReason::ALL {
-            use InvalidReason::{Client, Length, Timestamp};
-            let met = reason <= Timestamp && !matches!(reason, Client | Length);
+            use InvalidReason::{KissRate, Mode, Origin, Stratum, Timestamp, Version};
+            let met = matches!(reason, KissRate | Mode | Origin | Stratum | Timestamp | Version);
             assert_eq!(count(reason), if met { 200 } else { 0 }, "{reason:?}");
         }
     }
@@ -425,7 +426,7 @@ fn each_fault_of_the_server_is_counted_under_its_name() {
 #[test]
 fn sequence_numbers_wrap_without_a_loss() {
     let mut scene = Scene::frames(FaultPlan::default(), answer);
-    scene.carried.asked = u64::from(LaneClients::in_turn(CLIENTS, 0, 1, 1).wrap()) * 3 - 1000;
+    scene.carried.registered = u64::from(LaneClients::in_turn(CLIENTS, 0, 1, 1).wrap()) * 3 - 1000;
     assert_clean(&scene.trial());
 }
 

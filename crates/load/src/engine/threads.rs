@@ -1,57 +1,62 @@
-//! Runs one trial on all lanes at once, a thread for each, and adds up what they counted.
+//! Runs one trial on all lanes at once, a thread for each, and adds up their counts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 use std::{io, mem, thread};
 
-use horolog_record::Telling;
+use horolog_record::ProgressPublisher;
 use horolog_sys::affinity;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::EngineError;
-use super::drain::LEAD;
-use super::intervals::{self, Gathering, Intervals};
-use super::lane::{LaneTrial, Port};
-use super::so_far::{self, Looking};
-use crate::account::{Account, AccountPlan, Carried};
+use super::drain::START_DELAY;
+use super::intervals::{self, IntervalMerger, IntervalSink};
+use super::lane::{LanePort, LaneTrial};
+use super::progress::{self, ProgressForwarder};
 use crate::offset::OffsetPlan;
 use crate::plan::{RunPlan, TrialPlan};
-use crate::schedule::Schedule;
-use crate::tail::{Added, Tail};
+use crate::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig};
+use crate::schedule::LaneSchedule;
+use crate::trailer::{RequestTrailer, TrailerTemplate};
 
-/// A port, and what is known of the requests that have gone through it.
+/// A port and the state of its requests.
 pub(crate) struct Lane<P> {
     pub(crate) port: P,
-    carried: Carried,
+    carried: LaneCarryOver,
 }
 
 impl<P> Lane<P> {
-    /// A lane that has sent nothing; `tail` follows its requests' headers.
-    pub(crate) fn new(port: P, tail: Option<Tail>) -> Self {
-        Self { port, carried: Carried { tail: tail.map(Box::new), ..Carried::default() } }
+    /// Returns a lane that has sent nothing; `tail` follows its requests' headers.
+    pub(crate) fn new(port: P, tail: Option<RequestTrailer>) -> Self {
+        Self {
+            port,
+            carried: LaneCarryOver { tail: tail.map(Box::new), ..LaneCarryOver::default() },
+        }
     }
 }
 
-/// What follows the headers of a lane's requests, where anything does.
-pub(crate) fn tail(plan: &RunPlan, lane: usize) -> Result<Option<Tail>, EngineError> {
+/// Returns the trailer of a lane's requests, if they have one.
+pub(crate) fn tail(plan: &RunPlan, lane: usize) -> Result<Option<RequestTrailer>, EngineError> {
     Ok(match &plan.sessions {
-        Some(sessions) => Some(Tail::Nts(sessions.lane(plan.version, (lane, plan.lanes))?)),
+        Some(sessions) => {
+            Some(RequestTrailer::Nts(sessions.lane(plan.version, (lane, plan.lanes))?))
+        }
         None if plan.additions.is_empty() => None,
-        None => Some(Tail::Added(Added::new(&plan.additions, plan.version))),
+        None => Some(RequestTrailer::Added(TrailerTemplate::new(&plan.additions, plan.version))),
     })
 }
 
-/// Runs one trial on `lanes`; each client has `run` requests in a row, and offsets are taken as
-/// `offset` says.
-pub(crate) fn run<P: Port>(
+/// Runs one trial on `lanes`; each client has `run` requests in a row, and offsets are measured
+/// according to `offset`.
+pub(crate) fn run<P: LanePort>(
     lanes: &mut [Lane<P>],
     plan: &RunPlan,
     trial: &TrialPlan,
     run: u32,
     offset: Option<OffsetPlan>,
-    intervals: &mut dyn Intervals,
+    intervals: &mut dyn IntervalSink,
 ) -> Result<(), EngineError> {
     let stop = &AtomicBool::new(false);
     let interval = trial.interval();
@@ -59,7 +64,7 @@ pub(crate) fn run<P: Port>(
     let count = lanes.len();
     let mut opened = Vec::with_capacity(count);
     for (index, lane) in lanes.iter_mut().enumerate() {
-        let account = AccountPlan {
+        let account = TrackerConfig {
             expected: plan.expected(),
             clients: plan.lane_clients(trial.clients, (index, count), run),
             start: MonotonicClock.now(),
@@ -70,12 +75,12 @@ pub(crate) fn run<P: Port>(
             interval,
             fairness: plan.fairness,
         };
-        opened.push((Account::open(&account, mem::take(&mut lane.carried))?, lane));
+        opened.push((RequestTracker::open(&account, mem::take(&mut lane.carried))?, lane));
     }
     let realtime_ahead = realtime_minus_monotonic().offset;
-    // Books for many requests take longer than the lead.
-    let start = MonotonicClock.now() + LEAD;
-    let slots = &so_far::wanted(count, intervals);
+    // Memory for many requests takes longer to set up than the start delay.
+    let start = MonotonicClock.now() + START_DELAY;
+    let slots = &progress::slots_if_wanted(count, intervals);
     let mut tasks = Vec::with_capacity(count);
     for (index, (mut account, lane)) in opened.into_iter().enumerate() {
         account.begin_at(start);
@@ -90,14 +95,14 @@ pub(crate) fn run<P: Port>(
             realtime_ahead,
             interval: interval.map(|interval| (start + interval, interval)),
             stop,
-            telling: slots
+            publisher: slots
                 .as_ref()
                 .and_then(|all| all.of(index))
-                .map(|own| Telling::new(own, start)),
+                .map(|own| ProgressPublisher::new(own, start)),
         };
         tasks.push((task, plan.core(index), &mut lane.carried));
     }
-    let looks = (intervals::look(trial), slots.as_ref().map(Looking::new));
+    let looks = (intervals::check_interval(trial), slots.as_ref().map(ProgressForwarder::new));
     on_threads(tasks, (start, stop), looks, intervals)
         .map_err(EngineError::system("send and receive"))
 }
@@ -107,25 +112,25 @@ fn schedule(
     trial: &TrialPlan,
     start: Timestamp<Monotonic>,
     lane: (usize, usize),
-) -> Result<Schedule, EngineError> {
-    // Another seed for each trial, from what both already have.
+) -> Result<LaneSchedule, EngineError> {
+    // A different seed for each trial, from values that both already have.
     let seed = plan.token.key() ^ start.as_ns() as u64;
-    match &trial.course {
-        None => Schedule::new(start, trial.rate, trial.duration, trial.spacing, lane, seed),
-        Some(course) => Schedule::on_course(start, course, trial.spacing, lane, seed),
+    match &trial.profile {
+        None => LaneSchedule::new(start, trial.rate, trial.duration, trial.spacing, lane, seed),
+        Some(course) => LaneSchedule::with_profile(start, course, trial.spacing, lane, seed),
     }
     .ok_or(EngineError::Rate { rate: trial.rate, duration_s: trial.duration.as_secs_f64() })
 }
 
-type Task<'a, P> = (LaneTrial<'a, P, MonotonicClock>, Option<usize>, &'a mut Carried);
+type LaneTask<'a, P> = (LaneTrial<'a, P, MonotonicClock>, Option<usize>, &'a mut LaneCarryOver);
 
-fn on_threads<P: Port>(
-    tasks: Vec<Task<'_, P>>,
+fn on_threads<P: LanePort>(
+    tasks: Vec<LaneTask<'_, P>>,
     begun: (Timestamp<Monotonic>, &AtomicBool),
-    looks: (Duration, Option<Looking<'_>>),
-    intervals: &mut dyn Intervals,
+    looks: (Duration, Option<ProgressForwarder<'_>>),
+    intervals: &mut dyn IntervalSink,
 ) -> io::Result<()> {
-    let gathering = Gathering::new(tasks.len());
+    let gathering = IntervalMerger::new(tasks.len());
     let (sender, books) = mpsc::channel();
     thread::scope(|scope| {
         let threads: Vec<_> = tasks
@@ -133,14 +138,14 @@ fn on_threads<P: Port>(
             .map(|(task, core, carried)| {
                 let sender = sender.clone();
                 scope.spawn(move || {
-                    // A lane works all the same where these are refused, only less evenly; the
-                    // lateness that it records shows it.
+                    // A lane works without these, only less evenly; the recorded send lateness
+                    // shows it.
                     let _ = affinity::set_timer_slack_ns(1);
                     let _ = core.map(affinity::pin_to_core);
-                    // Whoever takes the books outlives the lanes.
+                    // The receiver of the counts outlives the lanes.
                     let ran = task.run(&mut |book| drop(sender.send(book)));
                     if ran.is_err() {
-                        // Without it the others are not what was asked for.
+                        // Without this lane the others are not the requested load.
                         begun.1.store(true, Ordering::Relaxed);
                     }
                     *carried = ran?;

@@ -1,37 +1,37 @@
-//! The engine that anyone may use: ordinary UDP sockets, each of them one client, with the kernel's
-//! software receive timestamps. It needs no privilege, simulates nothing, and pays the whole way
-//! through the host's network stack.
+//! Engine for unprivileged use: ordinary UDP sockets, one for each client, with the kernel's
+//! software receive timestamps. It simulates nothing, and each packet passes the whole network
+//! stack of the host.
 
 use std::io;
 use std::time::Duration;
 
-use horolog_io::{Batch, Device, Endpoints, UdpDevice, UdpError, UdpOptions};
-use horolog_record::Engine as Kind;
+use horolog_io::{Batch, BatchDevice, Endpoints, UdpDevice, UdpError, UdpOptions};
+use horolog_record::LoadEngineKind as Kind;
 use horolog_sys::message::is_refusal;
 
-use super::card::{self, Card};
-use super::lane::{Arrival, BATCH, Port};
+use super::lane::{BATCH, LanePort, TargetDatagram};
+use super::nic_clock::{self, EnabledNicClock};
 use super::threads::{self, Lane};
-use super::{Engine, EngineError, Intervals};
+use super::{EngineError, IntervalSink, LoadEngine};
 use crate::plan::{RunPlan, TrialPlan};
-use crate::request::{self, Stamps};
-use crate::tail::Tail;
+use crate::request::{self, RequestTimestamps};
 use crate::target::Route;
+use crate::trailer::RequestTrailer;
 use crate::verify::PAYLOAD_LEN;
 
-/// Room behind a reply of the longest request's length, for what shows that one is too long.
+/// Bytes of buffer beyond the longest request's length, to detect replies that are too long.
 pub(super) const EXCESS_LEN: usize = 80;
 
-/// Bytes of receive buffer asked for each socket. The kernel charges about 800 for each small
+/// Bytes of receive buffer requested for each socket. The kernel charges about 800 for each small
 /// datagram, so this holds some 5,000 replies; it grants less to a process without privilege.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// The kernel's error number for "too many open files" (errno(3), EMFILE).
+/// Error number for "too many open files" (errno(3), EMFILE).
 const TOO_MANY_FILES: i32 = 24;
 
-/// A device that knows how many packets it had to drop.
+/// A device that counts the packets it dropped.
 pub(crate) trait Drops {
-    /// Packets dropped for want of room, since the device was opened.
+    /// Returns the packets dropped for lack of room since the device was opened.
     fn dropped(&mut self) -> io::Result<u64>;
 }
 
@@ -41,10 +41,10 @@ impl Drops for UdpDevice {
     }
 }
 
-/// The sockets of one lane: one for each of its clients.
-pub(crate) struct SocketPort<D: Device<Address = Endpoints>> {
+/// Sockets of one lane: one for each of its clients.
+pub(crate) struct SocketPort<D: BatchDevice<Address = Endpoints>> {
     pub(crate) sockets: Vec<D>,
-    /// The number of the client behind the first socket.
+    /// Number of the client of the first socket.
     pub(crate) first: u32,
     requests: Batch<Endpoints>,
     ready: usize,
@@ -54,12 +54,16 @@ pub(crate) struct SocketPort<D: Device<Address = Endpoints>> {
     port_closed: u64,
 }
 
-impl<D: Device<Address = Endpoints>> SocketPort<D> {
-    /// Requests have at most `payload_max` bytes, and at least those of a plain one.
+impl<D: BatchDevice<Address = Endpoints>> SocketPort<D> {
+    /// Creates a port; requests have at most `payload_max` bytes, and at least those of a plain
+    /// one.
     pub(crate) fn new(version: u8, payload_max: usize) -> Self {
         let payload_max = payload_max.max(PAYLOAD_LEN);
         let mut requests = Batch::new(BATCH, payload_max);
-        while requests.push(Endpoints::default(), &request::payload(version, Stamps::default())) {}
+        while requests
+            .push(Endpoints::default(), &request::payload(version, RequestTimestamps::default()))
+        {
+        }
         Self {
             sockets: Vec::new(),
             first: 0,
@@ -72,9 +76,9 @@ impl<D: Device<Address = Endpoints>> SocketPort<D> {
         }
     }
 
-    /// Counts and hides the news that the target's port is closed, and hides that somebody on the
-    /// way refuses: it belongs to an earlier request, and whoever waits for replies will miss them
-    /// soon enough.
+    /// Counts and hides the error that the target's port is closed, and hides refusals by a router
+    /// on the path: such an error belongs to an earlier request, whose missing reply is detected
+    /// anyway.
     fn unless_closed(&mut self, result: io::Result<usize>) -> io::Result<Option<usize>> {
         match result {
             Err(error) if is_refusal(&error) => {
@@ -86,13 +90,13 @@ impl<D: Device<Address = Endpoints>> SocketPort<D> {
     }
 }
 
-impl<D: Device<Address = Endpoints> + Drops + Send> Port for SocketPort<D> {
+impl<D: BatchDevice<Address = Endpoints> + Drops + Send> LanePort for SocketPort<D> {
     fn has_room(&self, client: u32) -> bool {
         let socket = (client - self.first) as usize;
         self.ready < self.requests.slots() && (self.ready == 0 || socket == self.sender)
     }
 
-    fn push(&mut self, client: u32, stamps: Stamps) -> bool {
+    fn push(&mut self, client: u32, stamps: RequestTimestamps) -> bool {
         let socket = (client - self.first) as usize;
         if !self.has_room(client) {
             return false;
@@ -100,7 +104,7 @@ impl<D: Device<Address = Endpoints> + Drops + Send> Port for SocketPort<D> {
         self.sender = socket;
         self.ready += 1;
         self.requests.set_len(self.ready);
-        request::set_stamps(self.requests.packet_mut(self.ready - 1).bytes, stamps);
+        request::set_timestamps(self.requests.packet_mut(self.ready - 1).bytes, stamps);
         true
     }
 
@@ -124,7 +128,7 @@ impl<D: Device<Address = Endpoints> + Drops + Send> Port for SocketPort<D> {
         if let Some(sent) = self.unless_closed(result)? {
             return Ok(sent);
         }
-        // The error took the place of sending, and is gone now.
+        // The error was returned instead of sending, and is now cleared.
         let again = self.sockets[self.sender].send(&mut self.requests);
         Ok(self.unless_closed(again)?.unwrap_or(0))
     }
@@ -143,13 +147,13 @@ impl<D: Device<Address = Endpoints> + Drops + Send> Port for SocketPort<D> {
         self.sockets.len()
     }
 
-    fn arrivals(&self) -> impl Iterator<Item = Arrival<'_>> {
+    fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>> {
         let client = Some(self.first + self.receiver as u32);
-        self.replies.iter().map(move |packet| Arrival {
+        self.replies.iter().map(move |packet| TargetDatagram {
             payload: packet.bytes,
             client,
             received_at: packet.received_at,
-            card_ns: packet.hardware.map(|time| time.ns),
+            phc_ns: packet.hardware.map(|time| time.ns),
         })
     }
 
@@ -162,11 +166,15 @@ impl<D: Device<Address = Endpoints> + Drops + Send> Port for SocketPort<D> {
     }
 }
 
-/// What the sockets of a run are opened with: bound to its interface where that was asked for, or
-/// where they `need` it, and with the card's timestamps where there is a card that takes them.
-pub(super) fn socket_options(plan: &RunPlan, need: bool, card: Option<&Card>) -> UdpOptions {
+/// Returns the socket options of a run: bound to its interface if requested or if `need`, and with
+/// hardware timestamps if the NIC supports them.
+pub(super) fn socket_options(
+    plan: &RunPlan,
+    need: bool,
+    card: Option<&EnabledNicClock>,
+) -> UdpOptions {
     let interface = match &plan.route {
-        Route::Link(link) if link.asked_for || need => Some(link.interface.clone()),
+        Route::Link(link) if link.is_explicit || need => Some(link.interface.clone()),
         _ => None,
     };
     UdpOptions {
@@ -178,39 +186,40 @@ pub(super) fn socket_options(plan: &RunPlan, need: bool, card: Option<&Card>) ->
     }
 }
 
-/// The engine over ordinary UDP sockets.
+/// Engine over ordinary UDP sockets.
 pub struct UdpEngine {
     plan: RunPlan,
     lanes: Vec<Lane<SocketPort<UdpDevice>>>,
-    card: Option<Card>,
+    nic_clock: Option<EnabledNicClock>,
     options: UdpOptions,
 }
 
 impl UdpEngine {
-    /// Readies the engine; sockets are opened as trials need them.
+    /// Prepares the engine; sockets are opened as trials need them.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
-        let card = Card::open(plan, Kind::Udp)?;
+        let card = EnabledNicClock::open(plan, Kind::Udp)?;
         let options = socket_options(plan, false, card.as_ref());
         let lane = |lane| {
             let tail = threads::tail(plan, lane)?;
-            let payload_max = tail.as_ref().map_or(0, Tail::request_len_max);
+            let payload_max = tail.as_ref().map_or(0, RequestTrailer::request_len_max);
             Ok(Lane::new(SocketPort::new(plan.version, payload_max), tail))
         };
         let lanes = (0..plan.lanes).map(lane).collect::<Result<_, EngineError>>()?;
-        let mut engine = Self { plan: plan.clone(), lanes, card, options };
+        let mut engine = Self { plan: plan.clone(), lanes, nic_clock: card, options };
         engine.prepare(plan.lanes as u32)?;
         Ok(engine)
     }
 
-    /// Requests of one client in a row: as many as one call sends, but in interleaved mode and with
-    /// a session of its own, where a client takes something from one reply to its next request.
+    /// Returns the number of consecutive requests of one client: as many as one call sends, except
+    /// in interleaved mode and with per-client sessions, where a client carries state from one
+    /// reply to its next request.
     fn requests_in_a_row(&self) -> u32 {
         let sessions = self.plan.sessions.as_ref();
         let has_own = sessions.is_some_and(|sessions| sessions.clients().is_some());
         if self.plan.interleaved || has_own { 1 } else { BATCH as u32 }
     }
 
-    /// Gives each lane a socket for each of its clients.
+    /// Opens a socket for each client of each lane.
     fn prepare(&mut self, clients: u32) -> Result<(), EngineError> {
         let run = self.requests_in_a_row();
         for (index, lane) in self.lanes.iter_mut().enumerate() {
@@ -236,15 +245,19 @@ fn explain(error: UdpError, clients: u32) -> EngineError {
     }
 }
 
-impl Engine for UdpEngine {
+impl LoadEngine for UdpEngine {
     fn kind(&self) -> Kind {
         Kind::Udp
     }
 
-    fn run(&mut self, plan: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError> {
+    fn run(
+        &mut self,
+        plan: &TrialPlan,
+        intervals: &mut dyn IntervalSink,
+    ) -> Result<(), EngineError> {
         self.prepare(plan.clients)?;
         let run = self.requests_in_a_row();
-        let offset = card::offset_plan(&self.plan, self.card.as_mut())?;
+        let offset = nic_clock::offset_plan(&self.plan, self.nic_clock.as_mut())?;
         threads::run(&mut self.lanes, &self.plan, plan, run, offset, intervals)
     }
 }

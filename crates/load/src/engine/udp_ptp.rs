@@ -1,39 +1,39 @@
-//! PTP for anyone who may use its ports: the two sockets of one real client, with the kernel's
-//! software receive timestamps. PTP has its ports by number, 319 and 320, at both ends; so there is
-//! one such client on each host, and it needs root or `CAP_NET_BIND_SERVICE`.
+//! PTP over ordinary sockets: the two sockets of one real client, with the kernel's software
+//! receive timestamps. PTP uses the fixed ports 319 and 320 at both ends; so there is one such
+//! client on each host, and it needs root or `CAP_NET_BIND_SERVICE`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use horolog_io::{Batch, Device, Endpoints, UdpDevice, UdpError};
-use horolog_record::Engine as Kind;
+use horolog_io::{Batch, BatchDevice, Endpoints, UdpDevice, UdpError};
+use horolog_record::LoadEngineKind as Kind;
 use horolog_sys::message::is_refusal;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 
-use super::card::{self, Card};
-use super::lane::{Arrival, BATCH, Port};
+use super::lane::{BATCH, LanePort, TargetDatagram};
 use super::membership::Membership;
+use super::nic_clock::{self, EnabledNicClock};
 use super::threads::{self, Lane};
 use super::udp::{Drops, EXCESS_LEN, socket_options};
-use super::{Engine, EngineError, Intervals, unfit};
+use super::{EngineError, IntervalSink, LoadEngine, unfit};
 use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::REQUEST_LEN_MAX;
-use crate::request::Stamps;
+use crate::request::RequestTimestamps;
 
-/// Room for whatever fits a frame that is no jumbo frame: any TLV may follow an answer.
+/// Largest payload of a frame that is not a jumbo frame: any TLV may follow a reply.
 const ANSWER_LEN_MAX: usize = 1472;
 
 /// The two sockets of a client.
 struct ClientPort {
-    /// Receives Sync, and sends delay requests.
+    /// Socket that receives Sync, and sends delay requests.
     event: UdpDevice,
-    /// Receives the other messages, and sends other requests.
+    /// Socket that receives the other messages, and sends other requests.
     general: UdpDevice,
     sends_from_general: bool,
     requests: Batch<Endpoints>,
     answers: Batch<Endpoints>,
-    /// Which of the two is to be received from.
+    /// True if the general socket is next to be received from.
     from_general: bool,
     port_closed: u64,
 }
@@ -44,7 +44,7 @@ impl ClientPort {
         socket.send(&mut self.requests)
     }
 
-    /// Counts and hides the news that the master's port is closed; see [`super::udp`].
+    /// Counts and hides the error that the master's port is closed; see [`super::udp`].
     fn unless_closed(&mut self, result: io::Result<usize>) -> io::Result<Option<usize>> {
         match result {
             Err(error) if is_refusal(&error) => {
@@ -56,12 +56,12 @@ impl ClientPort {
     }
 }
 
-impl Port for ClientPort {
+impl LanePort for ClientPort {
     fn has_room(&self, _: u32) -> bool {
         !self.requests.is_full()
     }
 
-    fn push(&mut self, _: u32, _: Stamps) -> bool {
+    fn push(&mut self, _: u32, _: RequestTimestamps) -> bool {
         false // no template: each request is a payload of its own
     }
 
@@ -75,7 +75,7 @@ impl Port for ClientPort {
             self.requests.clear();
             return Ok(sent);
         }
-        // The error took the place of sending, and is gone now.
+        // The error was returned instead of sending, and is now cleared.
         sent = self.send_requests();
         self.requests.clear();
         Ok(self.unless_closed(sent)?.unwrap_or(0))
@@ -96,12 +96,12 @@ impl Port for ClientPort {
         2
     }
 
-    fn arrivals(&self) -> impl Iterator<Item = Arrival<'_>> {
-        self.answers.iter().map(|packet| Arrival {
+    fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>> {
+        self.answers.iter().map(|packet| TargetDatagram {
             payload: packet.bytes,
             client: Some(0),
             received_at: packet.received_at,
-            card_ns: packet.hardware.map(|time| time.ns),
+            phc_ns: packet.hardware.map(|time| time.ns),
         })
     }
 
@@ -114,12 +114,12 @@ impl Port for ClientPort {
     }
 }
 
-/// The engine over the two sockets of one client.
+/// Engine over the two sockets of one client.
 pub struct PtpUdpEngine {
     plan: RunPlan,
     lanes: [Lane<ClientPort>; 1],
-    card: Option<Card>,
-    /// Keeps this host in the group that answers go to.
+    nic_clock: Option<EnabledNicClock>,
+    /// Keeps this host in the group that replies are sent to.
     _membership: Option<Membership>,
 }
 
@@ -127,11 +127,11 @@ impl PtpUdpEngine {
     /// Opens the sockets.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
         let Some(ptp) = plan.ptp else {
-            return Err(unfit(Kind::Udp, "it asks for PTP".to_owned(), "ask for it"));
+            return Err(unfit(Kind::Udp, "PTP options are missing".to_owned(), "add them"));
         };
         let master = plan.target.ip();
         let group = ptp.group(master);
-        let card = Card::open(plan, Kind::Udp)?;
+        let card = EnabledNicClock::open(plan, Kind::Udp)?;
         let options = socket_options(plan, group.is_some(), card.as_ref());
         let any = |port| match master {
             IpAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
@@ -163,11 +163,11 @@ impl PtpUdpEngine {
             port_closed: 0,
         };
         let lanes = [Lane::new(port, None)];
-        Ok(Self { plan: plan.clone(), lanes, card, _membership: Membership::of(plan)? })
+        Ok(Self { plan: plan.clone(), lanes, nic_clock: card, _membership: Membership::of(plan)? })
     }
 }
 
-/// The ports cannot be other ones, so what helps is different.
+/// Returns the error with a remedy that fits the fixed ports.
 fn explain(error: UdpError) -> EngineError {
     let (reason, remedy) = match &error {
         UdpError::Privilege(address) => (
@@ -175,21 +175,25 @@ fn explain(error: UdpError) -> EngineError {
             "run as root",
         ),
         UdpError::InUse(address) => (
-            format!("another program uses PTP's port {} on this machine", address.port()),
-            "stop it, use --engine packet, or load from another machine",
+            format!("PTP's port {} is in use by another program on this host", address.port()),
+            "stop it, use --engine packet, or run the load from another host",
         ),
         _ => return error.into(),
     };
     unfit(Kind::Udp, reason, remedy)
 }
 
-impl Engine for PtpUdpEngine {
+impl LoadEngine for PtpUdpEngine {
     fn kind(&self) -> Kind {
         Kind::Udp
     }
 
-    fn run(&mut self, plan: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError> {
-        let offset = card::offset_plan(&self.plan, self.card.as_mut())?;
+    fn run(
+        &mut self,
+        plan: &TrialPlan,
+        intervals: &mut dyn IntervalSink,
+    ) -> Result<(), EngineError> {
+        let offset = nic_clock::offset_plan(&self.plan, self.nic_clock.as_mut())?;
         threads::run(&mut self.lanes, &self.plan, plan, 1, offset, intervals)
     }
 }

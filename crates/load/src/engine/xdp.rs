@@ -1,112 +1,121 @@
-//! The engine inside the kernel: requests are made, paced, matched and judged by a BPF program, and
-//! this file plans and adds up. It needs Linux 5.18, the privilege to load BPF programs and an
-//! interface with native XDP; each lane takes one processor for itself while it sends.
+//! In-kernel engine: a BPF program builds, paces, matches and verifies requests; this file plans
+//! and adds up. Requires Linux 5.18, the privilege to load BPF programs and an interface with
+//! native XDP; each lane occupies one CPU while it sends.
 //!
-//! The program drops the replies that it has counted, so the network stack never sees them. The
-//! server has to route replies for simulated clients to an address of this host.
+//! The program drops the replies that it has counted, so the network stack never receives them. The
+//! server must route replies for simulated clients to an address of this host.
 
-mod books;
 mod frames;
-mod legs;
+mod interval_reader;
+mod rate_segments;
 mod settings;
 
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{Engine as Kind, SoFar, Spacing};
+use horolog_record::{LoadEngineKind as Kind, Progress, Spacing};
 use horolog_sys::affinity;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
 use horolog_sys::signal::InterruptibleThread;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
-use horolog_xdp::{Generator, Lane, TrialSettings};
+use horolog_xdp::{Generator, LanePosition, TrialSettings, XdpError};
 
-use self::books::Books;
+use self::interval_reader::IntervalReader;
 use self::settings::settings;
 
-use super::drain::{Drain, GRACE, LEAD};
-use super::intervals::Shares;
+use super::drain::{Drain, GRACE, START_DELAY};
+use super::intervals::MixIntervals;
 use super::membership::Membership;
-use super::{Engine, EngineError, Intervals, unfit};
-use crate::account::TrialCounts;
+use super::{EngineError, IntervalSink, LoadEngine, unfit};
 use crate::clients::LaneClients;
-use crate::course::{Course, Instants};
+use crate::load_profile::{LoadProfile, ProfileInstants};
+use crate::outage::OutageDetector;
 use crate::plan::{RunPlan, TrialPlan};
+use crate::request_tracker::TrialCounts;
 use crate::schedule::{self, FRACTION_BITS};
-use crate::silence::Listener;
 
-/// The rate from which on a lane gets a second one's help: a lane that also receives its replies
-/// keeps its schedule well beyond.
+/// Rate above which another lane is added: a lane that also receives its replies keeps its schedule
+/// well beyond it.
 const LANE_RATE: f64 = 1e6;
 
-/// Between two looks at whether a lane has ended, and at how the trial stands.
-const LOOK: Duration = Duration::from_millis(1);
+/// Interval of the checks whether a lane has ended, and of the state of the trial.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Between two looks at whether replies still come.
+/// Interval of the checks whether replies still arrive.
 const DRAIN_PAUSE: Span = Span::from_ns(100_000);
 
-/// Requests of one lane that may wait for their replies at the same time: the program keeps a bit
-/// for each of so many.
+/// Most requests of one lane in flight at the same time: the program has one bit for each of them.
 const IN_FLIGHT_MAX: f64 = (1 << 24) as f64;
 
-/// The in-kernel engine, in place on its interface.
+/// In-kernel engine, attached to its interface.
 pub struct XdpEngine {
-    /// One, or the kinds of requests of a mix in their order. The first one's program is attached,
-    /// and each hands on what is not its own to the next.
-    parts: Vec<Part>,
+    /// One part, or the kinds of requests of a mix in their order. The first one's program is
+    /// attached, and each passes frames that are not its own to the next.
+    parts: Vec<XdpPart>,
 }
 
 /// One kind of requests.
-struct Part {
+struct XdpPart {
     generator: Generator,
     plan: RunPlan,
-    /// Sequence number at which each lane goes on.
+    /// Next sequence number of each lane.
     sequences: Vec<u32>,
-    /// How many numbers of each lane were asked, from 0 on.
-    asked: Vec<u32>,
-    /// Keeps this host in the group that replies go to.
+    /// Sequence numbers that each lane has used, from 0 on.
+    used_sequences: Vec<u32>,
+    /// Keeps this host in the group that replies are sent to.
     _membership: Option<Membership>,
 }
 
 impl XdpEngine {
     /// Loads the program and attaches it to the interface of the plan's route.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
-        let generator = Generator::attach(&settings(plan, false)?)?;
-        Ok(Self { parts: vec![Part::new(plan, generator)?] })
+        let generator = Generator::attach(&settings(plan, false)?).map_err(refused)?;
+        Ok(Self { parts: vec![XdpPart::new(plan, generator)?] })
     }
 
-    /// Loads a program for each plan, of which there has to be one, and attaches them to the
-    /// interface of their route.
+    /// Loads a program for each plan, at least one, and attaches them to the interface of their
+    /// route.
     pub(crate) fn open_mix(plans: &[RunPlan]) -> Result<Self, EngineError> {
         let settings = plans.iter().map(|plan| settings(plan, true));
-        let generators = Generator::attach_chain(&settings.collect::<Result<Vec<_>, _>>()?)?;
+        let settings = settings.collect::<Result<Vec<_>, _>>()?;
+        let generators = Generator::attach_chain(&settings).map_err(refused)?;
         let parts =
-            plans.iter().zip(generators).map(|(plan, generator)| Part::new(plan, generator));
+            plans.iter().zip(generators).map(|(plan, generator)| XdpPart::new(plan, generator));
         Ok(Self { parts: parts.collect::<Result<_, _>>()? })
     }
 }
 
-impl Part {
+/// Returns this engine's error for a refused program; a different engine needs none.
+fn refused(error: XdpError) -> EngineError {
+    match error {
+        XdpError::DeafPeer { .. } => unfit(Kind::Xdp, error.to_string(), "or use --engine packet"),
+        XdpError::NoTransmit { .. } => unfit(Kind::Xdp, error.to_string(), "use --engine packet"),
+        error => error.into(),
+    }
+}
+
+impl XdpPart {
     fn new(plan: &RunPlan, generator: Generator) -> Result<Self, EngineError> {
-        // The last cores first: the first one takes most interrupts, and what is pinned elsewhere.
+        // The last cores first: the first one takes most interrupts and most pinned threads.
         let cores = plan.cores.iter().rev().copied().collect();
         let plan = RunPlan { cores, ..plan.clone() };
         let membership = Membership::of(&plan)?;
         let (sequences, asked) = (vec![0; plan.lanes], vec![0; plan.lanes]);
-        Ok(Self { generator, plan, sequences, asked, _membership: membership })
+        Ok(Self { generator, plan, sequences, used_sequences: asked, _membership: membership })
     }
 
-    /// Refuses a rate at which more could be on their way than are told apart.
+    /// Refuses a rate at which more requests could be in flight than can be distinguished.
     fn check(&self, trial: &TrialPlan, cores: &[usize]) -> Result<(), EngineError> {
         let in_flight = trial.rate * self.plan.reply_timeout.as_secs_f64();
         if in_flight <= IN_FLIGHT_MAX * cores.len() as f64 {
             return Ok(());
         }
-        let reason = format!("{in_flight:.0} requests could wait for their replies at once");
-        Err(unfit(Kind::Xdp, reason, "use a shorter --timeout or a lower rate"))
+        let reason = format!("up to {in_flight:.0} requests would await replies at the same time");
+        Err(unfit(Kind::Xdp, reason, "choose a shorter reply timeout or a lower rate"))
     }
 
-    /// Divides clients and schedule over the lanes; all begin at `start`.
+    /// Divides clients and schedule among the lanes; all begin at `start`.
     fn prepare(
         &self,
         trial: &TrialPlan,
@@ -123,8 +132,8 @@ impl Part {
             .ok_or_else(rate_error)?;
         let random = self.plan.network.filter(|_| self.plan.random_sources);
         let give_up = start + Span::from_ns(trial.duration.as_nanos() as i64) + GRACE;
-        for (number, &asked) in (0..).zip(&self.asked) {
-            self.generator.set_asked_before(number, asked);
+        for (number, &asked) in (0..).zip(&self.used_sequences) {
+            self.generator.set_sequences_before(number, asked);
         }
         self.generator.set_trial(&TrialSettings {
             start_ns: start.as_ns() as u64,
@@ -132,15 +141,16 @@ impl Part {
             lanes: lanes as u32,
             clients_per_lane: trial.clients / lanes as u32,
             lanes_with_one_more: trial.clients % lanes as u32,
-            random_room: random.map_or(0, |network| network.room()),
+            random_addresses: random.map_or(0, |network| network.room()),
             exponential: trial.spacing == Spacing::Exponential,
             interval_ns: trial.interval().map_or(0, |interval| interval.as_ns() as u64),
-            intervals: trial.course.as_ref().map_or(0, |course| course.intervals()),
+            intervals: trial.profile.as_ref().map_or(0, |course| course.intervals()),
         });
-        // Behind the new start, so that no reply to the last trial is counted in this one.
+        // Cleared after the new start is set, so that no reply to the last trial is counted in this
+        // one.
         self.generator.clear();
         for (number, &core) in cores.iter().enumerate() {
-            let mut lane = Lane {
+            let mut lane = LanePosition {
                 start_ns: start.as_ns() as u64,
                 next: interval / lanes as u64 * number as u64,
                 interval,
@@ -149,58 +159,74 @@ impl Part {
                 number: number as u32,
                 ..self.turn(self.plan.lane_clients(trial.clients, (number, lanes), 1), number)
             };
-            if let Some(course) = &trial.course {
-                self.set_course(&mut lane, course, lanes).ok_or_else(rate_error)?;
+            if let Some(course) = &trial.profile {
+                self.set_profile(&mut lane, course, lanes).ok_or_else(rate_error)?;
             }
             self.generator.set_lane(core as u32, &lane);
         }
         Ok(())
     }
 
-    /// Puts a lane on the first leg of a course; `None` where a rate is too low for a schedule.
-    fn set_course(&self, lane: &mut Lane, course: &Course, lanes: usize) -> Option<()> {
-        let legs = legs::legs(course, (lane.number as usize, lanes))?;
+    /// Sets a lane to the first rate segment of a profile; `None` if a rate is too low for a
+    /// schedule.
+    fn set_profile(
+        &self,
+        lane: &mut LanePosition,
+        course: &LoadProfile,
+        lanes: usize,
+    ) -> Option<()> {
+        let legs = rate_segments::rate_segments(course, (lane.number as usize, lanes))?;
         let first = legs.first()?;
         lane.next = first.first;
         lane.interval = first.interval;
-        lane.leg_end = first.end;
+        lane.segment_end = first.end;
         lane.phase_over_ns = lane.start_ns + first.phase_over_ns;
-        lane.legs = legs.len() as u32;
-        self.generator.set_legs(lane.number, &legs);
+        lane.segments = legs.len() as u32;
+        self.generator.set_rate_segments(lane.number, &legs);
         Some(())
     }
 
-    /// Where a lane goes on with its clients.
-    fn turn(&self, clients: LaneClients, number: usize) -> Lane {
+    /// Returns a lane that continues with its clients.
+    fn turn(&self, clients: LaneClients, number: usize) -> LanePosition {
         let wrap = clients.wrap();
-        // A lane begins with a fresh word of 64 in the books of answered requests.
+        // A lane begins with a fresh 64-bit word in the bitmap of answered requests.
         let sequence = match self.sequences[number].next_multiple_of(64) {
             sequence if sequence < wrap => sequence,
             _ => 0,
         };
-        Lane {
+        LanePosition {
             sequence,
             sequence_end: wrap,
             client: sequence % clients.count(),
             clients: clients.count(),
             client_base: clients.first(),
             active: 1,
-            ..Lane::default()
+            ..LanePosition::default()
         }
     }
 
-    /// Looks at how its part of the trial stands: whether replies come, and whether an interval is
-    /// over.
-    fn look(&self, cores: &[usize], trial: &mut UnderWay<'_>, intervals: &mut dyn Intervals) {
+    /// Checks the state of this part of the trial: whether replies arrive, and whether an interval
+    /// is over.
+    fn check_trial(
+        &self,
+        cores: &[usize],
+        trial: &mut RunningTrialPart<'_>,
+        intervals: &mut dyn IntervalSink,
+    ) {
         let now = MonotonicClock.now();
-        let (answered, longest) = trial.books.answered(now - trial.start);
+        let (answered, longest) = trial.interval_reader.answered(now - trial.start);
         if answered > trial.answered {
-            // What has just come was asked for a round trip ago, at the most.
-            trial.listener.heard(now - longest, self.sent(cores));
+            // The replies that have just arrived belong to requests of at most one round trip ago.
+            trial.listener.answered(now - longest, self.sent(cores));
             trial.answered = answered;
         }
-        if trial.course.is_some() {
-            trial.books.look(now - trial.start, intervals);
+        let incomplete = trial.interval_reader.incomplete(now - trial.start);
+        if incomplete > trial.incomplete {
+            trial.listener.record_invalid(now, timeout(&self.plan), self.sent(cores));
+            trial.incomplete = incomplete;
+        }
+        if trial.profile.is_some() {
+            trial.interval_reader.poll(now - trial.start, intervals);
         }
     }
 
@@ -211,16 +237,16 @@ impl Part {
         }
     }
 
-    /// Requests sent in this trial.
+    /// Returns the requests sent in this trial.
     fn sent(&self, cores: &[usize]) -> u64 {
         cores.iter().map(|&core| self.generator.lane(core as u32).sent).sum()
     }
 
     /// Waits for the last replies.
-    fn drain(&self, sent: u64, trial: &UnderWay<'_>) {
+    fn drain(&self, sent: u64, trial: &RunningTrialPart<'_>) {
         let last_sent = MonotonicClock.now();
-        let mut drain = Drain { last_sent, heard: last_sent, timeout: timeout(&self.plan) };
-        let (mut answered, mut longest) = trial.books.answered(last_sent - trial.start);
+        let mut drain = Drain { last_sent, last_reply: last_sent, timeout: timeout(&self.plan) };
+        let (mut answered, mut longest) = trial.interval_reader.answered(last_sent - trial.start);
         while answered < sent {
             let now = MonotonicClock.now();
             if drain.is_over(now, (longest > Span::ZERO).then_some(longest)) {
@@ -228,30 +254,30 @@ impl Part {
             }
             sleep_until(now + DRAIN_PAUSE);
             let before = answered;
-            (answered, longest) = trial.books.answered(now - trial.start);
+            (answered, longest) = trial.interval_reader.answered(now - trial.start);
             if answered > before {
-                drain.heard = MonotonicClock.now();
+                drain.last_reply = MonotonicClock.now();
             }
         }
     }
 
-    /// Requests that the lanes had planned and not made when they ended.
-    fn left(&self, cores: &[usize], trial: &UnderWay<'_>) -> u64 {
-        let left = |lane: &Lane| match trial.course {
+    /// Returns the requests that the lanes had planned and not sent when they ended.
+    fn left(&self, cores: &[usize], trial: &RunningTrialPart<'_>) -> u64 {
+        let left = |lane: &LanePosition| match trial.profile {
             _ if lane.next >= lane.end => 0,
             None => (lane.end - lane.next).div_ceil(lane.interval.max(1)),
-            Some(course) => Instants::new(course, cores.len()).left(lane.next),
+            Some(course) => ProfileInstants::new(course, cores.len()).left(lane.next),
         };
         cores.iter().map(|&core| left(&self.generator.lane(core as u32))).sum()
     }
 
-    /// What the lanes tell of a trial besides the books: of one rate when its first and last
-    /// requests left, too.
-    fn told(&self, cores: &[usize], trial: &UnderWay<'_>) -> TrialCounts {
+    /// Returns the lanes' counts of a trial that belong to no interval: for one rate also the send
+    /// times of the first and last request.
+    fn trial_counts(&self, cores: &[usize], trial: &RunningTrialPart<'_>) -> TrialCounts {
         let planned = self.left(cores, trial);
         let mut counts = TrialCounts { planned, ..TrialCounts::default() };
-        counts.clients = books::clients(&self.generator);
-        if trial.course.is_some() {
+        counts.clients = interval_reader::clients(&self.generator);
+        if trial.profile.is_some() {
             return counts;
         }
         for lane in cores.iter().map(|&core| self.generator.lane(core as u32)) {
@@ -266,45 +292,45 @@ impl Part {
         counts
     }
 
-    /// When the last request left; the start where none did.
+    /// Returns the send time of the last request; the start if none was sent.
     fn last_sent(&self, cores: &[usize], start: Timestamp<Monotonic>) -> Timestamp<Monotonic> {
         let last = cores.iter().map(|&core| self.generator.lane(core as u32).last_sent_ns).max();
         start.max(Timestamp::from_ns(last.unwrap_or(0) as i64))
     }
 
-    /// Ends its part of a trial, early where `is_ended`: waits for the last replies and hands over
-    /// what is open.
+    /// Ends this part of a trial, early if `is_ended`: waits for the last replies and delivers the
+    /// open intervals.
     fn finish(
         &self,
         cores: &[usize],
-        trial: UnderWay<'_>,
+        trial: RunningTrialPart<'_>,
         is_ended: bool,
-        intervals: &mut dyn Intervals,
+        intervals: &mut dyn IntervalSink,
     ) {
         let sent = self.sent(cores);
         self.drain(sent, &trial);
-        let mut told = self.told(cores, &trial);
+        let mut told = self.trial_counts(cores, &trial);
         let last_sent = self.last_sent(cores, trial.start);
-        told.silences = Some(trial.listener.close(last_sent, sent));
+        told.outages = Some(trial.listener.close(last_sent, sent));
         let reached = if is_ended { last_sent - trial.start } else { trial.duration };
-        trial.books.finish(reached, &told, intervals);
+        trial.interval_reader.finish(reached, &told, intervals);
     }
 
-    /// Notes where the lanes go on in the next trial.
+    /// Stores the positions at which the lanes continue in the next trial.
     fn note_lanes(&mut self, cores: &[usize]) {
         for (number, &core) in cores.iter().enumerate() {
-            let Lane { sequence, sent, .. } = self.generator.lane(core as u32);
+            let LanePosition { sequence, sent, .. } = self.generator.lane(core as u32);
             let has_wrapped = sent > u64::from(sequence);
-            self.asked[number] =
-                if has_wrapped { u32::MAX } else { self.asked[number].max(sequence) };
+            self.used_sequences[number] =
+                if has_wrapped { u32::MAX } else { self.used_sequences[number].max(sequence) };
             self.sequences[number] = sequence;
         }
     }
 }
 
 impl XdpEngine {
-    /// The cores of a trial's lanes, of which every part has one on each: as many as the rate of
-    /// all takes, so that the others are left to a server on the same machine.
+    /// Returns the cores of a trial's lanes, of which every part has one on each: as many as the
+    /// total rate requires, so that the others are left to a server on the same host.
     fn cores(&self, trial: &TrialPlan) -> Vec<usize> {
         let Some(first) = self.parts.first() else { return Vec::new() };
         let most = self.parts.iter().map(|part| part.plan.lanes).min().unwrap_or(1);
@@ -313,14 +339,14 @@ impl XdpEngine {
         first.plan.cores[..lanes.clamp(1, most)].to_vec()
     }
 
-    /// Sends on all cores at once until the schedules of all lanes have ended; says whether they
+    /// Sends on all cores at once until the schedules of all lanes have ended; returns true if they
     /// were ended early.
     fn send(
         &self,
         cores: &[usize],
         batch: u32,
-        trials: &mut [UnderWay<'_>],
-        shares: &mut Shares<'_>,
+        trials: &mut [RunningTrialPart<'_>],
+        shares: &mut MixIntervals<'_>,
     ) -> Result<bool, EngineError> {
         let generators: Vec<_> = self.parts.iter().map(|part| &part.generator).collect();
         let (generators, mut is_ended) = (&*generators, false);
@@ -329,20 +355,20 @@ impl XdpEngine {
                 .iter()
                 .map(|&core| {
                     let (handle, thread) = mpsc::channel();
-                    let sender = Sender { generators, core, batch };
+                    let sender = SenderThread { generators, core, batch };
                     (scope.spawn(move || sender.run(&handle)), thread, core)
                 })
                 .collect();
             for (task, thread, core) in &senders {
                 let Ok(thread) = thread.recv() else { continue };
                 while !is_done(generators, *core) && !task.is_finished() {
-                    thread::sleep(LOOK);
-                    is_ended |= self.look(cores, trials, shares);
+                    thread::sleep(CHECK_INTERVAL);
+                    is_ended |= self.check_parts(cores, trials, shares);
                 }
-                // The thread may be between two calls when a signal comes: repeat it.
+                // The signal may arrive while the thread is between two calls: repeat it.
                 while !task.is_finished() {
                     thread.interrupt().map_err(EngineError::system("end a sending thread"))?;
-                    thread::sleep(LOOK);
+                    thread::sleep(CHECK_INTERVAL);
                 }
             }
             senders.into_iter().try_for_each(|(task, ..)| {
@@ -352,18 +378,23 @@ impl XdpEngine {
         Ok(is_ended)
     }
 
-    /// Looks at how a trial stands, and ends it where it is not to go on.
-    fn look(&self, cores: &[usize], trials: &mut [UnderWay<'_>], shares: &mut Shares<'_>) -> bool {
+    /// Returns true if a trial must not continue, after checking its state and ending it.
+    fn check_parts(
+        &self,
+        cores: &[usize],
+        trials: &mut [RunningTrialPart<'_>],
+        shares: &mut MixIntervals<'_>,
+    ) -> bool {
         for (index, (part, trial)) in self.parts.iter().zip(&mut *trials).enumerate() {
-            part.look(cores, trial, &mut shares.part(index));
+            part.check_trial(cores, trial, &mut shares.part(index));
         }
         let elapsed = trials.first().map_or(Span::ZERO, |trial| MonotonicClock.now() - trial.start);
-        if shares.look_is_due(elapsed) {
-            let mut so_far = SoFar::default();
+        if shares.is_snapshot_due(elapsed) {
+            let mut so_far = Progress::default();
             for trial in &*trials {
-                trial.books.so_far(elapsed, &mut so_far);
+                trial.interval_reader.so_far(elapsed, &mut so_far);
             }
-            shares.look(elapsed, &so_far);
+            shares.report_progress(elapsed, &so_far);
         }
         let is_over = shares.tick(elapsed).is_break();
         if is_over {
@@ -373,28 +404,32 @@ impl XdpEngine {
     }
 }
 
-/// Whether the lanes of all parts on a core have ended.
+/// Returns true if the lanes of all parts on a core have ended.
 fn is_done(generators: &[&Generator], core: usize) -> bool {
     generators.iter().all(|generator| generator.lane(core as u32).done != 0)
 }
 
-impl Engine for XdpEngine {
+impl LoadEngine for XdpEngine {
     fn kind(&self) -> Kind {
         Kind::Xdp
     }
 
-    fn run(&mut self, trial: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError> {
+    fn run(
+        &mut self,
+        trial: &TrialPlan,
+        intervals: &mut dyn IntervalSink,
+    ) -> Result<(), EngineError> {
         let cores = self.cores(trial);
         let whole = std::slice::from_ref(trial);
         let of_parts: Vec<_> = trial.parts.iter().map(|part| trial.of_part(part)).collect();
         let plans = if of_parts.is_empty() { whole } else { &of_parts };
         let parts = || self.parts.iter().zip(plans);
         parts().try_for_each(|(part, plan)| part.check(plan, &cores))?;
-        let start = MonotonicClock.now() + LEAD;
+        let start = MonotonicClock.now() + START_DELAY;
         parts().try_for_each(|(part, plan)| part.prepare(plan, &cores, start))?;
         let mut under_way: Vec<_> =
-            parts().map(|(part, plan)| UnderWay::new(part, plan, start)).collect();
-        let mut shares = Shares::new(plans.len(), intervals);
+            parts().map(|(part, plan)| RunningTrialPart::new(part, plan, start)).collect();
+        let mut shares = MixIntervals::new(plans.len(), intervals);
         let batch = batch(trial.rate / cores.len() as f64);
         let is_ended = self.send(&cores, batch, &mut under_way, &mut shares)?;
         for (index, (part, trial)) in self.parts.iter().zip(under_way).enumerate() {
@@ -406,27 +441,30 @@ impl Engine for XdpEngine {
     }
 }
 
-/// A part of a trial that is under way.
-struct UnderWay<'a> {
+/// A part of a running trial.
+struct RunningTrialPart<'a> {
     start: Timestamp<Monotonic>,
     duration: Span,
-    listener: Listener,
-    /// Requests that were answered at the last look.
+    listener: OutageDetector,
+    /// Requests answered at the last check.
     answered: u64,
-    course: Option<&'a Course>,
-    books: Books<'a>,
+    /// Other replies by then: invalid ones, and parts of a reply.
+    incomplete: u64,
+    profile: Option<&'a LoadProfile>,
+    interval_reader: IntervalReader<'a>,
 }
 
-impl<'a> UnderWay<'a> {
-    fn new(part: &'a Part, plan: &'a TrialPlan, start: Timestamp<Monotonic>) -> Self {
-        let course = plan.course.as_deref();
+impl<'a> RunningTrialPart<'a> {
+    fn new(part: &'a XdpPart, plan: &'a TrialPlan, start: Timestamp<Monotonic>) -> Self {
+        let course = plan.profile.as_deref();
         Self {
             start,
             duration: Span::from_ns(plan.duration.as_nanos() as i64),
-            listener: Listener::new(start),
+            listener: OutageDetector::new(start),
             answered: 0,
-            course,
-            books: Books::new(&part.generator, &part.plan, course),
+            incomplete: 0,
+            profile: course,
+            interval_reader: IntervalReader::new(&part.generator, &part.plan, course),
         }
     }
 }
@@ -435,26 +473,27 @@ fn timeout(plan: &RunPlan) -> Span {
     Span::from_ns(plan.reply_timeout.as_nanos() as i64)
 }
 
-/// How many frames the kernel asks the program for before it sends what is due. A frame leaves at
-/// the end of its batch, so a slow lane wants small ones; asking costs less in large ones.
+/// Returns the number of frames that the kernel requests from the program before it sends those
+/// due. A frame leaves at the end of its batch, so a slow lane needs small ones; large ones cost
+/// less per frame.
 fn batch(rate: f64) -> u32 {
     if rate < 500_000.0 { 16 } else { 64 }
 }
 
-/// The thread that sends for the lanes on a core.
-struct Sender<'a> {
-    /// The first one sends for all.
+/// Sending thread of the lanes on a core.
+struct SenderThread<'a> {
+    /// Generators; the first one sends for all.
     generators: &'a [&'a Generator],
     core: usize,
     batch: u32,
 }
 
-impl Sender<'_> {
+impl SenderThread<'_> {
     fn run(self, handle: &mpsc::Sender<InterruptibleThread>) -> Result<(), EngineError> {
         let thread = InterruptibleThread::current()
             .map_err(EngineError::system("make a sending thread interruptible"))?;
         affinity::pin_to_core(self.core).map_err(EngineError::system("pin a sending thread"))?;
-        // Whoever listens ends the call; if nobody does any more, there is nothing to send for.
+        // The receiver ends the call; without a receiver, there is nothing to send for.
         if handle.send(thread).is_err() {
             return Ok(());
         }

@@ -1,6 +1,6 @@
-//! What a capture holds, where that is not everything.
+//! Findings about an incomplete capture.
 
-use horolog_record::{Code, Finding, Severity};
+use horolog_record::{Finding, FindingCode, Severity};
 
 use super::finding;
 use crate::capture::CaptureSummary;
@@ -9,26 +9,28 @@ pub(super) fn incomplete(capture: &CaptureSummary) -> Option<Finding> {
     let CaptureSummary { path, written, missed, left_out, one_in, fault } = capture;
     let mut lacks = Vec::new();
     if let Some(fault) = fault {
-        lacks.push(format!("it ends early, because of: {fault}"));
+        lacks.push(format!("it ends early: {fault}"));
     }
     if *missed > 0 {
-        lacks.push(format!("{missed} more came faster than they could be read"));
+        lacks.push(format!("{missed} more were dropped because the capture was too slow"));
     }
     if *left_out > 0 {
-        lacks.push(format!("{left_out} more came when there were enough"));
+        lacks.push(format!("{left_out} more were omitted at the packet limit"));
     }
     let is_short = !lacks.is_empty();
     if *one_in > 1 {
-        lacks.push(format!("at the highest rate one request in {one_in} was kept, with its reply"));
+        lacks.push(format!(
+            "at the highest rate one request in {one_in} was captured, with its reply"
+        ));
     }
     if lacks.is_empty() {
         return None;
     }
     let severity = if is_short { Severity::Warning } else { Severity::Note };
-    let message = format!("{} holds {written} packets: {}", path.display(), lacks.join("; "));
-    let advice = "counts are those of the result; a lower rate is kept whole, and --pcap-max takes \
-                  more packets";
-    Some(finding(Code::CaptureIncomplete, severity, message, advice))
+    let message = format!("{} contains {written} packets: {}", path.display(), lacks.join("; "));
+    let advice = "the counts in the result are complete; lower the rate or raise --pcap-max for a \
+                  complete capture";
+    Some(finding(FindingCode::CaptureIncomplete, severity, message, advice))
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use horolog_record::{InvalidReason, Place, Responses};
+use horolog_record::{InvalidReason, LossLocation, Responses};
 
 use super::*;
 use crate::plan::TrialPlan;
-use crate::ptp::{PtpKind, Transport};
+use crate::ptp::{PtpKind, PtpLoadTransport};
 use crate::trial::record;
 
 fn counts() -> TrialCounts {
@@ -24,26 +24,26 @@ fn counts() -> TrialCounts {
     counts
 }
 
-fn trial(counts: &TrialCounts, lost_at: &[(Place, u64)]) -> Trial {
+fn trial(counts: &TrialCounts, lost_at: &[(LossLocation, u64)]) -> Trial {
     let plan = TrialPlan {
         rate: 10_000.0,
         duration: Duration::from_secs(2),
         spacing: Spacing::Constant,
         clients: 16,
         nts: false,
-        course: None,
+        profile: None,
         parts: Vec::new(),
     };
     record(&plan, counts, lost_at.iter().copied().collect::<BTreeMap<_, _>>())
 }
 
-fn about() -> Circumstances<'static> {
-    Circumstances {
-        engine: Engine::Packet,
+fn about() -> RunContext<'static> {
+    RunContext {
+        engine: LoadEngineKind::Packet,
         spacing: Spacing::Constant,
         interleaved: false,
         ptp: None,
-        return_route: Some(("10.64.0.0/10".into(), "192.0.2.2".into())),
+        return_route: Some("ip route add 10.64.0.0/10 via 192.0.2.2".into()),
         shared_machine: false,
         page: None,
         capture: None,
@@ -55,17 +55,17 @@ fn about() -> Circumstances<'static> {
         unopened: false,
         offsets: false,
         search: None,
-        silences: &[],
+        outages: &[],
         overload: None,
     }
 }
 
-fn found(counts: &TrialCounts, lost_at: &[(Place, u64)]) -> Vec<Finding> {
+fn found(counts: &TrialCounts, lost_at: &[(LossLocation, u64)]) -> Vec<Finding> {
     let trial = trial(counts, lost_at);
-    all(&[Observed::new(&trial, counts)], &about())
+    all(&[ObservedTrial::new(&trial, counts)], &about())
 }
 
-fn only(findings: &[Finding], code: Code) -> &Finding {
+fn only(findings: &[Finding], code: FindingCode) -> &Finding {
     assert_eq!(findings.iter().map(|finding| finding.code).collect::<Vec<_>>(), [code]);
     &findings[0]
 }
@@ -81,9 +81,12 @@ fn a_generator_that_is_behind_by_a_thousandth_says_so() {
     assert_eq!(found(&almost, &[]), []);
     let behind = TrialCounts { sent: 19_970, received: 19_970, refused: 30, ..counts() };
     let findings = found(&behind, &[]);
-    let finding = only(&findings, Code::GeneratorBehind);
-    assert!(finding.message.contains("30 were refused"), "{}", finding.message);
+    let finding = only(&findings, FindingCode::GeneratorBehind);
+    assert!(finding.message.contains("sending failed for 30"), "{}", finding.message);
+    assert!(finding.advice.contains("firewall"), "{}", finding.advice);
     assert_eq!(finding.trial, Some(0));
+    let slow = TrialCounts { sent: 19_000, received: 19_000, refused: 3, ..counts() };
+    assert!(found(&slow, &[])[0].advice.contains("faster engine"));
 }
 
 #[test]
@@ -91,17 +94,17 @@ fn random_spacing_is_held_against_what_it_planned() {
     // 2% fewer instants than the rate offers, all of them kept.
     let counts = TrialCounts { planned: 19_600, sent: 19_600, received: 19_600, ..counts() };
     let trial = trial(&counts, &[]);
-    let circumstances = Circumstances { spacing: Spacing::Exponential, ..about() };
-    assert_eq!(all(&[Observed::new(&trial, &counts)], &circumstances), []);
+    let circumstances = RunContext { spacing: Spacing::Exponential, ..about() };
+    assert_eq!(all(&[ObservedTrial::new(&trial, &counts)], &circumstances), []);
 }
 
 #[test]
 fn a_page_that_could_not_be_read_is_a_doubt() {
-    let mut page = PageDoubts { readings: 8, ..PageDoubts::default() };
-    let of = |page: &PageDoubts| all(&[], &Circumstances { page: Some(page), ..about() });
+    let mut page = RemoteCounterErrors { readings: 8, ..RemoteCounterErrors::default() };
+    let of = |page: &RemoteCounterErrors| all(&[], &RunContext { page: Some(page), ..about() });
     assert_eq!(of(&page), []);
     page.unread.insert("chronyd: it refuses".to_owned());
-    only(&of(&page), Code::CountersUnread);
+    only(&of(&page), FindingCode::CountersUnavailable);
     page.failed = 3;
     page.reason = Some("no counters from http://192.0.2.1:80".to_owned());
     let findings = of(&page);
@@ -113,7 +116,7 @@ fn a_page_that_could_not_be_read_is_a_doubt() {
 fn lateness_matters_where_it_shows_in_the_latency() {
     let mut late = counts();
     late.lateness.record(20_000);
-    only(&found(&late, &[]), Code::RequestsLate);
+    only(&found(&late, &[]), FindingCode::RequestsLate);
 }
 
 #[test]
@@ -121,16 +124,16 @@ fn no_replies_of_a_master_name_the_domain() {
     let counts = TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
     let trial = trial(&counts, &[]);
     for (kind, contract) in [(PtpKind::Delay, true), (PtpKind::Nsm, false)] {
-        let circumstances = Circumstances { ptp: Some(asked(kind)), ..about() };
-        let findings = all(&[Observed::new(&trial, &counts)], &circumstances);
-        let advice = &only(&findings, Code::NoReplies).advice;
+        let circumstances = RunContext { ptp: Some(asked(kind)), ..about() };
+        let findings = all(&[ObservedTrial::new(&trial, &counts)], &circumstances);
+        let advice = &only(&findings, FindingCode::NoReplies).advice;
         assert!(advice.contains("domain 24") && advice.contains("10.64.0.0/10"), "{advice}");
         assert_eq!(advice.contains("horolog load ptp unicast"), contract, "{advice}");
     }
 }
 
 fn asked(kind: PtpKind) -> PtpPlan {
-    let transport = Transport::Udp;
+    let transport = PtpLoadTransport::Udp;
     PtpPlan { kind, domain: 24, minor_version: 1, multicast: false, transport }
 }
 
@@ -140,11 +143,11 @@ fn a_master_without_netsync_monitor_is_not_called_dead() {
         TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
     counts.invalid[InvalidReason::Monitor as usize] = 20_000;
     let trial = trial(&counts, &[]);
-    let silences = [Silence { trial: 0, from_s: 0.0, to_s: 2.0, ended: false, recovery_ms: None }];
-    let about = Circumstances { ptp: Some(asked(PtpKind::Nsm)), silences: &silences, ..about() };
-    let findings = all(&[Observed::new(&trial, &counts)], &about);
+    let silences = [Outage { trial: 0, from_s: 0.0, to_s: 2.0, ended: false, recovery_ms: None }];
+    let about = RunContext { ptp: Some(asked(PtpKind::Nsm)), outages: &silences, ..about() };
+    let findings = all(&[ObservedTrial::new(&trial, &counts)], &about);
     let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
-    assert_eq!(codes, [Code::NoReplies, Code::InvalidReplies]);
+    assert_eq!(codes, [FindingCode::NoReplies, FindingCode::InvalidReplies]);
     assert!(findings[0].advice.contains("--ptp-netsync-monitor"), "{:?}", findings[0]);
     assert!(!findings[1].advice.contains("kiss"), "{:?}", findings[1]);
 }
@@ -153,7 +156,7 @@ fn a_master_without_netsync_monitor_is_not_called_dead() {
 fn no_replies_name_the_route_that_is_missing() {
     let counts = TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
     let findings = found(&counts, &[]);
-    let finding = only(&findings, Code::NoReplies);
+    let finding = only(&findings, FindingCode::NoReplies);
     assert_eq!(finding.severity, Severity::Error);
     assert!(
         finding.advice.contains("ip route add 10.64.0.0/10 via 192.0.2.2"),
@@ -161,25 +164,48 @@ fn no_replies_name_the_route_that_is_missing() {
         finding.advice
     );
     let closed = TrialCounts { port_closed: 3, ..counts };
-    assert!(found(&closed, &[])[0].advice.contains("nobody listens"));
+    let findings = found(&closed, &[(LossLocation::Unknown, 20_000)]);
+    assert!(only(&findings, FindingCode::NoReplies).advice.contains("port is closed"));
 }
 
 #[test]
 fn each_count_has_its_finding() {
     let mut invalid = TrialCounts { received: 19_990, ..counts() };
     invalid.invalid[InvalidReason::Stratum as usize] = 10;
-    assert!(only(&found(&invalid, &[]), Code::InvalidReplies).message.contains("10 by stratum"));
+    assert!(
+        only(&found(&invalid, &[]), FindingCode::InvalidReplies).message.contains("10 by stratum")
+    );
     let duplicate = TrialCounts { duplicate: 4, ..counts() };
-    only(&found(&duplicate, &[]), Code::DuplicateReplies);
+    only(&found(&duplicate, &[]), FindingCode::DuplicateReplies);
     let overflow = TrialCounts { ring_dropped: 5, received: 19_995, ..counts() };
-    only(&found(&overflow, &[(Place::OwnRing, 5)]), Code::ReceiveRingOverflow);
+    only(&found(&overflow, &[(LossLocation::OwnRing, 5)]), FindingCode::ReceiveRingOverflow);
     let unsynchronised = TrialCounts { server_unsynchronised: 20_000, ..counts() };
-    only(&found(&unsynchronised, &[]), Code::ServerUnsynchronised);
+    only(&found(&unsynchronised, &[]), FindingCode::ServerUnsynchronised);
+    assert_eq!(trial(&unsynchronised, &[]).unsynchronised, 20_000);
     let unknown = TrialCounts { received: 19_000, ..counts() };
-    only(&found(&unknown, &[(Place::Unknown, 1000)]), Code::LossUnexplained);
+    only(&found(&unknown, &[(LossLocation::Unknown, 1000)]), FindingCode::LossUnattributed);
     let few = TrialCounts { planned: 500, sent: 500, received: 500, ..counts() };
     let few = TrialCounts { last_sent: Some(horolog_time::Timestamp::from_ns(49_900_000)), ..few };
-    only(&found(&few, &[]), Code::FewSamples);
+    only(&found(&few, &[]), FindingCode::FewSamples);
+}
+
+#[test]
+fn each_kiss_of_death_has_its_own_advice() {
+    let advice = |reason: InvalidReason| {
+        let mut counts = TrialCounts { received: 19_990, ..counts() };
+        counts.invalid[reason as usize] = 10;
+        let found = found(&counts, &[(LossLocation::Invalid, 10)]);
+        let one = only(&found, FindingCode::KissOfDeath);
+        let name = reason.kiss().unwrap();
+        assert!(one.message.ends_with(&format!("kiss-o'-death packets: 10 {name}")), "{one:?}");
+        one.advice.clone()
+    };
+    for reason in InvalidReason::ALL.into_iter().filter(|reason| reason.kiss().is_some()) {
+        let limits = advice(reason).contains("limits client rates");
+        assert_eq!(limits, reason == InvalidReason::KissRate, "{}", advice(reason));
+    }
+    assert!(advice(InvalidReason::KissDeny).contains("refuses these clients"));
+    assert!(advice(InvalidReason::KissNtsn).contains("cookies"));
 }
 
 #[test]
@@ -188,10 +214,10 @@ fn a_master_that_denies_everything_is_named_and_one_that_grants_is_not() {
     let told = |responses| {
         let trial = Trial { responses, ..trial(&counts(), &[]) };
         let counts = counts();
-        all(&[Observed::new(&trial, &counts)], &about())
+        all(&[ObservedTrial::new(&trial, &counts)], &about())
     };
     let found = told(denial);
-    let denied = only(&found, Code::Denied);
+    let denied = only(&found, FindingCode::UnicastDenied);
     assert!(denied.message.contains("denied all 20000"), "{denied:?}");
     assert!(denied.advice.contains("--ptp-unicast-allow"), "{denied:?}");
     assert_eq!(told(Responses { grant: 1, ..denial }), []);
@@ -201,28 +227,28 @@ fn a_master_that_denies_everything_is_named_and_one_that_grants_is_not() {
 fn a_master_without_a_primary_reference_is_not_called_unsynchronised() {
     let counts = TrialCounts { server_unsynchronised: 20_000, ..counts() };
     let trial = trial(&counts, &[]);
-    let observed = [Observed::new(&trial, &counts)];
-    let found = all(&observed, &Circumstances { ptp: Some(asked(PtpKind::Nsm)), ..about() });
-    let told = only(&found, Code::ServerUnsynchronised);
+    let observed = [ObservedTrial::new(&trial, &counts)];
+    let found = all(&observed, &RunContext { ptp: Some(asked(PtpKind::Nsm)), ..about() });
+    let told = only(&found, FindingCode::ServerUnsynchronised);
     assert_eq!(told.severity, Severity::Note);
-    assert!(told.message.contains("no primary reference"), "{told:?}");
+    assert!(told.message.contains("not traceable to a primary reference"), "{told:?}");
 }
 
 #[test]
 fn one_finding_speaks_for_many_trials() {
     let [small, large] = [3, 9].map(|duplicate| TrialCounts { duplicate, ..counts() });
     let trials = [trial(&small, &[]), trial(&large, &[])];
-    let observed = [Observed::new(&trials[0], &small), Observed::new(&trials[1], &large)];
+    let observed = [ObservedTrial::new(&trials[0], &small), ObservedTrial::new(&trials[1], &large)];
     let findings = all(&observed, &about());
-    let finding = only(&findings, Code::DuplicateReplies);
+    let finding = only(&findings, FindingCode::DuplicateReplies);
     assert_eq!(finding.trial, Some(1));
     assert!(finding.message.contains("2 trials"), "{}", finding.message);
 }
 
 #[test]
 fn circumstances_have_their_findings() {
-    let fallbacks = [(Engine::Xdp, "too old a kernel".to_owned())];
-    let circumstances = Circumstances {
+    let fallbacks = [(LoadEngineKind::Xdp, "too old a kernel".to_owned())];
+    let circumstances = RunContext {
         shared_machine: true,
         clock_synchronised: Some(false),
         fallbacks: &fallbacks,
@@ -232,7 +258,12 @@ fn circumstances_have_their_findings() {
     let codes: Vec<_> = all(&[], &circumstances).iter().map(|finding| finding.code).collect();
     assert_eq!(
         codes,
-        [Code::SharedMachine, Code::ClockUnsynchronised, Code::EngineFallback, Code::Interrupted]
+        [
+            FindingCode::SharedMachine,
+            FindingCode::ClockUnsynchronised,
+            FindingCode::EngineFallback,
+            FindingCode::Interrupted
+        ]
     );
 }
 
@@ -250,46 +281,47 @@ fn a_search_says_how_it_ended_and_how_it_wavered() {
     let lossy = TrialCounts { received: 19_000, ..counts() };
     let trials = [trial(&counts(), &[]), trial(&lossy, &[])];
     let (clean, lossy) = (counts(), lossy);
-    let observed = [Observed::new(&trials[0], &clean), Observed::new(&trials[1], &lossy)];
-    let circumstances = Circumstances { search: Some(&search), ..about() };
+    let observed = [ObservedTrial::new(&trials[0], &clean), ObservedTrial::new(&trials[1], &lossy)];
+    let circumstances = RunContext { search: Some(&search), ..about() };
     let codes: Vec<_> = all(&observed, &circumstances).iter().map(|finding| finding.code).collect();
-    assert_eq!(codes, [Code::Noisy, Code::SearchUnfinished]);
+    assert_eq!(codes, [FindingCode::TrialsInconsistent, FindingCode::SearchUnfinished]);
     let limit = SearchResult { end: SearchEnd::GeneratorLimit, ..search };
-    let circumstances = Circumstances { search: Some(&limit), ..about() };
+    let circumstances = RunContext { search: Some(&limit), ..about() };
     let codes: Vec<_> = all(&[], &circumstances).iter().map(|finding| finding.code).collect();
-    assert_eq!(codes, [Code::GeneratorLimit]);
+    assert_eq!(codes, [FindingCode::GeneratorLimit]);
 }
 
 #[test]
 fn basic_replies_are_doubted_where_interleaved_ones_were_asked_for() {
     let interleaved = |share: u64| TrialCounts { interleaved: 200 * share, ..counts() };
-    let about = Circumstances { interleaved: true, ..about() };
-    let codes = |shares: [u64; 2], about: &Circumstances<'_>| -> Vec<_> {
+    let about = RunContext { interleaved: true, ..about() };
+    let codes = |shares: [u64; 2], about: &RunContext<'_>| -> Vec<_> {
         let counts = shares.map(interleaved);
         let trials = counts.each_ref().map(|counts| trial(counts, &[]));
-        let observed = [0, 1].map(|index: usize| Observed::new(&trials[index], &counts[index]));
+        let observed =
+            [0, 1].map(|index: usize| ObservedTrial::new(&trials[index], &counts[index]));
         all(&observed, about).iter().map(|finding| (finding.code, finding.trial)).collect()
     };
     // The first trial is what it takes for clients to have something to refer to.
     assert_eq!(codes([0, 95], &about), []);
-    assert_eq!(codes([0, 85], &about), [(Code::BasicReplies, Some(1))]);
+    assert_eq!(codes([0, 85], &about), [(FindingCode::InterleavedNotUsed, Some(1))]);
     assert_eq!(codes([0, 0], &self::about()), []);
 }
 
 #[test]
 fn replies_without_a_timestamp_are_counted() {
-    let mut offsets = crate::offset::OffsetCounts { stamped: 19_990, ..Default::default() };
+    let mut offsets = crate::offset::OffsetCounts { timestamped: 19_990, ..Default::default() };
     offsets.offsets.record(3_000);
     let some = TrialCounts { offsets: Some(offsets.clone()), ..counts() };
     let findings = found(&some, &[]);
-    let message = &only(&findings, Code::RepliesUnstamped).message;
+    let message = &only(&findings, FindingCode::RepliesWithoutTimestamp).message;
     assert!(message.starts_with("10 of 20000 replies"), "{message}");
-    offsets.stamped = 20_000;
+    offsets.timestamped = 20_000;
     let all = TrialCounts { offsets: Some(offsets.clone()), ..counts() };
     assert_eq!(found(&all, &[]), []);
     offsets.offsets.record(i64::MIN);
     let far = TrialCounts { offsets: Some(offsets), ..counts() };
-    only(&found(&far, &[]), Code::OffsetsTooLarge);
+    only(&found(&far, &[]), FindingCode::OffsetsTooLarge);
 }
 
 #[test]
@@ -297,44 +329,45 @@ fn offsets_are_against_a_clock_that_somebody_has_to_keep() {
     let counts = counts();
     let trial = trial(&counts, &[]);
     let found = |offsets| {
-        let about = Circumstances { clock_synchronised: Some(false), offsets, ..about() };
-        let findings = all(&[Observed::new(&trial, &counts)], &about);
-        let finding = only(&findings, Code::ClockUnsynchronised);
-        (finding.severity, finding.message.contains("offsets are against this clock"))
+        let about = RunContext { clock_synchronised: Some(false), offsets, ..about() };
+        let findings = all(&[ObservedTrial::new(&trial, &counts)], &about);
+        let finding = only(&findings, FindingCode::ClockUnsynchronised);
+        (finding.severity, finding.message.contains("offsets are measured against"))
     };
     assert_eq!(found(false), (Severity::Note, false));
     assert_eq!(found(true), (Severity::Warning, true));
 }
 
-fn silence(trial: usize, ended: bool, recovery_ms: Option<f64>) -> Silence {
-    Silence { trial, from_s: 0.25, to_s: 1.0, ended, recovery_ms }
+fn silence(trial: usize, ended: bool, recovery_ms: Option<f64>) -> Outage {
+    Outage { trial, from_s: 0.25, to_s: 1.0, ended, recovery_ms }
 }
 
 /// What is said of silences of a run of two trials, the second of which was answered or not.
-fn told(silences: &[Silence], answered: bool) -> String {
+fn told(silences: &[Outage], answered: bool) -> String {
     let (first, mut second) = (counts(), counts());
     if !answered {
         (second.received, second.rtt) = (0, horolog_stats::Recorder::default());
     }
     let trials = [trial(&first, &[]), trial(&second, &[])];
-    let observed = [Observed::new(&trials[0], &first), Observed::new(&trials[1], &second)];
-    let findings = all(&observed, &Circumstances { silences, ..about() });
-    let silent = findings.iter().find(|finding| finding.code == Code::ServerSilent);
+    let observed =
+        [ObservedTrial::new(&trials[0], &first), ObservedTrial::new(&trials[1], &second)];
+    let findings = all(&observed, &RunContext { outages: silences, ..about() });
+    let silent = findings.iter().find(|finding| finding.code == FindingCode::ServerOutage);
     silent.map(|finding| finding.message.clone()).unwrap_or_default()
 }
 
 #[test]
 fn a_server_that_was_silent_is_told_of_with_what_came_after() {
     let first = told(&[silence(0, true, Some(200.0))], true);
-    assert!(first.starts_with("the server answered nothing for 0.750 s, from 0.250 s"), "{first}");
-    assert!(first.ends_with("200 ms later all was as before"), "{first}");
-    assert!(told(&[silence(0, true, None)], true).ends_with("then it answered again"));
-    assert!(told(&[silence(0, false, None)], true).ends_with("again in a later trial"));
-    assert!(told(&[silence(0, false, None)], false).ends_with("did not answer again"));
-    assert!(told(&[silence(1, false, None)], true).ends_with("did not answer again"));
-    let longer = Silence { to_s: 1.5, ..silence(1, true, None) };
+    assert!(first.starts_with("the server sent no reply for 0.750 s, from 0.250 s"), "{first}");
+    assert!(first.ends_with("recovery took 200 ms"), "{first}");
+    assert!(told(&[silence(0, true, None)], true).ends_with("replies resumed then"));
+    assert!(told(&[silence(0, false, None)], true).ends_with("resumed in a later trial"));
+    assert!(told(&[silence(0, false, None)], false).ends_with("replies did not resume"));
+    assert!(told(&[silence(1, false, None)], true).ends_with("replies did not resume"));
+    let longer = Outage { to_s: 1.5, ..silence(1, true, None) };
     let two = told(&[silence(0, true, None), longer], true);
-    assert!(two.contains("1.250 s") && two.ends_with("the longest of 2 such times"), "{two}");
+    assert!(two.contains("1.250 s") && two.ends_with("the longest of 2 outages"), "{two}");
     assert_eq!(told(&[], true), "");
 }
 
@@ -352,12 +385,19 @@ fn a_server_that_is_not_itself_again_after_an_overload_is_told_of() {
     let trial = trial(&counts, &[]);
     let found = |overload: &Overload| {
         all(
-            &[Observed::new(&trial, &counts)],
-            &Circumstances { overload: Some(overload), ..about() },
+            &[ObservedTrial::new(&trial, &counts)],
+            &RunContext { overload: Some(overload), ..about() },
         )
     };
-    only(&found(&overload), Code::NotRecovered);
-    assert_eq!(found(&Overload { recovery_ms: Some(0.0), ..overload }), []);
+    only(&found(&overload), FindingCode::NotRecovered);
+    assert_eq!(found(&Overload { recovery_ms: Some(0.0), ..overload.clone() }), []);
+    let nothing = TrialCounts { received: 0, ..counts.clone() };
+    let before = self::trial(&nothing, &[]);
+    let phases = [(&before, &nothing), (&trial, &counts), (&trial, &counts)];
+    let phases = phases.map(|(trial, counts)| ObservedTrial::new(trial, counts));
+    let about = RunContext { overload: Some(&overload), ..about() };
+    let findings = all(&phases, &about);
+    assert!(findings.iter().all(|one| one.code != FindingCode::NotRecovered), "{findings:?}");
 }
 
 #[test]
@@ -372,10 +412,10 @@ fn clients_that_fare_badly_are_told_of() {
         share_max: 1.0,
         jain_index: Some(0.98),
     });
-    let findings = all(&[Observed::new(&trial, &counts)], &about());
-    assert!(only(&findings, Code::UnevenReplies).message.starts_with("2.0% of the clients"));
+    let findings = all(&[ObservedTrial::new(&trial, &counts)], &about());
+    assert!(only(&findings, FindingCode::UnfairReplies).message.starts_with("2.0% of the clients"));
     trial.fairness = None;
-    trial.well_behaved = Some(horolog_record::WellBehaved {
+    trial.compliant_clients = Some(horolog_record::CompliantClients {
         clients: 100,
         interval_s: 16.0,
         burst: 1,
@@ -383,11 +423,11 @@ fn clients_that_fare_badly_are_told_of() {
         received: 40,
         lost: 10,
         invalid: 0,
-        clients_asking: 50,
-        clients_hurt: 10,
+        clients_active: 50,
+        clients_affected: 10,
         rtt_ns: None,
     });
-    let findings = all(&[Observed::new(&trial, &counts)], &about());
-    let hurt = &only(&findings, Code::ClientsHurt).message;
+    let findings = all(&[ObservedTrial::new(&trial, &counts)], &about());
+    let hurt = &only(&findings, FindingCode::CompliantClientLoss).message;
     assert!(hurt.contains("lost 10 of 50 requests, 10 of 50 clients"), "{hurt}");
 }

@@ -1,51 +1,55 @@
-//! The doubts that time gives rise to: a server that was silent for a while, or that did not come
-//! back to what it was.
+//! Findings about behaviour over time: outages of a server, and an incomplete recovery from an
+//! overload.
 
-use horolog_record::{Code, Finding, Overload, Severity, Silence};
+use horolog_record::{Finding, FindingCode, Outage, Overload, Severity};
 
-use super::{Observed, finding};
+use super::{ObservedTrial, finding};
 
-/// Tells of the longest silence, and how many there were.
-pub(super) fn silent(trials: &[Observed<'_>], silences: &[Silence]) -> Option<Finding> {
-    let lasted = |silence: &Silence| silence.to_s - silence.from_s;
+/// Reports the longest outage and the number of outages.
+pub(super) fn outage(trials: &[ObservedTrial<'_>], silences: &[Outage]) -> Option<Finding> {
+    let lasted = |silence: &Outage| silence.to_s - silence.from_s;
     let longest = silences.iter().max_by(|a, b| lasted(a).total_cmp(&lasted(b)))?;
-    let Silence { trial, from_s, to_s, .. } = *longest;
+    let Outage { trial, from_s, to_s, .. } = *longest;
     let after = match (longest.ended, longest.recovery_ms) {
-        (true, Some(ms)) => format!("{ms:.0} ms later all was as before"),
-        (true, None) => "then it answered again".to_owned(),
+        (true, Some(ms)) => format!("recovery took {ms:.0} ms"),
+        (true, None) => "replies resumed then".to_owned(),
         (false, _) if trial + 1 < trials.len() && answered_later(trials, trial) => {
-            "it answered again in a later trial".to_owned()
+            "replies resumed in a later trial".to_owned()
         }
-        (false, _) => "it did not answer again".to_owned(),
+        (false, _) => "replies did not resume".to_owned(),
     };
     let mut message = format!(
-        "the server answered nothing for {:.3} s, from {from_s:.3} s to {to_s:.3} s after the \
-         beginning; {after}",
+        "the server sent no reply for {:.3} s, from {from_s:.3} s to {to_s:.3} s after the start; \
+         {after}",
         lasted(longest)
     );
     if silences.len() > 1 {
-        message = format!("{message}; the longest of {} such times", silences.len());
+        message = format!("{message}; the longest of {} outages", silences.len());
     }
-    let advice = "it died, was restarted or was cut off, or it limits its clients: see its log; \
-                  losses and latencies of this time are of that, not of its speed";
-    let silent = finding(Code::ServerSilent, Severity::Warning, message, advice);
+    let advice = "the server was down, restarting, unreachable or rate-limiting: see its log; \
+                  losses and latencies of this period do not show its speed";
+    let silent = finding(FindingCode::ServerOutage, Severity::Warning, message, advice);
     Some(Finding { trial: Some(trial), ..silent })
 }
 
-fn answered_later(trials: &[Observed<'_>], trial: usize) -> bool {
+fn answered_later(trials: &[ObservedTrial<'_>], trial: usize) -> bool {
     trials[trial + 1..].iter().any(|observed| observed.trial.received > 0)
 }
 
-pub(super) fn not_recovered(overload: &Overload) -> Option<Finding> {
-    if overload.recovery_ms.is_some() {
+/// Reports a server that did not recover. The profile of an overload test ends a run, so its three
+/// phases are the last trials. A server that answered nothing before had no state to recover to,
+/// and other findings report that.
+pub(super) fn not_recovered(trials: &[ObservedTrial<'_>], overload: &Overload) -> Option<Finding> {
+    let base = trials.len().checked_sub(3).and_then(|base| trials.get(base));
+    if overload.recovery_ms.is_some() || base.is_some_and(|base| base.trial.received == 0) {
         return None;
     }
     let message = format!(
-        "after {:.1} s at {:.0} requests/s the server did not come back to the loss and round trip \
-         that it had at {:.0} before",
+        "after {:.1} s at {:.0} requests/s the server did not return to its loss and round trip at \
+         {:.0} requests/s",
         overload.overload_s, overload.overload_rate, overload.base_rate
     );
-    let advice = "see the series for how it went on; give it longer with -t, or look for a queue \
-                  that does not empty";
-    Some(finding(Code::NotRecovered, Severity::Warning, message, advice))
+    let advice = "see the time series for the course of the recovery; lengthen it with -t, or look \
+                  for a queue that does not drain";
+    Some(finding(FindingCode::NotRecovered, Severity::Warning, message, advice))
 }

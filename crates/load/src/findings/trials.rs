@@ -1,49 +1,53 @@
-//! The doubts that trials give rise to, one function for each.
+//! Findings about trials, one function for each.
 
-use horolog_record::{Code, Finding, InvalidReason, Mode, Place, Severity, Trial};
+use horolog_record::{
+    Finding, FindingCode, InvalidReason, LossLocation, RequestMode, Severity, Trial,
+};
 
-use super::{Circumstances, Observed, about_worst, finding};
+use super::{ObservedTrial, RunContext, about_worst, finding, worst};
 use crate::ptp::PtpKind;
 
-/// The share of the planned rate below which a generator is behind.
+/// Share of the planned rate below which a generator is behind.
 const BEHIND: f64 = 0.999;
 
-/// Requests late by more than this share of the round trip are seen in the latency.
+/// Send lateness, as a share of the round trip, above which it shows in the latency.
 const LATENESS_SHARE: f64 = 0.25;
 
-/// The share of basic replies from which on a load in interleaved mode is none.
+/// Share of basic replies from which on a load in interleaved mode does not count as such.
 const BASIC_SHARE_MAX: f64 = 0.1;
 
-/// The share of lost requests beyond which basic replies are no wonder.
+/// Share of lost requests above which basic replies are normal.
 const BASIC_LOSS_MAX: f64 = 0.01;
 
-/// Values without which the 99.99th percentile rests on less than one of them.
+/// Number of values below which the 99.99th percentile rests on less than one of them.
 const SAMPLES_FOR_P99_99: u64 = 10_000;
 
-pub(super) fn no_replies(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Option<Finding> {
+pub(super) fn no_replies(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Option<Finding> {
     let sent: u64 = trials.iter().map(|observed| observed.trial.sent).sum();
     let silent = trials.iter().all(|observed| {
         let Trial { received, late, responses, .. } = observed.trial;
-        // A request of NetSync Monitor that got a part of its answers only was not received.
+        // A NetSync Monitor request with only part of its answers does not count as received.
         let parts = responses.delay + responses.sync_follow_up + responses.granted_messages;
         received + late + observed.trial.invalid_total() + parts == 0
     });
     if sent == 0 || !silent {
         return None;
     }
-    let message = format!("{sent} requests were sent and not one reply came back");
+    let message = format!("none of {sent} requests received a reply");
     let closed = trials.iter().any(|observed| observed.port_closed > 0);
     let advice = match &about.return_route {
         _ if closed => {
-            "nobody listens on the target's port; check that the server runs and the port"
+            "the target's port is closed; check that the server runs and that the port is right"
                 .to_owned()
         }
-        Some((network, gateway)) => format!(
-            "the server needs a route back to the simulated clients: run there 'ip route add \
-             {network} via {gateway}', and check that it serves that network"
+        Some(command) => format!(
+            "the server needs a route back to the simulated clients: run '{command}' there, and \
+             check that it serves that network"
         ),
         None => {
-            "check that the server runs, serves this address, and no firewall is between".into()
+            "check that the server runs, that it serves this address, and that no firewall drops \
+             packets"
+                .into()
         }
     };
     let advice = match &about.ptp {
@@ -51,19 +55,20 @@ pub(super) fn no_replies(trials: &[Observed<'_>], about: &Circumstances<'_>) -> 
         Some(ptp) => {
             let domain = format!("check that it is a PTP master in domain {}", ptp.domain);
             let contract = if ptp.kind == PtpKind::Delay && ptp.has_addresses() {
-                " and answers without a contract: one of g8275.2 answers those alone whom it \
-                 granted Delay_Resp, which 'horolog load ptp unicast' asks for"
+                " and replies without unicast negotiation: a master of profile g8275.2 replies \
+                 only to clients with a grant for Delay_Resp, which 'horolog load ptp unicast' \
+                 requests"
             } else {
                 ""
             };
             format!("{advice}; {domain}{contract}")
         }
     };
-    Some(finding(Code::NoReplies, Severity::Error, message, &advice))
+    Some(finding(FindingCode::NoReplies, Severity::Error, message, &advice))
 }
 
-/// A master that answers as if NetSync Monitor had not been asked for.
-pub(super) fn no_monitor(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Option<Finding> {
+/// Reports a master that answers as if NetSync Monitor had not been requested.
+pub(super) fn no_monitor(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Option<Finding> {
     if about.ptp.is_none_or(|ptp| ptp.kind != PtpKind::Nsm) {
         return None;
     }
@@ -78,30 +83,40 @@ pub(super) fn no_monitor(trials: &[Observed<'_>], about: &Circumstances<'_>) -> 
         return None;
     }
     let message = format!(
-        "{plain} requests were answered by a Delay_Resp without NetSync Monitor, and none by a Sync"
+        "{plain} requests were answered with a Delay_Resp without NetSync Monitor, none with a Sync"
     );
-    let advice = "the master has NetSync Monitor off, or not for these clients: of horolog, serve \
-                  with --ptp-netsync-monitor, and name clients of other networks in \
+    let advice = "NetSync Monitor is disabled on the master, or for these clients: for horolog, \
+                  run serve with --ptp-netsync-monitor, and add other client networks to \
                   --ptp-unicast-allow";
-    Some(finding(Code::NoReplies, Severity::Error, message, advice))
+    Some(finding(FindingCode::NoReplies, Severity::Error, message, advice))
 }
 
-pub(super) fn behind(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Option<Finding> {
-    let missing = |observed: &Observed<'_>| {
+pub(super) fn behind(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Option<Finding> {
+    let missing = |observed: &ObservedTrial<'_>| {
         let share = observed.achieved_share(about.spacing);
         if share < BEHIND { 1.0 - share } else { 0.0 }
     };
-    let advice = "use a faster engine or more cores, or take the rate that was really sent, which \
-                  is what all other figures refer to";
+    let is_refused = worst(trials, missing).is_some_and(|(_, observed, _)| {
+        // Most of the missing requests: a lack of speed shows besides.
+        let missing = observed.planned.saturating_sub(observed.trial.sent);
+        observed.refused > 0 && observed.refused.saturating_mul(2) >= missing
+    });
+    let advice = if is_refused {
+        "a firewall, a route or the link of this host refuses them: see 'nft list ruleset', 'ip \
+         route get ADDRESS' and 'ip -s link'; all other values refer to the requests sent"
+    } else {
+        "use a faster engine or more cores, or use the achieved rate, which all other values refer \
+         to"
+    };
     about_worst(
         trials,
         missing,
-        (Code::GeneratorBehind, Severity::Warning),
+        (FindingCode::GeneratorBehind, Severity::Warning),
         |observed| {
             let Trial { offered_rate, achieved_rate, sent, .. } = observed.trial;
             let refused = match observed.refused {
                 0 => String::new(),
-                refused => format!("; {refused} were refused on the way out"),
+                refused => format!("; sending failed for {refused}"),
             };
             if *achieved_rate < BEHIND * offered_rate {
                 format!(
@@ -116,8 +131,8 @@ pub(super) fn behind(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Opti
     )
 }
 
-pub(super) fn late_requests(trials: &[Observed<'_>]) -> Option<Finding> {
-    let lateness = |observed: &Observed<'_>| {
+pub(super) fn late_requests(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
+    let lateness = |observed: &ObservedTrial<'_>| {
         let trial = observed.trial;
         let p99 = trial.lateness_ns.as_ref().map_or(0, |lateness| lateness.p99) as f64;
         let rtt = trial.rtt_ns.as_ref().map_or(f64::INFINITY, |rtt| rtt.p99 as f64);
@@ -126,136 +141,186 @@ pub(super) fn late_requests(trials: &[Observed<'_>]) -> Option<Finding> {
     about_worst(
         trials,
         lateness,
-        (Code::RequestsLate, Severity::Warning),
+        (FindingCode::RequestsLate, Severity::Warning),
         |observed| {
             let late = match lateness(observed) / 1e3 {
                 us if us < 1e3 => format!("{us:.1} µs"),
                 us => format!("{:.1} ms", us / 1e3),
             };
             format!(
-                "one request in a hundred was sent {late} late or more, and latency includes that"
+                "one request in a hundred was sent at least {late} late, which its latency includes"
             )
         },
-        "latency counts from the intended instant; keep other work off the generator's cores",
+        "latency counts from the intended send time; keep other work off the generator's cores",
     )
 }
 
-pub(super) fn ring_overflow(trials: &[Observed<'_>]) -> Option<Finding> {
-    let dropped = |observed: &Observed<'_>| {
-        let at_ring = observed.trial.lost_at.get(&Place::OwnRing).copied().unwrap_or(0);
+pub(super) fn ring_overflow(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
+    let dropped = |observed: &ObservedTrial<'_>| {
+        let at_ring = observed.trial.lost_at.get(&LossLocation::OwnRing).copied().unwrap_or(0);
         at_ring.max(observed.ring_dropped)
     };
     about_worst(
         trials,
         |observed| dropped(observed) as f64,
-        (Code::ReceiveRingOverflow, Severity::Warning),
+        (FindingCode::ReceiveRingOverflow, Severity::Warning),
         |observed| {
             let (dropped, sent) = (dropped(observed), observed.trial.sent);
-            format!("the generator had no room for {dropped} replies to {sent} requests")
+            format!("the generator's receive ring dropped {dropped} replies to {sent} requests")
         },
-        "these losses are the generator's; use a faster engine, more cores or a longer receive ring",
+        "these losses are the generator's own; use a faster engine, more cores or a longer receive \
+         ring",
     )
 }
 
 pub(super) fn invalid_replies(
-    trials: &[Observed<'_>],
-    about: &Circumstances<'_>,
+    trials: &[ObservedTrial<'_>],
+    about: &RunContext<'_>,
 ) -> Option<Finding> {
     let advice = if about.ptp.is_some() {
-        "they count as lost; what stands behind each number is the part of the message that was \
-         not as it has to be"
+        "they count as lost; the name after each number is the invalid field of the message"
     } else {
-        "they count as lost; a kiss of death shows as stratum: the server limits its clients' rate"
+        "they count as lost; the name after each number is the field that does not match the \
+         request, for example the length or the server's version"
+    };
+    let others = |observed: &ObservedTrial<'_>| {
+        let all = observed.trial.invalid.iter();
+        let others = all.filter(|(reason, count)| reason.kiss().is_none() && **count > 0);
+        let named = |(reason, count): (&InvalidReason, &u64)| (reason.to_string(), *count);
+        others.map(named).collect::<Vec<_>>()
     };
     about_worst(
         trials,
-        |observed| observed.trial.invalid_total() as f64,
-        (Code::InvalidReplies, Severity::Warning),
-        |observed| {
-            let reasons: Vec<_> = observed
-                .trial
-                .invalid
-                .iter()
-                .map(|(reason, count)| {
-                    format!("{count} by {}", format!("{reason:?}").to_lowercase())
-                })
-                .collect();
-            format!("some replies were invalid: {}", reasons.join(", "))
-        },
+        |observed| total(&others(observed)),
+        (FindingCode::InvalidReplies, Severity::Warning),
+        |observed| format!("some replies were invalid: {}", listed(&others(observed), "by ")),
         advice,
     )
 }
 
-pub(super) fn duplicate_replies(trials: &[Observed<'_>]) -> Option<Finding> {
+/// Reports kiss-o'-death replies, each kind with its effect on a client (RFC 5905, section 7.4).
+pub(super) fn kisses(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
+    let kisses = |observed: &ObservedTrial<'_>| {
+        let all = observed.trial.invalid.iter().filter(|(_, count)| **count > 0);
+        all.filter_map(|(reason, count)| Some((reason.kiss()?.to_owned(), *count)))
+            .collect::<Vec<_>>()
+    };
+    let said = |reason| {
+        trials.iter().any(|observed| observed.trial.invalid.get(&reason).is_some_and(|n| *n > 0))
+    };
+    let mut advice = vec!["they count as lost"];
+    if said(InvalidReason::KissRate) {
+        advice.push("RATE: the server limits client rates; use more clients or a lower rate");
+    }
+    if said(InvalidReason::KissDeny) || said(InvalidReason::KissRstr) {
+        advice.push(
+            "DENY and RSTR: the server's configuration refuses these clients; allow their \
+                     network",
+        );
+    }
+    if said(InvalidReason::KissNtsn) {
+        advice.push("NTSN: the server cannot decrypt the cookies; run NTS-KE again");
+    }
+    if said(InvalidReason::KissOther) {
+        advice.push(
+            "other codes: service refused for a reason RFC 5905 does not define; see the \
+                     server's log",
+        );
+    }
     about_worst(
         trials,
-        |observed| observed.trial.duplicate as f64,
-        (Code::DuplicateReplies, Severity::Warning),
-        |observed| format!("{} replies came more than once", observed.trial.duplicate),
-        "something on the way doubles packets, or two servers answer; each request counts once",
+        |observed| total(&kisses(observed)),
+        (FindingCode::KissOfDeath, Severity::Warning),
+        |observed| {
+            let (listed, sent) = (listed(&kisses(observed), ""), observed.trial.sent);
+            format!("of {sent} requests the server answered with kiss-o'-death packets: {listed}")
+        },
+        &advice.join("; "),
     )
 }
 
-/// Of a PTP master that says of its time that it can be traced to nothing that is what is told: it
-/// may well be synchronised, by no primary reference.
+fn total(counts: &[(String, u64)]) -> f64 {
+    counts.iter().map(|(_, count)| *count as f64).sum()
+}
+
+fn listed(counts: &[(String, u64)], before: &str) -> String {
+    let each = counts.iter().map(|(name, count)| format!("{count} {before}{name}"));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn duplicate_replies(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
+    about_worst(
+        trials,
+        |observed| observed.trial.duplicate as f64,
+        (FindingCode::DuplicateReplies, Severity::Warning),
+        |observed| format!("{} duplicate replies were received", observed.trial.duplicate),
+        "the network duplicates packets, or two servers reply; each request counts once",
+    )
+}
+
+/// Reports an unsynchronised server. A PTP master that declares its time not traceable is reported
+/// as such: it may be synchronised, but not to a primary reference.
 pub(super) fn server_unsynchronised(
-    trials: &[Observed<'_>],
-    about: &Circumstances<'_>,
+    trials: &[ObservedTrial<'_>],
+    about: &RunContext<'_>,
 ) -> Option<Finding> {
     if about.ptp.is_some() {
         return about_worst(
             trials,
             |observed| observed.server_unsynchronised as f64,
-            (Code::ServerUnsynchronised, Severity::Note),
+            (FindingCode::ServerUnsynchronised, Severity::Note),
             |observed| {
                 let (said, all) = (observed.server_unsynchronised, observed.trial.received);
                 format!(
-                    "the master says in {said} of {all} answers that its time can be traced to no \
-                     primary reference"
+                    "the master reports in {said} of {all} replies that its time is not traceable \
+                     to a primary reference"
                 )
             },
-            "it may be right all the same, by its own clock or another server's; it says so itself",
+            "its time may still be accurate, from its own clock or another server's",
         );
     }
     about_worst(
         trials,
         |observed| observed.server_unsynchronised as f64,
-        (Code::ServerUnsynchronised, Severity::Warning),
+        (FindingCode::ServerUnsynchronised, Severity::Warning),
         |observed| {
             let (said, all) = (observed.server_unsynchronised, observed.trial.received);
-            format!("the server says in {said} of {all} replies that it is not synchronised")
+            format!("the server reports in {said} of {all} replies that it is not synchronised")
         },
-        "clients would not use its time; its speed may differ once it is synchronised",
+        "clients would not use its time; its speed may differ when synchronised",
     )
 }
 
-/// Requests for unicast messages that a PTP master denied, where it granted none.
-pub(super) fn denied(trials: &[Observed<'_>]) -> Option<Finding> {
-    let denied = |observed: &Observed<'_>| match observed.trial.responses.grant {
+/// Reports requests for unicast messages that a PTP master denied, if it granted none.
+pub(super) fn denied(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
+    let denied = |observed: &ObservedTrial<'_>| match observed.trial.responses.grant {
         0 => observed.trial.responses.denial,
         _ => 0,
     };
     about_worst(
         trials,
         |observed| denied(observed) as f64,
-        (Code::Denied, Severity::Warning),
+        (FindingCode::UnicastDenied, Severity::Warning),
         |observed| format!("the master denied all {} requests it answered", denied(observed)),
-        "the figures are those of denials; put the clients on the master's list of those that may \
-         have unicast messages (of horolog: --ptp-unicast-allow), and see its limits on grants, \
-         rate and intervals",
+        "results describe denials only; add the clients to the master's unicast access list \
+         (horolog: --ptp-unicast-allow), and check its limits on grants, rate and intervals",
     )
 }
 
-/// The part of a mix that asks in interleaved mode; of another trial all of it.
+/// Returns the part of a mix in interleaved mode; of another trial all of it.
 fn interleaved(trial: &Trial) -> &Trial {
-    let part = trial.parts.iter().find(|part| part.mode == Mode::NtpInterleaved);
+    let part = trial.parts.iter().find(|part| part.mode == RequestMode::NtpInterleaved);
     part.map_or(trial, |part| &part.trial)
 }
 
-/// Trials that began when every client had been answered twice, as servers want it that keep
-/// nothing of a client's first request, and that lost next to nothing: who misses a reply refers
-/// to one that the server may have forgotten.
-pub(super) fn basic_replies(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Option<Finding> {
+/// Reports basic replies in interleaved mode. Covers trials that began after every client had been
+/// answered twice, as servers require that keep no state after a client's first request, and that
+/// lost almost nothing: a client that misses a reply refers to one that the server may have
+/// discarded.
+pub(super) fn basic_replies(
+    trials: &[ObservedTrial<'_>],
+    about: &RunContext<'_>,
+) -> Option<Finding> {
     if !about.interleaved {
         return None;
     }
@@ -264,11 +329,11 @@ pub(super) fn basic_replies(trials: &[Observed<'_>], about: &Circumstances<'_>) 
     });
     if sent > 0 && sent < clients.saturating_mul(2) {
         let message = format!(
-            "interleaved mode was asked for, and {sent} requests of {clients} clients are too few \
-             for it: each has to have been answered before"
+            "{sent} requests of {clients} clients are too few for interleaved mode, which each \
+             client enters after its first reply"
         );
-        let advice = "take fewer clients (-c), or hold rates longer";
-        return Some(finding(Code::BasicReplies, Severity::Note, message, advice));
+        let advice = "use fewer clients, or a longer trial duration";
+        return Some(finding(FindingCode::InterleavedNotUsed, Severity::Note, message, advice));
     }
     let mut before = 0_u64;
     let ready = trials.iter().map(|observed| {
@@ -278,7 +343,7 @@ pub(super) fn basic_replies(trials: &[Observed<'_>], about: &Circumstances<'_>) 
         warm && trial.loss_ratio() <= BASIC_LOSS_MAX
     });
     let ready: Vec<_> = ready.collect();
-    let basic = |observed: &Observed<'_>| {
+    let basic = |observed: &ObservedTrial<'_>| {
         let trial = interleaved(observed.trial);
         let share = trial.responses.basic as f64 / trial.received.max(1) as f64;
         let index = trials.iter().position(|one| std::ptr::eq(one.trial, observed.trial));
@@ -288,48 +353,57 @@ pub(super) fn basic_replies(trials: &[Observed<'_>], about: &Circumstances<'_>) 
     about_worst(
         trials,
         basic,
-        (Code::BasicReplies, Severity::Warning),
+        (FindingCode::InterleavedNotUsed, Severity::Warning),
         |observed| {
             let share = basic(observed) * 100.0;
-            format!("interleaved mode was asked for, and {share:.1}% of the replies were basic")
+            format!("interleaved mode was requested, but {share:.1}% of the replies were basic")
         },
-        "the server has no such mode, no memory for so many clients, or is asked again before the \
-         client was answered: take fewer or more clients, or a larger memory",
+        "the server lacks interleaved mode, lacks memory for these clients, or receives the next \
+         request before it sent the reply: use fewer or more clients, or a larger client table",
     )
 }
 
-pub(super) fn unexplained(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Option<Finding> {
+pub(super) fn unexplained(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Option<Finding> {
+    // Hosts rate-limit these ICMP messages, so a single one explains all losses if nothing else was
+    // received.
     let unknown =
-        |observed: &Observed<'_>| observed.trial.lost_at.get(&Place::Unknown).copied().unwrap_or(0);
+        |observed: &ObservedTrial<'_>| match (observed.port_closed, observed.trial.received) {
+            (1.., 0) => 0,
+            (closed, _) => {
+                let unknown =
+                    observed.trial.lost_at.get(&LossLocation::Unknown).copied().unwrap_or(0);
+                unknown.saturating_sub(closed)
+            }
+        };
     let advice = if about.shared_machine {
-        "no counter that could be read accounts for them"
+        "no available counter accounts for them"
     } else {
-        "read the counters of the server's machine as well: its interface, its sockets, its server"
+        "also read the counters of the server's host: interface, sockets, server"
     };
     about_worst(
         trials,
         |observed| unknown(observed) as f64,
-        (Code::LossUnexplained, Severity::Note),
+        (FindingCode::LossUnattributed, Severity::Note),
         |observed| {
             let (unknown, lost) = (unknown(observed), observed.trial.lost);
-            format!("where {unknown} of {lost} requests or their replies were lost is not known")
+            format!("the loss location of {unknown} of {lost} requests is unknown")
         },
         advice,
     )
 }
 
-pub(super) fn few_samples(trials: &[Observed<'_>]) -> Option<Finding> {
-    let short = |observed: &Observed<'_>| {
+pub(super) fn few_samples(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
+    let short = |observed: &ObservedTrial<'_>| {
         let received = observed.trial.received;
         if (1..SAMPLES_FOR_P99_99).contains(&received) { 1.0 / received as f64 } else { 0.0 }
     };
     about_worst(
         trials,
         short,
-        (Code::FewSamples, Severity::Note),
+        (FindingCode::FewSamples, Severity::Note),
         |observed| {
             let received = observed.trial.received;
-            format!("{received} replies are too few for a 99.99th percentile, which takes 10000")
+            format!("{received} replies are too few for a 99.99th percentile, which needs 10000")
         },
         "the highest percentiles are single replies; hold each rate longer",
     )

@@ -8,11 +8,11 @@ use horolog_time::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::account::TrialCounts;
 use crate::plan::TrialPlan;
+use crate::request_tracker::TrialCounts;
 use crate::trial;
 
-fn limit(text: &str) -> Limit {
+fn limit(text: &str) -> LoadLimit {
     text.parse().unwrap()
 }
 
@@ -24,7 +24,7 @@ fn trial(rate: f64, lost: u64, rtt_ns: u64) -> Trial {
         spacing: Spacing::Constant,
         clients: 1,
         nts: false,
-        course: None,
+        profile: None,
         parts: Vec::new(),
     };
     let mut counts = TrialCounts {
@@ -71,22 +71,22 @@ fn figures_have_the_unit_of_their_metric() {
 
 #[test]
 fn what_is_no_limit_is_told_what_would_be() {
-    let refusal = |text: &str| text.parse::<Limit>().unwrap_err().to_string();
+    let refusal = |text: &str| text.parse::<LoadLimit>().unwrap_err().to_string();
     for (text, told) in [
-        ("", "METRIC>FIGURE"),
-        ("loss", "METRIC>FIGURE"),
-        ("loss=1", "METRIC>FIGURE"),
-        ("lost>1%", "no metric 'lost'; there are loss, late"),
-        ("response-loss>1%", "no metric 'response-loss'"),
+        ("", "METRIC>VALUE"),
+        ("loss", "METRIC>VALUE"),
+        ("loss=1", "METRIC>VALUE"),
+        ("lost>1%", "unknown metric 'lost'; choose one of loss, late"),
+        ("response-loss>1%", "unknown metric 'response-loss'"),
         ("p95>1ms", "lateness-"),
-        ("loss>", "'' is no share"),
-        ("loss>101%", "'101%' is no share"),
-        ("loss>-1", "no share"),
-        ("loss>nan", "no share"),
-        ("p99>200", "'200' is no time; write one with its unit"),
-        ("p99>infs", "no time"),
-        ("rate<1G", "'1G' is no rate"),
-        ("rate<<1", "'<1' is no rate"),
+        ("loss>", "'' is not a share"),
+        ("loss>101%", "'101%' is not a share"),
+        ("loss>-1", "not a share"),
+        ("loss>nan", "not a share"),
+        ("p99>200", "'200' is not a time; write one with its unit"),
+        ("p99>infs", "not a time"),
+        ("rate<1G", "'1G' is not a rate"),
+        ("rate<<1", "'<1' is not a rate"),
     ] {
         assert!(refusal(text).contains(told), "{text}: {}", refusal(text));
     }
@@ -123,7 +123,7 @@ fn a_search_is_judged_by_what_it_found() {
     assert!(limit("ndr<1.1k").judge(&trials, Some(&found)).failed);
     assert!(!limit("ndr<1k").judge(&trials, Some(&found)).failed);
     assert!(limit("pdr<1").judge(&trials, Some(&found)).failed, "another search");
-    assert_eq!(limit("ndr<1").wants(), Some(Wants::Search(SearchKind::Ndr)));
+    assert_eq!(limit("ndr<1").wants(), Some(RequiredFeature::Search(SearchKind::Ndr)));
 }
 
 #[test]
@@ -142,12 +142,12 @@ fn offsets_are_judged_by_how_far_they_are_off_either_way() {
     assert!(limit("offset-p50>39us").judge(std::slice::from_ref(&trial), None).failed);
     assert!(!limit("offset-p99>41us").judge(&[trial], None).failed);
     assert!(limit("offset-p99>1s").judge(&[super::tests::trial(1e3, 0, 1)], None).failed);
-    assert_eq!(limit("offset-max>1us").wants(), Some(Wants::Offsets));
+    assert_eq!(limit("offset-max>1us").wants(), Some(RequiredFeature::Offsets));
 }
 
 #[test]
 fn a_search_for_key_establishments_is_judged_by_what_it_found() {
-    let at = |rate, lost| EstablishmentTrial {
+    let at = |rate, lost| NtsKeTrial {
         offered_rate: Some(rate),
         achieved_rate: rate,
         duration_s: 1.0,
@@ -159,16 +159,16 @@ fn a_search_for_key_establishments_is_judged_by_what_it_found() {
         handshake_ns: None,
     };
     let (trials, found) = ([at(1e3, 0), at(2e3, 30)], search(1e3));
-    let failed = |text: &str| limit(text).judge_establishments(&trials, Some(&found)).failed;
+    let failed = |text: &str| limit(text).judge_nts_ke(&trials, Some(&found)).failed;
     assert!(!failed("loss>0%") && failed("ndr<1.1k") && !failed("ndr<1k") && failed("pdr<1"));
-    assert!(limit("loss>0%").judge_establishments(&trials, None).failed);
+    assert!(limit("loss>0%").judge_nts_ke(&trials, None).failed);
 }
 
 proptest! {
     #[test]
     fn any_text_is_read_or_refused_in_one_line(text in "\\PC{0,40}|[a-z0-9.<>=% -]{0,20}") {
-        match text.parse::<Limit>() {
-            Ok(limit) => prop_assert_eq!(limit.text().parse::<Limit>(), Ok(limit)),
+        match text.parse::<LoadLimit>() {
+            Ok(limit) => prop_assert_eq!(limit.text().parse::<LoadLimit>(), Ok(limit)),
             Err(error) => prop_assert!(!error.to_string().contains('\n')),
         }
     }

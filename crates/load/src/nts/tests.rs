@@ -3,18 +3,22 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use horolog_nts::{CookieKeys, MasterSecret, nak, open_request, seal_reply};
+use horolog_nts::{
+    COOKIES_MAX, CookieKeys, MasterSecret, ReplyError, nak, open_request, seal_reply,
+};
 use horolog_record::InvalidReason;
 use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
-use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
+use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
 use super::*;
-use crate::account::{Account, AccountPlan, Carried, TrialCounts};
 use crate::clients::LaneClients;
-use crate::offset::ReceiveStamps;
-use crate::tail::Tail;
-use crate::token::Token;
-use crate::verify::{Expected, PAYLOAD_LEN};
+use crate::offset::ReceiveTimestamps;
+use crate::random::SplitMix64;
+use crate::request::RequestTimestamps;
+use crate::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
+use crate::token::TokenCodec;
+use crate::trailer::RequestTrailer;
+use crate::verify::{ExpectedReplies, PAYLOAD_LEN};
 
 const START: Timestamp<Monotonic> = Timestamp::from_ns(7_000_000_000);
 const REQUESTS: i64 = 400;
@@ -42,7 +46,7 @@ fn reply_header(request: &[u8]) -> [u8; HEADER_LEN] {
     let (request, _) = Header::parse(request).unwrap();
     let receive = NtpTimestamp::from_bits(0xe000_0000_0000_0000);
     let reply = Header {
-        mode: Mode::Server,
+        mode: AssociationMode::Server,
         stratum: 1,
         origin: request.transmit,
         receive,
@@ -71,9 +75,9 @@ fn answer(server: &CookieKeys, request: &[u8]) -> Vec<u8> {
 /// Asks and lets `change` spoil the replies.
 fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
     let server = cookie_keys();
-    let plan = AccountPlan {
-        expected: Expected {
-            token: Token::new(0x0bad_cafe_dead_beef, START),
+    let plan = TrackerConfig {
+        expected: ExpectedReplies {
+            token: TokenCodec::new(0x0bad_cafe_dead_beef, START),
             version: 4,
             interleaved: false,
             extended: true,
@@ -87,19 +91,21 @@ fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
         interval: None,
         fairness: false,
     };
-    let tail = Some(Box::new(Tail::Nts(sessions(&server, share).lane(4, (0, 1)).unwrap())));
-    let mut account = Account::open(&plan, Carried { tail, ..Carried::default() }).unwrap();
+    let tail =
+        Some(Box::new(RequestTrailer::Nts(sessions(&server, share).lane(4, (0, 1)).unwrap())));
+    let mut account =
+        RequestTracker::open(&plan, LaneCarryOver { tail, ..LaneCarryOver::default() }).unwrap();
     for number in 0..REQUESTS {
         let intended = START + Span::from_ns(number * 1_000_000);
         let next = account.next(intended);
         let request = account.payload(&next).unwrap().to_vec();
-        account.ask();
+        account.register();
         assert_eq!(next.authenticated, request.len() > PAYLOAD_LEN);
         account.sent(intended, intended, next.authenticated);
         let mut reply = answer(&server, &request);
         change(&request, &mut reply);
         let now = intended + Span::from_ns(5_000);
-        account.receive(&reply, Some(next.client), now, now, ReceiveStamps::default());
+        account.receive(&reply, Some(next.client), now, now, ReceiveTimestamps::default());
     }
     TrialCounts::sum(&account.close(REQUESTS as u64).0)
 }
@@ -154,7 +160,7 @@ fn a_reply_that_is_not_authentic_does_not_count() {
         let len = nak(&request[52..84], &reply_header(request), reply);
         reply.truncate(len);
     });
-    assert_eq!(reason(&refused, InvalidReason::Nts), 400);
+    assert_eq!(reason(&refused, InvalidReason::KissNtsn), 400);
 }
 
 #[test]
@@ -197,7 +203,7 @@ fn a_client_of_its_own_session_uses_each_cookie_once() {
     let mut reused = Some(0);
     let mut ask = |lane: &mut LaneSessions, transmit: u64, answered: bool| {
         let before = reused;
-        let request = lane.seal(3, Stamps::basic(transmit), &mut reused).to_vec();
+        let request = lane.seal(3, RequestTimestamps::basic(transmit), &mut reused).to_vec();
         let again = reused != before;
         let fresh = seen.insert(request[88..188].to_vec());
         let opened = open_request(&server, &request).unwrap();
@@ -238,10 +244,10 @@ fn cookies_of_a_doubled_reply_are_given_back() {
     let len = server.seal(&keys, [1; 16], &mut cookie);
     cookie.truncate(len);
     let mut lane = Sessions::of(vec![(keys, vec![cookie])], 100, true).lane(4, (0, 1)).unwrap();
-    let request = lane.seal(0, Stamps::basic(7), &mut None).to_vec();
+    let request = lane.seal(0, RequestTimestamps::basic(7), &mut None).to_vec();
     let opened = open_request(&server, &request).unwrap();
     // One cookie of the eight that were asked for.
-    let opened = horolog_nts::Opened { cookies_wanted: 1, ..opened };
+    let opened = horolog_nts::AuthenticRequest { cookies_wanted: 1, ..opened };
     let mut reply = vec![0; 1024];
     let mut fill = |bytes: &mut [u8]| bytes.fill(9);
     let len = seal_reply(&server, &opened, &reply_header(&request), &mut fill, &mut reply);
@@ -251,9 +257,9 @@ fn cookies_of_a_doubled_reply_are_given_back() {
     lane.give_back(0);
     lane.give_back(0);
     let mut reused = Some(0);
-    lane.seal(0, Stamps::basic(8), &mut reused);
+    lane.seal(0, RequestTimestamps::basic(8), &mut reused);
     assert_eq!(reused, Some(0), "the first reply's cookie is there");
-    lane.seal(0, Stamps::basic(9), &mut reused);
+    lane.seal(0, RequestTimestamps::basic(9), &mut reused);
     assert_eq!(reused, Some(1), "and the second's is not");
 }
 
@@ -282,12 +288,12 @@ fn a_given_session_opens_what_it_has_the_key_for() {
     let hex = |bytes: &[u8]| bytes.iter().fold(String::new(), digits);
     let blind = format!("{},{}", hex(keys.c2s()), hex(&cookie[..len]));
     let seeing = format!("{blind},{}", hex(keys.s2c()));
-    for (text, forged) in [(blind, Ok(())), (seeing, Err(Fault::Reply(ReplyFault::Forged)))] {
-        let given = GivenSession::parse(&text).unwrap();
-        let sessions = Sessions::given(&given);
-        assert_eq!(sessions.opens(), given.opens());
+    for (text, forged) in [(blind, Ok(())), (seeing, Err(Fault::Reply(ReplyError::Forged)))] {
+        let given = ImportedSession::parse(&text).unwrap();
+        let sessions = Sessions::from_imported(&given);
+        assert_eq!(sessions.can_open(), given.opens());
         let mut lane = sessions.lane(4, (0, 1)).unwrap();
-        let stamps = Stamps::basic(0x0123_4567_89ab_cdef);
+        let stamps = RequestTimestamps::basic(0x0123_4567_89ab_cdef);
         let mut reply = answer(&server, lane.seal(5, stamps, &mut None));
         assert_eq!(lane.open(5, stamps.transmit, &reply), Ok(()));
         assert!(lane.open(5, stamps.transmit ^ 2, &reply).is_err());

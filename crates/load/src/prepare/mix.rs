@@ -1,50 +1,53 @@
-//! From options to a mix: a plan and an engine for each kind of requests, with a part of the
-//! clients, of their network and of the threads.
+//! Options to a mix: a plan and an engine for each kind of requests, with a part of the clients, of
+//! their network and of the threads.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use horolog_record::Engine as Kind;
+use horolog_record::LoadEngineKind as Kind;
 
-use super::{Opener, Prepared, open_best, sessions};
+use super::{EngineOpener, PreparedLoad, probe, sessions};
 use crate::clients::{LANES_MAX, SourceNetwork};
 use crate::engine::mix::MixEngine;
 use crate::engine::xdp::XdpEngine;
-use crate::engine::{self, Engine};
+use crate::engine::{self, LoadEngine};
 use crate::error::LoadError;
 use crate::mix::{self, divide, shares};
 use crate::nts::Sessions;
 use crate::options::LoadOptions;
 use crate::plan::{GuardPlan, PartPlan, RunPlan};
-use crate::target::TargetError;
 
-/// Finds out and checks everything, and opens the engines.
-pub(super) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
+/// Resolves and checks everything, and opens the engines.
+pub(super) fn prepare(options: &LoadOptions) -> Result<PreparedLoad, LoadError> {
     mix::check(options)?;
-    // A name with several addresses is one of them for all.
-    let address = options.target.resolve(options.family).map_err(TargetError::from)?.ip();
-    // Once, whatever engine they are for.
+    // All parts use the same one of a name's addresses.
+    let interface = options.hints.interface.as_deref();
+    let address = options.target.resolve(options.family, interface)?;
+    // Once, for all engines.
+    let sessions = |run: &LoadOptions| -> Result<_, LoadError> {
+        Ok(sessions(run, run.target.resolve(run.family, interface)?)?)
+    };
     let sessions: Vec<_> =
         mix::runs(options, address).iter().map(sessions).collect::<Result<_, _>>()?;
     let mix = Mix { options, address, sessions };
     match options.engine {
-        Some(kind) => mix.open(kind),
-        None => open_best(options, |kind| mix.open(kind)),
+        Some(kind) => probe::open_named(kind, &mut |kind| mix.open(kind)),
+        None => probe::open_best(options, &mut |kind| mix.open(kind)),
     }
 }
 
 struct Mix<'a> {
     options: &'a LoadOptions,
-    address: IpAddr,
-    /// What each part is authenticated with.
+    address: SocketAddr,
+    /// NTS sessions of each part.
     sessions: Vec<Option<Arc<Sessions>>>,
 }
 
 impl Mix<'_> {
     /// Opens an engine of this kind for each part.
-    fn open(&self, kind: Kind) -> Result<Prepared, LoadError> {
+    fn open(&self, kind: Kind) -> Result<PreparedLoad, LoadError> {
         let (plans, network) = self.plans(kind)?;
-        let engine: Box<dyn Engine> = if kind == Kind::Xdp {
+        let engine: Box<dyn LoadEngine> = if kind == Kind::Xdp {
             Box::new(XdpEngine::open_mix(&plans)?)
         } else {
             let engines = plans.iter().map(|plan| engine::open(kind, plan));
@@ -52,25 +55,25 @@ impl Mix<'_> {
         };
         let plan = self.whole(kind, &plans, network);
         let clients = plan.clients;
-        Ok(Prepared { plan, engine, clients, beside: None, fallbacks: Vec::new() })
+        Ok(PreparedLoad { plan, engine, clients, compliant_clients: None, fallbacks: Vec::new() })
     }
 
-    /// The runs of which it is made, with the sessions that are there already.
+    /// Returns the runs of the mix, with their existing sessions.
     fn runs(&self) -> Vec<LoadOptions> {
         let runs = mix::runs(self.options, self.address).into_iter();
         let with = |(run, sessions)| LoadOptions { nts: None, sessions, ..run };
         runs.zip(self.sessions.iter().cloned()).map(with).collect()
     }
 
-    /// A plan for each part, and the network in which all their clients are.
+    /// Returns a plan for each part, and the network that contains all their clients.
     fn plans(&self, kind: Kind) -> Result<(Vec<RunPlan>, Option<SourceNetwork>), LoadError> {
         let runs = self.runs();
         let ptp = runs.iter().filter(|run| run.ptp.is_some()).count();
         if kind == Kind::Udp && ptp > 1 {
-            let reason = "PTP's ports are the sockets of one kind of requests".to_owned();
+            let reason = "sockets on the PTP ports support one kind of request only".to_owned();
             return Err(engine::unfit(kind, reason, "use --engine packet").into());
         }
-        let mut first = Opener::new(&runs[0])?;
+        let mut first = EngineOpener::new(&runs[0])?;
         let route = first.route(kind)?;
         let network = first.network(kind, &route)?;
         let threads = self.options.threads.unwrap_or_else(|| first.cores(&route)) as u32;
@@ -83,7 +86,7 @@ impl Mix<'_> {
         let mut plans = Vec::with_capacity(count);
         for ((index, run), lanes) in runs.into_iter().enumerate().zip(lanes) {
             let part = network.map(|network| network.part(index, count)).transpose()?;
-            // Sockets of PTP are one client, however many the mix has.
+            // PTP sockets are one client, however many the mix has.
             let one_client = kind == Kind::Udp && run.ptp.is_some();
             let clients = run.clients.filter(|_| !one_client);
             let lanes = lanes.min(clients.unwrap_or(u32::MAX)) as usize;
@@ -93,7 +96,7 @@ impl Mix<'_> {
                 threads: (!one_client).then_some(lanes),
                 ..run
             };
-            let (plan, _) = Opener::new(&run)?.plan(kind)?;
+            let (plan, _) = EngineOpener::new(&run)?.plan(kind)?;
             let lanes = plan.lanes;
             // The first one keeps the replies to all of them from the stack.
             let guard = network
@@ -109,11 +112,11 @@ impl Mix<'_> {
         Ok((plans, network))
     }
 
-    /// What is the same for all, and what there is of each: of a mix as a whole.
+    /// Returns the plan of a mix as a whole: the common values, and the sums of the parts.
     fn whole(&self, kind: Kind, plans: &[RunPlan], network: Option<SourceNetwork>) -> RunPlan {
         let lanes = plans.iter().map(|plan| plan.lanes);
         let parts = self.options.mix.iter().zip(shares(&self.options.mix)).zip(plans);
-        // A target's port is NTP's, where that is asked for.
+        // The target's port is that of NTP, if the mix has NTP requests.
         let ntp = plans.iter().find(|plan| plan.ptp.is_none()).unwrap_or(&plans[0]);
         RunPlan {
             target: ntp.target,

@@ -14,12 +14,12 @@ const LANES: usize = 2;
 const CLIENTS: u32 = 10;
 
 fn plan(kind: PtpKind, multicast: bool) -> PtpPlan {
-    PtpPlan { kind, domain: 7, minor_version: 1, multicast, transport: Transport::Udp }
+    PtpPlan { kind, domain: 7, minor_version: 1, multicast, transport: PtpLoadTransport::Udp }
 }
 
-fn expected(plan: PtpPlan, lane: usize) -> Expected {
-    let token = Token::new(99, Timestamp::from_ns(1));
-    Expected { plan, token, lane, lanes: LANES, clients: CLIENTS, master: MASTER_V4 }
+fn expected(plan: PtpPlan, lane: usize) -> ExpectedPtpMessages {
+    let token = TokenCodec::new(99, Timestamp::from_ns(1));
+    ExpectedPtpMessages { plan, token, lane, lanes: LANES, clients: CLIENTS, master: MASTER_V4 }
 }
 
 fn block(lane: usize) -> LaneClients {
@@ -32,7 +32,7 @@ fn read(
     lane: usize,
     message: &Message<'_>,
     client: Option<u32>,
-) -> Option<Result<Answer, InvalidReason>> {
+) -> Option<Result<PtpReply, InvalidReason>> {
     let mut bytes = [0; 256];
     let length = message.emit(&mut bytes);
     let read = expected(plan, lane).read(&bytes[..length], client, &block(lane));
@@ -42,7 +42,7 @@ fn read(
 fn header(plan: PtpPlan) -> Header {
     Header {
         domain: plan.domain,
-        flags: if plan.multicast { Flags::default() } else { Flags::UNICAST },
+        flags: if plan.multicast { PtpFlags::default() } else { PtpFlags::UNICAST },
         source: PortIdentity { clock: 1, port: 1 },
         ..Header::default()
     }
@@ -50,11 +50,11 @@ fn header(plan: PtpPlan) -> Header {
 
 fn delay_resp(plan: PtpPlan, lane: usize) -> Message<'static> {
     let requesting = PortIdentity { clock: TOKEN, port: port_number(lane) };
-    Message::new(header(plan), Body::DelayResp { receive: RECEIVE, requesting })
+    Message::new(header(plan), PtpMessageBody::DelayResp { receive: RECEIVE, requesting })
 }
 
-fn response(time_flags: Flags) -> Response<'static> {
-    Response {
+fn response(time_flags: PtpFlags) -> MonitorResponse<'static> {
+    MonitorResponse {
         port_state: 6,
         protocol: 1,
         address: &[192, 0, 2, 1],
@@ -75,7 +75,7 @@ fn a_good_answer_is_good() {
         let answer = read(plan, 0, &delay_resp(plan, 0), client);
         let receive_ns = 1_700_000_000_000_000_005;
         let untraceable = false;
-        assert_eq!(answer, Some(Ok(Answer::Delay { token: TOKEN, receive_ns, untraceable })));
+        assert_eq!(answer, Some(Ok(PtpReply::Delay { token: TOKEN, receive_ns, untraceable })));
     }
 }
 
@@ -83,20 +83,20 @@ fn a_good_answer_is_good() {
 fn each_fault_has_its_reason() {
     let plan = plan(PtpKind::Delay, false);
     let good = delay_resp(plan, 0);
-    let Body::DelayResp { requesting, .. } = good.body else { unreachable!() };
+    let PtpMessageBody::DelayResp { requesting, .. } = good.body else { unreachable!() };
     let with = |header: Header| Message { header, ..good };
-    let at = |receive| Message { body: Body::DelayResp { receive, requesting }, ..good };
+    let at = |receive| Message { body: PtpMessageBody::DelayResp { receive, requesting }, ..good };
     let stranger = PortIdentity { port: 77, ..requesting };
-    let to_stranger = Body::DelayResp { receive: RECEIVE, requesting: stranger };
+    let to_stranger = PtpMessageBody::DelayResp { receive: RECEIVE, requesting: stranger };
     let cases = [
-        (Message { body: Body::Sync(RECEIVE), ..good }, InvalidReason::Mode),
-        (Message { body: Body::Other(0xf, &[0; 20]), ..good }, InvalidReason::Mode),
+        (Message { body: PtpMessageBody::Sync(RECEIVE), ..good }, InvalidReason::Mode),
+        (Message { body: PtpMessageBody::Other(0xf, &[0; 20]), ..good }, InvalidReason::Mode),
         (with(Header { domain: 8, ..good.header }), InvalidReason::Domain),
         (with(Header { sdo_id: 0x100, ..good.header }), InvalidReason::Domain),
         (with(Header { sdo_id: 1, ..good.header }), InvalidReason::Domain),
         (Message { suffix: &[0x7f, 0, 0, 2], ..good }, InvalidReason::Length),
         (Message { suffix: &[0x7f, 0, 0, 1, 0], ..good }, InvalidReason::Length),
-        (with(Header { flags: Flags::default(), ..good.header }), InvalidReason::Flags),
+        (with(Header { flags: PtpFlags::default(), ..good.header }), InvalidReason::Flags),
         (Message { body: to_stranger, ..good }, InvalidReason::Origin),
         (at(PtpTimestamp::ZERO), InvalidReason::Timestamp),
         (at(PtpTimestamp::new(5, 1_000_000_000)), InvalidReason::Timestamp),
@@ -121,7 +121,7 @@ fn over_ipv6_two_bytes_may_follow() {
     let plan = plan(PtpKind::Delay, false);
     let mut bytes = [0; 60];
     let length = delay_resp(plan, 0).emit(&mut bytes);
-    let judge = Expected { master: MASTER_V6, ..expected(plan, 0) };
+    let judge = ExpectedPtpMessages { master: MASTER_V6, ..expected(plan, 0) };
     for (more, valid) in [(0, true), (2, true), (3, false)] {
         let judged = judge.read(&bytes[..length + more], Some(0), &block(0)).unwrap();
         assert_eq!(judged.is_ok(), valid, "{more} bytes");
@@ -130,7 +130,7 @@ fn over_ipv6_two_bytes_may_follow() {
 
 #[test]
 fn over_ethernet_short_frames_are_filled_up() {
-    let plan = PtpPlan { transport: Transport::Ethernet, ..plan(PtpKind::Delay, false) };
+    let plan = PtpPlan { transport: PtpLoadTransport::Ethernet, ..plan(PtpKind::Delay, false) };
     let mut bytes = [0; 120];
     let length = delay_resp(plan, 0).emit(&mut bytes);
     for (more, valid) in [(0, true), (46, true), (47, false)] {
@@ -142,8 +142,8 @@ fn over_ethernet_short_frames_are_filled_up() {
 #[test]
 fn every_message_is_one_lane_s() {
     let unicast = plan(PtpKind::Nsm, false);
-    let sync = Message::new(header(unicast), Body::Sync(RECEIVE));
-    let wrong = Message::new(header(unicast), Body::Announce(ptp::Announce::default()));
+    let sync = Message::new(header(unicast), PtpMessageBody::Sync(RECEIVE));
+    let wrong = Message::new(header(unicast), PtpMessageBody::Announce(ptp::Announce::default()));
     for client in [None, Some(0), Some(4), Some(5), Some(9), Some(10)] {
         let of_lane = usize::from(client.is_some_and(|client| (5..10).contains(&client)));
         for message in [sync, wrong] {
@@ -166,11 +166,15 @@ fn every_message_is_one_lane_s() {
 fn in_a_group_others_messages_are_not_judged() {
     let plan = plan(PtpKind::Delay, true);
     let Message { header, .. } = delay_resp(plan, 0);
-    for body in [Body::Sync(RECEIVE), Body::FollowUp(RECEIVE), Body::Signaling(PortIdentity::ALL)] {
+    for body in [
+        PtpMessageBody::Sync(RECEIVE),
+        PtpMessageBody::FollowUp(RECEIVE),
+        PtpMessageBody::Signaling(PortIdentity::ALL),
+    ] {
         assert_eq!(read(plan, 0, &Message::new(header, body), None), None);
     }
     let requesting = PortIdentity { clock: 1, port: 77 };
-    let to_other = Body::DelayResp { receive: RECEIVE, requesting };
+    let to_other = PtpMessageBody::DelayResp { receive: RECEIVE, requesting };
     assert_eq!(read(plan, 0, &Message::new(header, to_other), None), None);
     assert_eq!(expected(plan, 0).read(&[1, 2, 3], None, &block(0)), None);
 }
@@ -179,15 +183,15 @@ fn in_a_group_others_messages_are_not_judged() {
 fn netsync_monitor_says_whether_time_can_be_traced() {
     let plan = plan(PtpKind::Nsm, false);
     for (flags, traceable) in [
-        (Flags::default(), false),
-        (Flags::TIME_TRACEABLE, true),
-        (Flags::FREQUENCY_TRACEABLE, true),
-        (Flags::PTP_TIMESCALE, false),
+        (PtpFlags::default(), false),
+        (PtpFlags::TIME_TRACEABLE, true),
+        (PtpFlags::FREQUENCY_TRACEABLE, true),
+        (PtpFlags::PTP_TIMESCALE, false),
     ] {
-        let mut suffix = [0; Response::tlv_len(4)];
+        let mut suffix = [0; MonitorResponse::tlv_len(4)];
         response(flags).emit(&mut suffix);
         let message = Message { suffix: &suffix, ..delay_resp(plan, 0) };
-        let Some(Ok(Answer::Delay { untraceable, .. })) = read(plan, 0, &message, Some(0)) else {
+        let Some(Ok(PtpReply::Delay { untraceable, .. })) = read(plan, 0, &message, Some(0)) else {
             panic!("{flags:?}")
         };
         assert_eq!(untraceable, !traceable, "{flags:?}");
@@ -200,37 +204,39 @@ fn netsync_monitor_says_whether_time_can_be_traced() {
 fn a_sync_tells_its_time_or_leaves_it_to_the_follow_up() {
     let plan = plan(PtpKind::Nsm, false);
     let one_step = header(plan);
-    let two_step = Header { flags: one_step.flags.with(Flags::TWO_STEP), ..one_step };
-    let sync = |header, origin| read(plan, 0, &Message::new(header, Body::Sync(origin)), Some(0));
+    let two_step = Header { flags: one_step.flags.with(PtpFlags::TWO_STEP), ..one_step };
+    let sync = |header, origin| {
+        read(plan, 0, &Message::new(header, PtpMessageBody::Sync(origin)), Some(0))
+    };
     let transmit_ns = Some(1_700_000_000_000_000_005);
-    assert_eq!(sync(one_step, RECEIVE), Some(Ok(Answer::Sync { transmit_ns })));
+    assert_eq!(sync(one_step, RECEIVE), Some(Ok(PtpReply::Sync { transmit_ns })));
     let untold = sync(two_step, PtpTimestamp::ZERO);
-    assert_eq!(untold, Some(Ok(Answer::Sync { transmit_ns: None })));
+    assert_eq!(untold, Some(Ok(PtpReply::Sync { transmit_ns: None })));
     assert_eq!(sync(one_step, PtpTimestamp::ZERO), Some(Err(InvalidReason::Timestamp)));
 }
 
 fn contract(kinds: &[MessageType]) -> PtpKind {
-    let messages = Messages::new(kinds).unwrap();
-    PtpKind::Unicast(Contract { messages, log_interval: -2, duration_s: 60 })
+    let messages = UnicastMessages::new(kinds).unwrap();
+    PtpKind::Unicast(UnicastTerms { messages, log_interval: -2, duration_s: 60 })
 }
 
 #[test]
 fn requests_for_messages_ask_for_each_kind_in_turn() {
     let kinds = [MessageType::Announce, MessageType::DelayResp];
     let plan = plan(contract(&kinds), false);
-    let mut template = Template::new(&plan, 1, MASTER_V4);
+    let mut template = PtpRequestTemplate::new(&plan, 1, MASTER_V4);
     for sequence in 0..5 {
-        let (message, rest) = Message::parse(template.ask(TOKEN, sequence)).unwrap();
-        assert_eq!((message.body, rest.len()), (Body::Signaling(PortIdentity::ALL), 0));
+        let (message, rest) = Message::parse(template.build_request(TOKEN, sequence)).unwrap();
+        assert_eq!((message.body, rest.len()), (PtpMessageBody::Signaling(PortIdentity::ALL), 0));
         assert_eq!(message.header.source, PortIdentity { clock: TOKEN, port: 2 });
         let tlvs: Vec<_> =
             message.tlvs().map(|tlv| Unicast::from_tlv(&tlv.unwrap()).unwrap().unwrap()).collect();
         let kind = kinds[sequence as usize % 2];
         assert_eq!(tlvs, [Unicast::Request { kind, log_interval: -2, duration_s: 60 }]);
-        assert!(plan.asked_for(sequence, kind) && !plan.asked_for(sequence + 1, kind));
+        assert!(plan.is_request_for(sequence, kind) && !plan.is_request_for(sequence + 1, kind));
     }
-    assert_eq!(Messages::new(&[]), None);
-    assert_eq!(Messages::new(&[MessageType::Sync, MessageType::Management]), None);
+    assert_eq!(UnicastMessages::new(&[]), None);
+    assert_eq!(UnicastMessages::new(&[MessageType::Sync, MessageType::Management]), None);
 }
 
 #[test]
@@ -243,17 +249,19 @@ fn a_request_for_messages_is_granted_or_denied() {
         let mut suffix = [0; UNICAST_LEN_MAX];
         grant.emit(&mut suffix);
         let target = PortIdentity { clock: TOKEN, port: 2 };
-        let signaling =
-            Message { suffix: &suffix, ..Message::new(header(plan), Body::Signaling(target)) };
-        let answer = Answer::Grant { token: TOKEN, kind, duration_s };
+        let signaling = Message {
+            suffix: &suffix,
+            ..Message::new(header(plan), PtpMessageBody::Signaling(target))
+        };
+        let answer = PtpReply::Grant { token: TOKEN, kind, duration_s };
         // By the port number it is the second lane's, whatever address it came to.
         assert_eq!(read(plan, 1, &signaling, Some(0)), Some(Ok(answer)));
         assert_eq!(read(plan, 0, &signaling, Some(0)), None);
         let bare = Message { suffix: &[], ..signaling };
-        assert_eq!(read(plan, 1, &bare, Some(0)), Some(Err(InvalidReason::Contract)));
+        assert_eq!(read(plan, 1, &bare, Some(0)), Some(Err(InvalidReason::UnicastTerms)));
     }
-    let sync = Message::new(header(plan), Body::Sync(PtpTimestamp::ZERO));
-    assert_eq!(read(plan, 0, &sync, Some(0)), Some(Ok(Answer::Granted)));
+    let sync = Message::new(header(plan), PtpMessageBody::Sync(PtpTimestamp::ZERO));
+    assert_eq!(read(plan, 0, &sync, Some(0)), Some(Ok(PtpReply::Granted)));
     let resp = read(plan, 0, &delay_resp(plan, 0), Some(0));
     assert_eq!(resp, Some(Err(InvalidReason::Mode)), "nobody asked for a delay");
 }
@@ -281,20 +289,20 @@ proptest! {
         nsm: bool, multicast: bool, ipv6: bool, domain: u8, minor_version in 0u8..2,
         lane in 0usize..32_768, token: u64, sequence: u32, ethernet: bool,
     ) {
-        let transport = if ethernet { Transport::Ethernet } else { Transport::Udp };
+        let transport = if ethernet { PtpLoadTransport::Ethernet } else { PtpLoadTransport::Udp };
         let master = if ipv6 { MASTER_V6 } else { MASTER_V4 };
         let kind = if nsm { PtpKind::Nsm } else { PtpKind::Delay };
         let plan = PtpPlan { kind, domain, minor_version, multicast, transport };
-        let mut template = Template::new(&plan, lane, master);
-        let bytes = template.ask(token, sequence);
+        let mut template = PtpRequestTemplate::new(&plan, lane, master);
+        let bytes = template.build_request(token, sequence);
         let (message, padding) = Message::parse(bytes).unwrap();
         prop_assert_eq!(padding, if ipv6 && !ethernet { &[0_u8, 0][..] } else { &[] });
-        prop_assert_eq!(message.body, Body::DelayReq(PtpTimestamp::ZERO));
+        prop_assert_eq!(message.body, PtpMessageBody::DelayReq(PtpTimestamp::ZERO));
         let header = message.header;
         prop_assert_eq!(header.source, PortIdentity { clock: token, port: lane as u16 + 1 });
         prop_assert_eq!((header.sequence_id, header.domain), (sequence as u16, domain));
         prop_assert_eq!((header.minor_version, header.log_interval), (minor_version, NO_INTERVAL));
-        prop_assert_eq!(header.flags.has(Flags::UNICAST), !multicast);
+        prop_assert_eq!(header.flags.has(PtpFlags::UNICAST), !multicast);
         let tlvs: Vec<_> = message.tlvs().map(|tlv| tlv.unwrap().number).collect();
         prop_assert_eq!(tlvs, if nsm { vec![REQUEST] } else { vec![] });
     }

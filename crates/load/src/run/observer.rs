@@ -1,35 +1,36 @@
-//! Who follows a run while it goes on, and what is told to it.
+//! Observer of a run, and its callbacks.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use horolog_record::{Finding, Look, Point, Trial};
+use horolog_record::{Finding, Point, Snapshot, Trial};
 
-/// Who follows a run while it goes on.
+/// Observer of a running load.
 pub trait Observer {
-    /// A trial begins, at this rate in requests per second.
-    fn begins(&mut self, _rate: f64, _duration: Duration) {}
+    /// Reports that a trial begins, at this rate in requests per second.
+    fn trial_started(&mut self, _rate: f64, _duration: Duration) {}
 
-    /// An interval of a course is over.
+    /// Reports that an interval of a load profile is over.
     fn interval(&mut self, _point: &Point) {}
 
-    /// Whether a trial or a course is to go on; asked several times a second. Breaking ends it in
-    /// its middle.
+    /// Decides whether a trial or a profile continues; called several times a second. `Break` ends
+    /// it early.
     fn flow(&mut self) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
-    /// Whether it wants looks at trials that run. They cost the generator little, and not nothing.
-    fn looks(&self) -> bool {
+    /// Returns true if snapshots of running trials are wanted. They cost the generator little, but
+    /// not nothing.
+    fn wants_snapshots(&self) -> bool {
         false
     }
 
-    /// A look at a trial that runs, twice a second, and one when it is over.
-    fn look(&mut self, _look: Look) {}
+    /// Takes a snapshot of a running trial, twice a second, and one at its end.
+    fn snapshot(&mut self, _look: Snapshot) {}
 
-    /// The doubts so far, behind each trial, where looks are wanted.
-    fn doubts(&mut self, _findings: Vec<Finding>) {}
+    /// Takes the findings so far, after each trial, if snapshots are wanted.
+    fn findings(&mut self, _findings: Vec<Finding>) {}
 
-    /// A trial is over. Breaking ends the run with the trials so far.
-    fn ended(&mut self, index: usize, trial: &Trial) -> ControlFlow<()>;
+    /// Reports that a trial is over. `Break` ends the run with the trials so far.
+    fn trial_ended(&mut self, index: usize, trial: &Trial) -> ControlFlow<()>;
 }

@@ -1,94 +1,89 @@
-//! The way to a target: route, interface, source address and, where frames are built by
-//! hand, the MAC addresses at the two ends of the first link. The kernel is asked; nothing
-//! is guessed or changed.
+//! Route to a target: interface, source address and, if frames are built by hand, the MAC addresses
+//! at the two ends of the first link. All values are queried from the kernel; nothing is guessed or
+//! changed.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use horolog_sys::netlink::{Netlink, NetlinkError};
+use horolog_sys::zone::scope_of;
 use horolog_wire::ethernet::MacAddress;
 
 use super::TargetError;
 
-/// How long a neighbour may take to tell its MAC address. The kernel asks three times, a second
-/// apart (`mcast_solicit`, `retrans_time_ms`).
+/// Longest time for neighbour resolution. The kernel sends three solicitations, a second apart
+/// (`mcast_solicit`, `retrans_time_ms`).
 const NEIGHBOUR_TIMEOUT: Duration = Duration::from_millis(3_500);
 
-/// The way to a target.
+/// Route to a target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Route {
-    /// The target is this very host, so no frame reaches it.
+    /// The target is this host, so no frame reaches it.
     ThisHost,
-    /// Through an interface.
-    Link(Link),
+    /// Via an interface.
+    Link(FirstLink),
 }
 
-/// The first link on the way to a target.
+/// First link of the route to a target.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Link {
-    /// The interface's name.
+pub struct FirstLink {
+    /// Name of the interface.
     pub interface: String,
-    /// The interface's index.
+    /// Index of the interface.
     pub index: u32,
-    /// Whether the interface was named by the user rather than found.
-    pub asked_for: bool,
-    /// The interface's address, which the server has to route replies to.
+    /// True if the user named the interface; false if it was looked up.
+    pub is_explicit: bool,
+    /// Address of the interface, which the server must route replies to.
     pub source: IpAddr,
-    /// The router, where the target is not on the link.
+    /// Router, if the target is not on the link.
     pub gateway: Option<IpAddr>,
-    /// The interface's and the next hop's MAC addresses; `None` where it has none or they were not
-    /// asked for.
+    /// MAC addresses of the interface and the next hop; `None` if it has none or they were not
+    /// requested.
     pub macs: Option<Macs>,
 }
 
-/// The two ends of the first link.
+/// Two ends of the first link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Macs {
-    /// The interface's.
+    /// MAC address of the interface.
     pub source: MacAddress,
-    /// The target's, or the router's.
+    /// MAC address of the target, or of the router.
     pub destination: MacAddress,
 }
 
-/// What the user has said about the way.
+/// User's hints about the route.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Hints {
-    /// The interface to leave by.
+pub struct RouteHints {
+    /// Interface to send by.
     pub interface: Option<String>,
-    /// The MAC address to send to, so that nobody is asked for it.
+    /// MAC address to send to, instead of neighbour resolution.
     pub mac: Option<MacAddress>,
 }
 
-/// Gives a link-local target the scope that it needs (RFC 4007).
-pub fn scoped(
-    netlink: &mut Netlink,
-    target: SocketAddr,
-    hints: &Hints,
-) -> Result<SocketAddr, TargetError> {
-    match (target, &hints.interface) {
-        (SocketAddr::V6(mut v6), interface)
-            if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 =>
-        {
-            let interface =
-                interface.as_ref().ok_or(TargetError::NeedsInterface((*v6.ip()).into()))?;
-            v6.set_scope_id(netlink.link_by_name(interface)?.index);
-            Ok(v6.into())
-        }
-        _ => Ok(target),
+/// Returns the command that adds a server's return route to simulated clients in `network`. A
+/// link-local gateway names no interface by itself.
+pub(crate) fn return_route_command(network: &impl fmt::Display, gateway: IpAddr) -> String {
+    let command = format!("ip route add {network} via {gateway}");
+    match gateway {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => format!("{command} dev INTERFACE"),
+        _ => command,
     }
 }
 
-/// Finds the way to `target`: route, interface and source address, and with `with_macs` the MAC
-/// addresses too, for which the target or its router may be asked.
+/// Finds the route to `target`: interface and source address, and with `with_macs` the MAC
+/// addresses too, which may require neighbour resolution of the target or its router. A zone names
+/// the interface as the user would.
 pub fn find_route(
     netlink: &mut Netlink,
-    target: IpAddr,
-    hints: &Hints,
+    at: SocketAddr,
+    hints: &RouteHints,
     with_macs: bool,
 ) -> Result<Route, TargetError> {
+    let target = at.ip();
     let through = match &hints.interface {
         Some(name) => Some(netlink.link_by_name(name)?.index),
-        None => None,
+        None => scope_of(at),
     };
     let own = netlink.addresses()?.iter().any(|own| own.prefix.address() == target);
     let route = netlink.route_get(target, through)?;
@@ -109,20 +104,34 @@ pub fn find_route(
         let next_hop = route.gateway.unwrap_or(target);
         let destination = match hints.mac {
             Some(mac) => mac,
-            None => MacAddress(netlink.resolve_mac(link.index, next_hop, NEIGHBOUR_TIMEOUT)?),
+            None => MacAddress(
+                netlink
+                    .resolve_mac(link.index, next_hop, NEIGHBOUR_TIMEOUT)
+                    .map_err(|error| no_mac(error, &link.name))?,
+            ),
         };
         Some(Macs { source: MacAddress(own_mac), destination })
     } else {
         None
     };
-    Ok(Route::Link(Link {
+    Ok(Route::Link(FirstLink {
         interface: link.name,
         index: link.index,
-        asked_for: hints.interface.is_some(),
+        is_explicit: hints.interface.is_some(),
         source,
         gateway: route.gateway,
         macs,
     }))
+}
+
+/// Returns an error with the name of the interface instead of its index.
+fn no_mac(error: NetlinkError, interface: &str) -> TargetError {
+    match error {
+        NetlinkError::NeighbourUnreachable { address, waited, .. } => {
+            TargetError::NoNeighbour { address, interface: interface.to_owned(), waited }
+        }
+        error => error.into(),
+    }
 }
 
 fn own_address(
@@ -145,9 +154,19 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
+    fn a_neighbour_without_an_answer_is_missing_on_an_interface_with_a_name() {
+        let address = Ipv4Addr::new(192, 0, 2, 1).into();
+        let error =
+            NetlinkError::NeighbourUnreachable { address, index: 4, waited: NEIGHBOUR_TIMEOUT };
+        let text = no_mac(error, "eth0").to_string();
+        assert!(text.contains("interface 'eth0'") && !text.contains("index"), "{text}");
+    }
+
+    #[test]
     fn loopback_is_this_host() {
         let mut netlink = Netlink::open().unwrap();
-        let route = find_route(&mut netlink, Ipv4Addr::LOCALHOST.into(), &Hints::default(), true);
+        let at = (Ipv4Addr::LOCALHOST, 123).into();
+        let route = find_route(&mut netlink, at, &RouteHints::default(), true);
         assert_eq!(route.unwrap(), Route::ThisHost);
     }
 }

@@ -1,4 +1,4 @@
-//! The AEAD algorithms that NTS negotiates, behind one type. It knows nothing of packets: nonce,
+//! AEAD algorithms that NTS negotiates, behind one type. It is independent of packets: nonce,
 //! associated data and text come from the caller, and so does the buffer that is sealed in place.
 
 pub(crate) mod cmac;
@@ -7,7 +7,7 @@ pub(crate) mod siv;
 
 use aes_gcm_siv::{AeadInOut, AesGcmSiv, KeyInit, Nonce, Tag};
 
-use schedule::Schedule;
+use schedule::WipingKeySchedule;
 use siv::SivKey;
 
 /// Bytes by which sealing lengthens a text.
@@ -21,17 +21,27 @@ pub(crate) const KEY_LEN_MAX: usize = 32;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
 pub enum Algorithm {
-    /// AES-SIV-CMAC-256 (RFC 5297), which every NTS server has (RFC 8915, section 5.1).
+    /// AES-SIV-CMAC-256 (RFC 5297), mandatory for every NTS server (RFC 8915, section 5.1).
     AesSivCmac256 = 15,
     /// AES-128-GCM-SIV (RFC 8452): shorter keys and cookies.
     Aes128GcmSiv = 30,
 }
 
+/// Its name in IANA's AEAD registry, without the prefix `AEAD_`.
+impl std::fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::AesSivCmac256 => "AES-SIV-CMAC-256",
+            Self::Aes128GcmSiv => "AES-128-GCM-SIV",
+        })
+    }
+}
+
 impl Algorithm {
-    /// All of them, the one with the shorter cookies first.
+    /// All algorithms, the one with the shorter cookies first.
     pub const ALL: [Self; 2] = [Self::Aes128GcmSiv, Self::AesSivCmac256];
 
-    /// The algorithm with IANA's `number`, if it is one of ours.
+    /// The algorithm with IANA's `number`, if it is supported.
     #[must_use]
     pub const fn from_number(number: u16) -> Option<Self> {
         match number {
@@ -56,7 +66,7 @@ impl Algorithm {
         }
     }
 
-    /// Length of the nonces that are made here, in bytes. AES-SIV takes others as well.
+    /// Length of the nonces generated here, in bytes. AES-SIV accepts others as well.
     #[must_use]
     pub const fn nonce_len(self) -> usize {
         match self {
@@ -65,13 +75,13 @@ impl Algorithm {
         }
     }
 
-    /// The length to which a request's nonce and additional padding add up at least (RFC 8915,
-    /// section 5.6, `N_REQ`), in bytes.
+    /// Minimum sum of the lengths of a request's nonce and additional padding (RFC 8915, section
+    /// 5.6, `N_REQ`), in bytes.
     pub(crate) const fn nonce_room(self) -> usize {
         self.nonce_len()
     }
 
-    /// Whether a nonce of `len` bytes may be used.
+    /// Returns true if a nonce of `len` bytes is valid.
     pub(crate) const fn takes_nonce(self, len: usize) -> bool {
         match self {
             Self::AesSivCmac256 => len > 0,
@@ -79,7 +89,7 @@ impl Algorithm {
         }
     }
 
-    /// Where the text stands in the buffer that is sealed: the tag leads (SIV) or follows.
+    /// Offset of the text in the buffer to be sealed: the tag leads (SIV) or follows.
     pub(crate) const fn text_at(self) -> usize {
         match self {
             Self::AesSivCmac256 => TAG_LEN,
@@ -88,15 +98,15 @@ impl Algorithm {
     }
 }
 
-/// A key made ready for use.
+/// A key prepared for use.
 #[allow(clippy::large_enum_variant, reason = "a box would be an allocation for a packet")]
 pub(crate) enum AeadKey {
     Siv(SivKey),
-    GcmSiv(AesGcmSiv<Schedule>),
+    GcmSiv(AesGcmSiv<WipingKeySchedule>),
 }
 
 impl AeadKey {
-    /// From a key of the algorithm's length.
+    /// Prepares a key of the algorithm's length.
     pub(crate) fn new(algorithm: Algorithm, key: &[u8]) -> Self {
         match algorithm {
             Algorithm::AesSivCmac256 => Self::Siv(SivKey::new(key)),
@@ -104,8 +114,8 @@ impl AeadKey {
         }
     }
 
-    /// Seals `buffer` in place, where the text stands at [`Algorithm::text_at`] and [`TAG_LEN`]
-    /// bytes are the tag's. Nothing when the nonce's length does not fit.
+    /// Seals `buffer` in place, where the text is at [`Algorithm::text_at`] and [`TAG_LEN`] bytes
+    /// are the tag's. `None` if the nonce's length is invalid.
     pub(crate) fn seal(&self, nonce: &[u8], data: &[u8], buffer: &mut [u8]) -> Option<()> {
         if let Self::GcmSiv(key) = self {
             let (text, tag) = buffer.split_last_chunk_mut::<TAG_LEN>()?;
@@ -121,8 +131,8 @@ impl AeadKey {
         Some(())
     }
 
-    /// Authenticates `sealed` and writes its text to the front of `text`; returns how long it is.
-    /// Nothing when it is forged, or when `text` is too short. What `text` then holds is no text.
+    /// Authenticates `sealed`, writes its text to the front of `text` and returns its length.
+    /// `None` if it is forged, or if `text` is too short; then the content of `text` is invalid.
     pub(crate) fn open(
         &self,
         nonce: &[u8],
@@ -149,9 +159,9 @@ impl AeadKey {
     }
 }
 
-/// Without the schedule for decryption, which this mode never uses. `SessionKeys` has checked the
-/// key's length.
-fn gcm_siv(key: &[u8]) -> AesGcmSiv<Schedule> {
+/// The cipher without the schedule for decryption, which this mode never uses. `SessionKeys` has
+/// checked the key's length.
+fn gcm_siv(key: &[u8]) -> AesGcmSiv<WipingKeySchedule> {
     let key = key.first_chunk::<16>().unwrap_or(&[0; 16]);
     AesGcmSiv::new(key.into())
 }

@@ -1,76 +1,76 @@
 //! AES-SIV-CMAC-256 (RFC 5297), for one text or for a batch of them, whose chains then advance
-//! together. Lengths of parts are the caller's concern.
+//! together. The caller is responsible for the lengths of parts.
 
-use horolog_aes::{Block, Key, LANES, Lane, chain};
+use horolog_aes::{AesKey, Block, CmacChain, LANES, chain};
 use subtle::ConstantTimeEq;
 
-use super::cmac::{BLOCK_LEN, Number, Subkeys, blocks_before_last, double, pad, tail};
+use super::cmac::{BLOCK_LEN, BlockNumber, Subkeys, blocks_before_last, double, pad, tail};
 
-/// Packets that are sealed or opened together, for less time each than one after the other.
+/// Number of packets sealed or opened together, which takes less time per packet than one by one.
 pub const BATCH: usize = LANES;
 
-/// The half of a key that authenticates, made ready to be used often.
-pub(crate) struct MacHalf {
-    key: Key,
-    ready: Ready,
+/// The half of a key that authenticates, prepared for frequent use.
+pub(crate) struct MacKey {
+    key: AesKey,
+    ready: PreparedKey,
 }
 
 /// The subkeys of a key, and its MAC of a block of zeros.
 #[derive(zeroize::Zeroize, zeroize::ZeroizeOnDrop)]
-struct Ready {
+struct PreparedKey {
     subkeys: Subkeys,
-    start: Number,
+    start: BlockNumber,
 }
 
-impl MacHalf {
+impl MacKey {
     pub(crate) fn new(key: &Block) -> Self {
-        let key = Key::new(key);
+        let key = AesKey::new(key);
         let mut block = [Block::default()];
         key.encrypt(&mut block);
         let subkeys = Subkeys::of(&block[0]);
         block[0] = subkeys.whole(0);
         key.encrypt(&mut block);
-        Self { key, ready: Ready { subkeys, start: Number::from_le_bytes(block[0]) } }
+        Self { key, ready: PreparedKey { subkeys, start: BlockNumber::from_le_bytes(block[0]) } }
     }
 
-    pub(crate) const fn job<'a>(&'a self, parts: &'a [&'a [u8]], text: &'a [u8]) -> Job<'a> {
-        Job { key: &self.key, ready: Some(&self.ready), parts, text }
+    pub(crate) const fn job<'a>(&'a self, parts: &'a [&'a [u8]], text: &'a [u8]) -> SivInput<'a> {
+        SivInput { key: &self.key, ready: Some(&self.ready), parts, text }
     }
 
     /// The synthetic initialisation vector of `parts` and `text` (S2V; RFC 5297, section 2.4).
     fn vector(&self, parts: &[&[u8]], text: &[u8]) -> Block {
-        let Ready { subkeys, start } = &self.ready;
+        let PreparedKey { subkeys, start } = &self.ready;
         let mut sum = *start;
         for part in parts {
             let last = [subkeys.last(part, 0)];
-            let mut lane = Lane::new(&self.key, blocks_before_last(part), &last);
+            let mut lane = CmacChain::new(&self.key, blocks_before_last(part), &last);
             lane.run();
-            sum = double(sum) ^ Number::from_le_bytes(lane.state);
+            sum = double(sum) ^ BlockNumber::from_le_bytes(lane.state);
         }
         let mut last = [Block::default(); 2];
         let (blocks, made) = end(text, sum, subkeys, &mut last);
-        let mut lane = Lane::new(&self.key, blocks, &last[..made]);
+        let mut lane = CmacChain::new(&self.key, blocks, &last[..made]);
         lane.run();
         lane.state
     }
 }
 
-/// What a synthetic initialisation vector is computed of.
+/// Input of a synthetic initialisation vector.
 #[derive(Clone, Copy)]
-pub(crate) struct Job<'a> {
-    key: &'a Key,
-    ready: Option<&'a Ready>,
-    /// What is authenticated beside the text: associated data, nonce.
+pub(crate) struct SivInput<'a> {
+    key: &'a AesKey,
+    ready: Option<&'a PreparedKey>,
+    /// Authenticated data in addition to the text: associated data, nonce.
     parts: &'a [&'a [u8]],
     text: &'a [u8],
 }
 
-/// The vectors of up to [`BATCH`] jobs, each in its job's place.
+/// The vectors of up to [`BATCH`] jobs, each at its job's index.
 ///
-/// All jobs take the same steps, by the same code: it is run through once for each batch, so it
-/// counts how little of it has to be fetched.
-pub(crate) fn vectors(jobs: &[Option<Job<'_>>], out: &mut [Block]) {
-    let mut states: [State; BATCH] = Default::default();
+/// All jobs take the same steps in the same code: it runs once per batch, so a small amount of
+/// fetched code matters.
+pub(crate) fn vectors(jobs: &[Option<SivInput<'_>>], out: &mut [Block]) {
+    let mut states: [SivState; BATCH] = Default::default();
     let states = &mut states[..jobs.len()];
     let (mut parts, mut are_ready) = (0, true);
     for (job, state) in jobs.iter().zip(&mut *states) {
@@ -85,13 +85,13 @@ pub(crate) fn vectors(jobs: &[Option<Job<'_>>], out: &mut [Block]) {
         }
     }
     if !are_ready {
-        step(Step::Subkeys, jobs, states);
-        step(Step::Start, jobs, states);
+        step(ChainStep::Subkeys, jobs, states);
+        step(ChainStep::Start, jobs, states);
     }
     for number in 0..parts {
-        step(Step::Part(number), jobs, states);
+        step(ChainStep::Part(number), jobs, states);
     }
-    step(Step::End, jobs, states);
+    step(ChainStep::End, jobs, states);
     for (out, state) in out.iter_mut().zip(states) {
         *out = state.sum.to_le_bytes();
         // Subkeys wipe themselves; from these a key's MAC of other messages could follow.
@@ -100,32 +100,32 @@ pub(crate) fn vectors(jobs: &[Option<Job<'_>>], out: &mut [Block]) {
     }
 }
 
-/// How far a job has come.
+/// Progress of a job.
 #[derive(Default)]
-struct State {
+struct SivState {
     subkeys: Subkeys,
-    sum: Number,
-    /// What a chain ends with.
+    sum: BlockNumber,
+    /// Last blocks of a chain.
     last: [Block; 2],
 }
 
 /// A chain that every job runs.
 #[derive(Clone, Copy)]
-enum Step {
-    /// The key's subkeys, unless it is ready.
+enum ChainStep {
+    /// The key's subkeys, unless it is prepared.
     Subkeys,
-    /// The MAC of a block of zeros, unless the key is ready.
+    /// The MAC of a block of zeros, unless the key is prepared.
     Start,
-    /// The part with this number, where there is one.
+    /// The part with this number, if it exists.
     Part(usize),
     /// The text.
     End,
 }
 
 #[inline(never)]
-fn step(step: Step, jobs: &[Option<Job<'_>>], states: &mut [State]) {
+fn step(step: ChainStep, jobs: &[Option<SivInput<'_>>], states: &mut [SivState]) {
     let Some(first) = jobs.iter().flatten().next() else { return };
-    let mut lanes = [Lane::new(first.key, &[], &[]); BATCH];
+    let mut lanes = [CmacChain::new(first.key, &[], &[]); BATCH];
     let lanes = &mut lanes[..jobs.len()];
     for ((job, state), lane) in jobs.iter().zip(&mut *states).zip(&mut *lanes) {
         if let Some(job) = job {
@@ -144,48 +144,54 @@ fn step(step: Step, jobs: &[Option<Job<'_>>], states: &mut [State]) {
     }
 }
 
-/// What a chain runs over: blocks as they stand in a message, and how many of [`State::last`]
+/// Input of a chain: blocks of a message in place, and the number of blocks of [`State::last`] that
 /// follow.
-type Message<'a> = (&'a [Block], usize);
+type ChainInput<'a> = (&'a [Block], usize);
 
-impl State {
-    /// The chain of this step; one over nothing, which changes nothing, where there is none.
-    fn lane<'a>(&'a mut self, step: Step, job: &Job<'a>) -> Lane<'a> {
+impl SivState {
+    /// The chain of this step; one over nothing, which changes nothing, if the job has no such
+    /// step.
+    fn lane<'a>(&'a mut self, step: ChainStep, job: &SivInput<'a>) -> CmacChain<'a> {
         let (blocks, made) = match step {
-            Step::Subkeys | Step::Start if job.ready.is_some() => (&[][..], 0),
-            Step::Subkeys => {
+            ChainStep::Subkeys | ChainStep::Start if job.ready.is_some() => (&[][..], 0),
+            ChainStep::Subkeys => {
                 self.last[0] = Block::default();
                 (&[][..], 1)
             }
-            Step::Start => {
+            ChainStep::Start => {
                 self.last[0] = self.subkeys.whole(0);
                 (&[][..], 1)
             }
-            Step::Part(number) => match job.parts.get(number) {
+            ChainStep::Part(number) => match job.parts.get(number) {
                 None => (&[][..], 0),
                 Some(part) => {
                     self.last[0] = self.subkeys.last(part, 0);
                     (blocks_before_last(part), 1)
                 }
             },
-            Step::End => end(job.text, self.sum, &self.subkeys, &mut self.last),
+            ChainStep::End => end(job.text, self.sum, &self.subkeys, &mut self.last),
         };
-        Lane::new(job.key, blocks, &self.last[..made])
+        CmacChain::new(job.key, blocks, &self.last[..made])
     }
 
-    fn take(&mut self, step: Step, ended: Block) {
-        let number = Number::from_le_bytes(ended);
+    fn take(&mut self, step: ChainStep, ended: Block) {
+        let number = BlockNumber::from_le_bytes(ended);
         match step {
-            Step::Subkeys => self.subkeys = Subkeys::of(&ended),
-            Step::Start | Step::End => self.sum = number,
-            Step::Part(_) => self.sum = double(self.sum) ^ number,
+            ChainStep::Subkeys => self.subkeys = Subkeys::of(&ended),
+            ChainStep::Start | ChainStep::End => self.sum = number,
+            ChainStep::Part(_) => self.sum = double(self.sum) ^ number,
         }
     }
 }
 
 /// The message whose MAC is the vector: `text` with `sum` added to its end (`xorend`), or to the
-/// only block where it is shorter than one.
-fn end<'t>(text: &'t [u8], sum: Number, subkeys: &Subkeys, last: &mut [Block; 2]) -> Message<'t> {
+/// only block if it is shorter than one.
+fn end<'t>(
+    text: &'t [u8],
+    sum: BlockNumber,
+    subkeys: &Subkeys,
+    last: &mut [Block; 2],
+) -> ChainInput<'t> {
     let (end, len) = tail(text, sum);
     if text.len() < BLOCK_LEN {
         last[0] = subkeys.whole(double(sum) ^ pad(end, len));
@@ -196,7 +202,7 @@ fn end<'t>(text: &'t [u8], sum: Number, subkeys: &Subkeys, last: &mut [Block; 2]
         && let Some((before, blocks)) = blocks.split_last()
     {
         // `sum` reaches into the block before the last one.
-        let before = Number::from_le_bytes(*before) ^ sum << (8 * len as u32);
+        let before = BlockNumber::from_le_bytes(*before) ^ sum << (8 * len as u32);
         *last = [before.to_le_bytes(), subkeys.last(text, sum)];
         return (blocks, 2);
     }
@@ -205,11 +211,11 @@ fn end<'t>(text: &'t [u8], sum: Number, subkeys: &Subkeys, last: &mut [Block; 2]
 }
 
 /// The half of a key that encrypts.
-pub(crate) struct StreamHalf(Key);
+pub(crate) struct StreamKey(AesKey);
 
-impl StreamHalf {
+impl StreamKey {
     pub(crate) fn new(key: &Block) -> Self {
-        Self(Key::new(key))
+        Self(AesKey::new(key))
     }
 
     /// Encrypts or decrypts `text` in place (RFC 5297, section 2.5).
@@ -234,15 +240,15 @@ impl StreamHalf {
 
 /// Both halves.
 pub(crate) struct SivKey {
-    pub(crate) mac: MacHalf,
-    pub(crate) stream: StreamHalf,
+    pub(crate) mac: MacKey,
+    pub(crate) stream: StreamKey,
 }
 
 impl SivKey {
-    /// From 32 bytes: first the half that authenticates.
+    /// Prepares a key of 32 bytes: first the half that authenticates.
     pub(crate) fn new(key: &[u8]) -> Self {
         let (mac, stream) = halves(key);
-        Self { mac: MacHalf::new(mac), stream: StreamHalf::new(stream) }
+        Self { mac: MacKey::new(mac), stream: StreamKey::new(stream) }
     }
 
     /// Encrypts `text` in place and sets its tag.
@@ -251,7 +257,7 @@ impl SivKey {
         self.stream.apply(tag, text);
     }
 
-    /// Decrypts `text` in place; whether it is genuine. If it is not, `text` is wiped.
+    /// Decrypts `text` in place; returns true if it is authentic. Otherwise `text` is wiped.
     pub(crate) fn open(&self, parts: &[&[u8]], tag: &Block, text: &mut [u8]) -> bool {
         self.stream.apply(tag, text);
         let genuine = is_equal(&self.mac.vector(parts, text), tag);
@@ -262,23 +268,23 @@ impl SivKey {
     }
 }
 
-/// Whether two blocks are equal, found in a time that does not depend on them.
+/// Returns true if two blocks are equal, in a time that does not depend on their content.
 pub(crate) fn is_equal(a: &Block, b: &Block) -> bool {
-    Number::from_le_bytes(*a).ct_eq(&Number::from_le_bytes(*b)).into()
+    BlockNumber::from_le_bytes(*a).ct_eq(&BlockNumber::from_le_bytes(*b)).into()
 }
 
-/// Room for the keys that seal or open the packets of one batch. They are wiped after it; the room
-/// is used again and again.
+/// Memory for the keys that seal or open the packets of one batch. The keys are wiped after it; the
+/// memory is reused.
 pub struct BatchKeys {
-    macs: [Key; BATCH],
-    streams: [StreamHalf; BATCH],
+    macs: [AesKey; BATCH],
+    streams: [StreamKey; BATCH],
 }
 
 impl Default for BatchKeys {
     fn default() -> Self {
         Self {
-            macs: [(); BATCH].map(|()| Key::blank()),
-            streams: [(); BATCH].map(|()| StreamHalf(Key::blank())),
+            macs: [(); BATCH].map(|()| AesKey::blank()),
+            streams: [(); BATCH].map(|()| StreamKey(AesKey::blank())),
         }
     }
 }
@@ -290,32 +296,32 @@ impl core::fmt::Debug for BatchKeys {
 }
 
 impl BatchKeys {
-    /// Makes the half of `key` ready that authenticates the packet at `index`.
+    /// Prepares the half of `key` that authenticates the packet at `index`.
     pub(crate) fn set_mac(&mut self, index: usize, key: &[u8]) {
         self.macs[index].renew(halves(key).0);
     }
 
-    /// Makes the half of `key` ready that encrypts.
+    /// Prepares the half of `key` that encrypts the packet at `index`.
     pub(crate) fn set_stream(&mut self, index: usize, key: &[u8]) {
         self.streams[index].0.renew(halves(key).1);
     }
 
-    /// What is to be authenticated in the packet at `index`.
+    /// The data to be authenticated in the packet at `index`.
     pub(crate) const fn job<'a>(
         &'a self,
         index: usize,
         parts: &'a [&'a [u8]],
         text: &'a [u8],
-    ) -> Job<'a> {
-        Job { key: &self.macs[index], ready: None, parts, text }
+    ) -> SivInput<'a> {
+        SivInput { key: &self.macs[index], ready: None, parts, text }
     }
 
-    /// What encrypts the packet at `index`.
-    pub(crate) const fn stream(&self, index: usize) -> &StreamHalf {
+    /// The key that encrypts the packet at `index`.
+    pub(crate) const fn stream(&self, index: usize) -> &StreamKey {
         &self.streams[index]
     }
 
-    /// Forgets the first `count` keys.
+    /// Wipes the first `count` keys.
     pub(crate) fn wipe(&mut self, count: usize) {
         for (mac, stream) in self.macs.iter_mut().zip(&mut self.streams).take(count) {
             mac.wipe();
@@ -324,7 +330,7 @@ impl BatchKeys {
     }
 }
 
-/// The two halves of a key of 32 bytes; zeros in place of any other, which `SessionKeys` rules out.
+/// The two halves of a key of 32 bytes; zeros for any other length, which `SessionKeys` rules out.
 fn halves(key: &[u8]) -> (&Block, &Block) {
     const NONE: (&Block, &Block) = (&[0; BLOCK_LEN], &[0; BLOCK_LEN]);
     match key.as_chunks() {

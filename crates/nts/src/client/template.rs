@@ -1,9 +1,9 @@
 //! Requests of one session that differ in the header, the unique identifier and at most the cookie,
-//! for a generator of load: written once, then copied and sealed without allocation.
+//! for a load generator: written once, then copied and sealed without allocation.
 
 use horolog_wire::ntp::HEADER_LEN;
 
-use super::{UNIQUE_ID_LEN, Writer, request_len, write_authenticator, write_fields};
+use super::{FieldWriter, UNIQUE_ID_LEN, request_len, write_authenticator, write_fields};
 use crate::aead::AeadKey;
 use crate::field::PREFIX_LEN;
 use crate::{Algorithm, SessionKeys};
@@ -11,22 +11,23 @@ use crate::{Algorithm, SessionKeys};
 const UNIQUE_ID_AT: usize = HEADER_LEN + PREFIX_LEN;
 const COOKIE_AT: usize = UNIQUE_ID_AT + UNIQUE_ID_LEN + PREFIX_LEN;
 
-/// A request but for its header, its unique identifier and its authenticator.
+/// A request without its header, its unique identifier and its authenticator.
 pub struct RequestTemplate {
     algorithm: Algorithm,
     key: AeadKey,
     cookie_len: usize,
-    /// Everything that the authenticator covers of a request with all placeholders.
+    /// All bytes of a request with all placeholders that the authenticator covers.
     covered: Box<[u8]>,
 }
 
 impl RequestTemplate {
-    /// For a session with `keys`, with `cookie` and at most `placeholders` fields as long as it.
+    /// Creates a template for a session with `keys`, with `cookie` and at most `placeholders`
+    /// fields as long as it.
     #[must_use]
     pub fn new(keys: &SessionKeys, cookie: &[u8], placeholders: usize) -> Self {
         let algorithm = keys.algorithm();
         let mut covered = vec![0; request_len(algorithm, cookie.len(), placeholders)];
-        let mut fields = Writer::new(&mut covered);
+        let mut fields = FieldWriter::new(&mut covered);
         let unknown = ([0; HEADER_LEN], [0; UNIQUE_ID_LEN]);
         let written = write_fields(&mut fields, &unknown.0, &unknown.1, cookie, placeholders);
         debug_assert!(written.is_some(), "`covered` is as long as the whole request");
@@ -36,13 +37,14 @@ impl RequestTemplate {
         Self { algorithm, key, cookie_len: cookie.len(), covered: covered.into() }
     }
 
-    /// Length of a request with so many placeholders, in bytes.
+    /// Length of a request with this number of placeholders, in bytes.
     #[must_use]
     pub const fn request_len(&self, placeholders: usize) -> usize {
         request_len(self.algorithm, self.cookie_len, placeholders)
     }
 
-    /// Puts another cookie in. `false` when it has another length: then the old one stays.
+    /// Replaces the cookie. Returns `false` if the new one has another length: then the old one
+    /// stays.
     pub fn renew(&mut self, cookie: &[u8]) -> bool {
         let fits = cookie.len() == self.cookie_len;
         if fits {
@@ -51,8 +53,9 @@ impl RequestTemplate {
         fits
     }
 
-    /// Writes a request with so many placeholders to the front of `out` and returns its length; 0
-    /// when `out` is too short, or the template has no room for so many. `nonce` is random.
+    /// Writes a request with this number of placeholders to the front of `out` and returns its
+    /// length; 0 if `out` is too short, or the template has no space for the placeholders. `nonce`
+    /// is random.
     pub fn seal(
         &self,
         header: &[u8; HEADER_LEN],
@@ -63,7 +66,7 @@ impl RequestTemplate {
     ) -> usize {
         let field_len = PREFIX_LEN + self.cookie_len.next_multiple_of(4);
         let len = COOKIE_AT - PREFIX_LEN + (1 + placeholders) * field_len;
-        let mut request = Writer::new(out);
+        let mut request = FieldWriter::new(out);
         let (Some(template), Some((_, covered))) = (self.covered.get(..len), request.room(len))
         else {
             return 0;

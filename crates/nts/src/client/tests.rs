@@ -103,16 +103,18 @@ fn what_is_no_reply_is_told_apart() {
     let mut out = [0; 1400];
     let len = session.seal_request(&HEADER, &ID, &[4; 16], &mut out);
     let reply = answer(&fixture, &out[..len]);
-    assert_eq!(session.open_reply(&reply, &[0; 32]), Err(ReplyFault::OtherRequest));
-    assert_eq!(session.open_reply(&HEADER, &ID), Err(ReplyFault::OtherRequest));
-    assert_eq!(session.open_reply(&reply[..reply.len() - 4], &ID), Err(ReplyFault::Malformed));
-    assert_eq!(session.open_reply(&[], &ID), Err(ReplyFault::Malformed));
+    assert_eq!(session.open_reply(&reply, &[0; 32]), Err(ReplyError::OtherRequest));
+    assert_eq!(session.open_reply(&HEADER, &ID), Err(ReplyError::OtherRequest));
+    assert_eq!(session.open_reply(&reply[..reply.len() - 4], &ID), Err(ReplyError::Malformed));
+    assert_eq!(session.open_reply(&[], &ID), Err(ReplyError::Malformed));
     let mut kiss = [0; 200];
     let kiss_len = nak(&ID, &HEADER, &mut kiss);
     assert_eq!(kiss_len, HEADER_LEN + PREFIX_LEN + UNIQUE_ID_LEN);
-    assert_eq!(session.open_reply(&kiss[..kiss_len], &ID), Err(ReplyFault::Refused));
+    assert_eq!(session.open_reply(&kiss[..kiss_len], &ID), Err(ReplyError::Refused));
+    kiss[12..16].copy_from_slice(b"RATE");
+    assert_eq!(session.open_reply(&kiss[..kiss_len], &ID), Err(ReplyError::Kiss));
     kiss[1] = 1;
-    assert_eq!(session.open_reply(&kiss[..kiss_len], &ID), Err(ReplyFault::Malformed));
+    assert_eq!(session.open_reply(&kiss[..kiss_len], &ID), Err(ReplyError::Malformed));
     for at in 0..reply.len() {
         let mut broken = reply.clone();
         broken[at] ^= 0x10;
@@ -130,12 +132,12 @@ fn a_reply_is_examined_without_a_key() {
     let len = seal_request(&fixture.keys, &HEADER, &ID, &fixture.cookie, 0, &[4; 16], &mut request);
     let reply = answer(&fixture, &request[..len]);
     assert_eq!(examine_reply(&reply, &ID), Ok(()));
-    assert_eq!(examine_reply(&reply, &[0x78; UNIQUE_ID_LEN]), Err(ReplyFault::OtherRequest));
-    assert_eq!(examine_reply(&reply[..HEADER_LEN], &ID), Err(ReplyFault::OtherRequest));
+    assert_eq!(examine_reply(&reply, &[0x78; UNIQUE_ID_LEN]), Err(ReplyError::OtherRequest));
+    assert_eq!(examine_reply(&reply[..HEADER_LEN], &ID), Err(ReplyError::OtherRequest));
     let mut forged = reply.clone();
     *forged.last_mut().unwrap() ^= 1;
     assert_eq!(examine_reply(&forged, &ID), Ok(()));
     let mut text = [0; 1024];
     let opened = open_reply(&fixture.keys, &forged, &ID, &mut text);
-    assert_eq!(opened.err(), Some(ReplyFault::Forged));
+    assert_eq!(opened.err(), Some(ReplyError::Forged));
 }

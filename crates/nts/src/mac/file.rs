@@ -1,58 +1,129 @@
-//! Key files as chrony (`chrony.keys`) and ntpd (`ntp.keys`) have them: one key a line, of
-//! identifier, type and key. No message repeats a key.
+//! Key files of chrony (`chrony.keys`) and ntpd (`ntp.keys`): one key per line, of identifier, type
+//! and key. No message repeats a key.
+
+use core::{fmt, str};
+use std::collections::HashMap;
+use std::net::IpAddr;
 
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use super::{Key, KeyFault, MacAlgorithm};
+use super::{KeyError, KeyTable, MacAlgorithm, SymmetricKey};
 use crate::secret::hex_value;
 
-/// Up to how many characters a key without prefix is always text, for ntpd as for chrony.
+/// Greatest number of characters with which a key without prefix is always text, in ntpd and
+/// chrony.
 const TEXT_LEN_MAX: usize = 20;
+/// Byte order mark that some editors write before a text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// Types of keys that other programs support and this one does not.
+const OTHER_TYPES: [&str; 22] = [
+    "DES",
+    "MD2",
+    "MD4",
+    "MDC2",
+    "RIPEMD160",
+    "RMD160",
+    "SHA224",
+    "SHA512-224",
+    "SHA512-256",
+    "SHA3-224",
+    "SHA3-256",
+    "SHA3-384",
+    "SHA3-512",
+    "SHAKE128",
+    "SHAKE256",
+    "BLAKE2B512",
+    "BLAKE2S256",
+    "SM3",
+    "TIGER",
+    "WHIRLPOOL",
+    "AES192",
+    "GMAC",
+];
 
-/// A key file that cannot be used. What it may hold, a line each: nothing, a comment (`#`, `%`, `;`
-/// or `!` in front), or
+/// Content of a key file. Each line is empty, a comment (beginning with `#`, `%`, `;` or `!`), or
 ///
 /// ```text
-/// IDENTIFIER TYPE KEY      # comment
+/// IDENTIFIER TYPE KEY [ADDRESSES]      # comment
 /// ```
 ///
 /// The identifier is a number from 1 to 4,294,967,295, the type one of AES128, AES256, SHA1,
 /// SHA256, SHA384, SHA512. The key is `HEX:` and hexadecimal digits, or `ASCII:` and text. Without
-/// such a prefix it is hexadecimal where that alone gives the length that the type takes, or where
-/// it has more than 20 characters, all of them hexadecimal digits (as ntpd has it); text otherwise.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("line {line}: {fault}")]
-pub struct KeyFileError {
-    /// The line, from 1.
-    pub line: usize,
-    /// What is wrong there.
-    pub fault: KeyFileFault,
+/// such a prefix it is hexadecimal if only then its length is that of the type, or if it has more
+/// than 20 characters, all of them hexadecimal digits (as in ntpd); text otherwise. The addresses
+/// name the hosts that may serve time with the key (`ntp.keys(5)`); they are not enforced here.
+#[derive(Debug)]
+pub struct KeyFile {
+    /// The usable keys; of several lines with the same identifier the first.
+    pub keys: KeyTable,
+    /// The unusable lines.
+    pub unused: UnusedLines,
 }
 
-/// What is wrong with a line of a key file.
+/// Lines of a key file without a usable key, with the reasons. Its text is one line and repeats
+/// nothing of the file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnusedLines(Vec<(usize, KeyFileErrorKind)>);
+
+/// Greatest number of lines that are named, so that a wrong file does not fill the log.
+const NAMED_LINES_MAX: usize = 20;
+
+impl UnusedLines {
+    /// Returns true if every line is a key, a comment or empty.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for UnusedLines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = &self.0[..self.0.len().min(NAMED_LINES_MAX)];
+        for (index, (line, fault)) in named.iter().enumerate() {
+            if named[..index].iter().any(|(_, earlier)| earlier == fault) {
+                continue;
+            }
+            let alike = named[index + 1..].iter().filter(|(_, later)| later == fault);
+            let separator = if index == 0 { "" } else { "; " };
+            let noun = if alike.clone().next().is_some() { "lines" } else { "line" };
+            write!(f, "{separator}{noun} {line}")?;
+            alike.clone().try_for_each(|(line, _)| write!(f, ", {line}"))?;
+            write!(f, ": {fault}")?;
+        }
+        match self.0.len() - named.len() {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more lines"),
+        }
+    }
+}
+
+/// Defect of a line of a key file.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum KeyFileFault {
-    /// Not three words.
+pub enum KeyFileErrorKind {
+    /// The line does not have three words.
     #[error("{0} words; write an identifier, a type and a key")]
     WordCount(usize),
-    /// The first word is no identifier.
+    /// The first word is not an identifier.
     #[error("the identifier is not a number from 1 to 4294967295")]
     BadId,
     /// MD5, whose digests can be forged.
-    #[error("MD5 is not supported (RFC 8573): make a key of type AES128 or SHA256")]
+    #[error("MD5 is not supported (RFC 8573): create a key of type AES128 or SHA256")]
     Md5,
-    /// The second word is no type.
+    /// A type of other programs.
+    #[error("{0} is not supported: create a key of type AES128 or SHA256")]
+    OtherType(&'static str),
+    /// The second word is not a type.
     #[error("unknown type; write AES128, AES256, SHA1, SHA256, SHA384 or SHA512")]
     BadType,
     /// `HEX:` is not followed by pairs of hexadecimal digits.
-    #[error("HEX: takes pairs of hexadecimal digits")]
+    #[error("HEX: must be followed by pairs of hexadecimal digits")]
     BadHex,
-    /// The key does not fit its type.
+    /// The key does not match its type.
     #[error("{0}")]
-    BadKey(KeyFault),
-    /// The identifier was there before.
-    #[error("key {id} was already given in line {first}; remove one of the two")]
+    BadKey(KeyError),
+    /// The identifier occurred before.
+    #[error("key {id} is already defined in line {first}; remove one of the two")]
     Twice {
         /// The identifier.
         id: u32,
@@ -61,63 +132,98 @@ pub enum KeyFileFault {
     },
 }
 
-pub(super) fn parse(text: &str) -> Result<Vec<Key>, KeyFileError> {
-    let mut keys = Vec::new();
-    let mut lines_by_id = std::collections::HashMap::new();
-    for (line, text) in (1..).zip(text.lines()) {
-        let Some(key) = parse_line(text).map_err(|fault| KeyFileError { line, fault })? else {
-            continue;
-        };
-        let id = key.id();
-        if let Some(first) = lines_by_id.insert(id, line) {
-            return Err(KeyFileError { line, fault: KeyFileFault::Twice { id, first } });
+impl KeyFile {
+    /// Reads a file's content, which need not be UTF-8: a key consists of bytes.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Self {
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+        let (mut keys, mut unused, mut lines_by_id) = (Vec::new(), Vec::new(), HashMap::new());
+        for (line, text) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+            match parse_line(text) {
+                Ok(None) => {}
+                Ok(Some(key)) => {
+                    let id = key.id();
+                    let first = *lines_by_id.entry(id).or_insert(line);
+                    if first == line {
+                        keys.push(key);
+                    } else {
+                        unused.push((line, KeyFileErrorKind::Twice { id, first }));
+                    }
+                }
+                Err(fault) => unused.push((line, fault)),
+            }
         }
-        keys.push(key);
+        Self { keys: KeyTable::new(keys), unused: UnusedLines(unused) }
     }
-    Ok(keys)
 }
 
-fn parse_line(line: &str) -> Result<Option<Key>, KeyFileFault> {
-    let line = line.trim();
-    if line.starts_with(['#', '%', ';', '!']) {
+fn parse_line(line: &[u8]) -> Result<Option<SymmetricKey>, KeyFileErrorKind> {
+    let line = line.trim_ascii();
+    if line.first().is_some_and(|first| b"#%;!".contains(first)) {
         return Ok(None);
     }
-    let words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
-    let words: Vec<&str> = words.collect();
-    let &[id, kind, key] = words.as_slice() else {
-        return if words.is_empty() { Ok(None) } else { Err(word_count(&words)) };
+    let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    // In chrony a comment is a line of its own, so its keys may begin with the sign.
+    let is_comment = |(index, word): &(usize, &[u8])| *index != 2 && word.starts_with(b"#");
+    let words = words.enumerate().take_while(|word| !is_comment(word)).map(|(_, word)| word);
+    let words: Vec<&[u8]> = words.collect();
+    let (id, kind, key) = match *words.as_slice() {
+        [] => return Ok(None),
+        [id, kind, key] => (id, kind, key),
+        [id, kind, key, addresses] if are_addresses(addresses) => (id, kind, key),
+        _ => return Err(word_count(&words)),
     };
-    let id = id.parse().ok().filter(|id| *id > 0).ok_or(KeyFileFault::BadId)?;
-    if is_md5(kind) {
-        return Err(KeyFileFault::Md5);
-    }
-    let algorithm = MacAlgorithm::from_name(kind).ok_or(KeyFileFault::BadType)?;
+    let id = identifier(id).filter(|id| *id > 0).ok_or(KeyFileErrorKind::BadId)?;
+    let algorithm = algorithm(kind)?;
     let bytes = key_bytes(key, algorithm)?;
-    Key::new(id, algorithm, &bytes).map(Some).map_err(KeyFileFault::BadKey)
+    SymmetricKey::new(id, algorithm, &bytes).map(Some).map_err(KeyFileErrorKind::BadKey)
+}
+
+fn identifier(word: &[u8]) -> Option<u32> {
+    str::from_utf8(word).ok()?.parse().ok()
+}
+
+/// Returns true for a list of addresses or prefixes, with commas between them.
+fn are_addresses(word: &[u8]) -> bool {
+    let is_address = |text: &str| {
+        let (address, length) = text.split_once('/').unwrap_or((text, "0"));
+        address.parse::<IpAddr>().is_ok() && length.parse::<u8>().is_ok_and(|bits| bits <= 128)
+    };
+    str::from_utf8(word).is_ok_and(|text| text.split(',').all(is_address))
 }
 
 /// chrony reads a line of two words as a key of type MD5.
-fn word_count(words: &[&str]) -> KeyFileFault {
+fn word_count(words: &[&[u8]]) -> KeyFileErrorKind {
     match words {
-        [id, key] if id.parse::<u32>().is_ok() && MacAlgorithm::from_name(key).is_none() => {
-            KeyFileFault::Md5
-        }
-        _ => KeyFileFault::WordCount(words.len()),
+        [id, key] if identifier(id).is_some() && algorithm(key).is_err() => KeyFileErrorKind::Md5,
+        _ => KeyFileErrorKind::WordCount(words.len()),
     }
 }
 
-fn is_md5(kind: &str) -> bool {
-    kind.eq_ignore_ascii_case("MD5") || kind.eq_ignore_ascii_case("M")
+fn algorithm(kind: &[u8]) -> Result<MacAlgorithm, KeyFileErrorKind> {
+    let kind = str::from_utf8(kind).map_err(|_| KeyFileErrorKind::BadType)?;
+    if let Some(algorithm) = MacAlgorithm::from_name(kind) {
+        return Ok(algorithm);
+    }
+    // Of the letters that ntpd used to support, M is MD5 and the others are forms of a DES key.
+    match kind.to_ascii_uppercase().as_str() {
+        "MD5" | "M" => Err(KeyFileErrorKind::Md5),
+        "A" | "N" | "S" => Err(KeyFileErrorKind::OtherType("DES")),
+        kind => Err(OTHER_TYPES
+            .into_iter()
+            .find(|other| *other == kind)
+            .map_or(KeyFileErrorKind::BadType, KeyFileErrorKind::OtherType)),
+    }
 }
 
-fn key_bytes(key: &str, algorithm: MacAlgorithm) -> Result<Zeroizing<Vec<u8>>, KeyFileFault> {
-    if let Some(digits) = key.strip_prefix("HEX:") {
-        return hex(digits).ok_or(KeyFileFault::BadHex);
+fn key_bytes(key: &[u8], algorithm: MacAlgorithm) -> Result<Zeroizing<Vec<u8>>, KeyFileErrorKind> {
+    if let Some(digits) = key.strip_prefix(b"HEX:") {
+        return hex(digits).ok_or(KeyFileErrorKind::BadHex);
     }
-    if let Some(text) = key.strip_prefix("ASCII:") {
-        return Ok(Zeroizing::new(text.as_bytes().to_vec()));
+    if let Some(text) = key.strip_prefix(b"ASCII:") {
+        return Ok(Zeroizing::new(text.to_vec()));
     }
-    let as_text = || Zeroizing::new(key.as_bytes().to_vec());
+    let as_text = || Zeroizing::new(key.to_vec());
     let Some(bytes) = hex(key) else { return Ok(as_text()) };
     let is_hex = match algorithm.key_len() {
         Some(len) => key.len() != len,
@@ -126,8 +232,7 @@ fn key_bytes(key: &str, algorithm: MacAlgorithm) -> Result<Zeroizing<Vec<u8>>, K
     Ok(if is_hex { bytes } else { as_text() })
 }
 
-fn hex(digits: &str) -> Option<Zeroizing<Vec<u8>>> {
-    let digits = digits.as_bytes();
+fn hex(digits: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }

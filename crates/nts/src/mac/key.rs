@@ -14,18 +14,18 @@ use crate::aead::cmac::CmacKey;
 
 /// The longest digest, in bytes.
 pub(super) const DIGEST_LEN_MAX: usize = 64;
-/// To how many bytes a longer digest is truncated behind packets of version 4 (RFC 7822, section
-/// 3, knows no MAC of more than 24 bytes).
+/// Number of bytes to which a longer digest is truncated after packets of version 4 (RFC 7822,
+/// section 3, defines no MAC of more than 24 bytes).
 const DIGEST_LEN_TRUNCATED: usize = 20;
-/// The longest key, in bytes: no file of a reasonable operator has more.
+/// The longest key, in bytes: above any reasonable one.
 const KEY_LEN_MAX: usize = 2048;
 
-/// What computes the digest.
+/// Algorithm of the digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MacAlgorithm {
     /// AES-128-CMAC (RFC 8573).
     Aes128,
-    /// AES-256-CMAC, which chrony has as well.
+    /// AES-256-CMAC, which chrony supports as well.
     Aes256,
     /// SHA-1 of key and packet.
     Sha1,
@@ -37,8 +37,22 @@ pub enum MacAlgorithm {
     Sha512,
 }
 
+/// Its type name in key files.
+impl fmt::Display for MacAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Aes128 => "AES128",
+            Self::Aes256 => "AES256",
+            Self::Sha1 => "SHA1",
+            Self::Sha256 => "SHA256",
+            Self::Sha384 => "SHA384",
+            Self::Sha512 => "SHA512",
+        })
+    }
+}
+
 impl MacAlgorithm {
-    /// The one that key files call `name`, upper and lower case alike.
+    /// The algorithm with the type `name` in key files, case-insensitive.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name.to_ascii_uppercase().as_str() {
@@ -66,7 +80,7 @@ impl MacAlgorithm {
         }
     }
 
-    /// Length that its keys must have, in bytes; none where any will do.
+    /// Length that its keys must have, in bytes; `None` if any is valid.
     #[must_use]
     pub const fn key_len(self) -> Option<usize> {
         match self {
@@ -76,7 +90,7 @@ impl MacAlgorithm {
         }
     }
 
-    /// Whether a digest may have `len` bytes: all of it, or truncated to 20.
+    /// Returns true if a digest may have `len` bytes: all of it, or truncated to 20.
     #[must_use]
     pub const fn gives(self, len: usize) -> bool {
         len == self.digest_len()
@@ -84,23 +98,23 @@ impl MacAlgorithm {
     }
 }
 
-/// Why bytes are no key.
+/// Reason why bytes are not a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum KeyFault {
-    /// Identifier 0 stands for "no key".
+pub enum KeyError {
+    /// Identifier 0 means "no key".
     #[error("key identifiers start at 1")]
     ZeroId,
-    /// The key has not the length that its algorithm demands.
-    #[error("{algorithm:?} takes a key of {want} bytes, this one has {got}")]
+    /// The key does not have the length that its algorithm demands.
+    #[error("{algorithm} requires a key of {want} bytes, this one has {got}")]
     WrongLength {
         /// The algorithm.
         algorithm: MacAlgorithm,
-        /// The length that it takes, in bytes.
+        /// The required length, in bytes.
         want: usize,
-        /// The length that was given, in bytes.
+        /// The actual length, in bytes.
         got: usize,
     },
-    /// There is no key at all, or far too much of it.
+    /// The key is empty or far too long.
     #[error("a key has 1 to {KEY_LEN_MAX} bytes, this one has {0}")]
     Unreasonable(usize),
 }
@@ -112,20 +126,20 @@ enum Secret {
 }
 
 /// A key with its identifier and its algorithm.
-pub struct Key {
+pub struct SymmetricKey {
     id: u32,
     algorithm: MacAlgorithm,
     secret: Secret,
 }
 
-impl Key {
-    /// From its bytes.
-    pub fn new(id: u32, algorithm: MacAlgorithm, key: &[u8]) -> Result<Self, KeyFault> {
+impl SymmetricKey {
+    /// Creates a key from its bytes.
+    pub fn new(id: u32, algorithm: MacAlgorithm, key: &[u8]) -> Result<Self, KeyError> {
         if id == 0 {
-            return Err(KeyFault::ZeroId);
+            return Err(KeyError::ZeroId);
         }
         if key.is_empty() || key.len() > KEY_LEN_MAX {
-            return Err(KeyFault::Unreasonable(key.len()));
+            return Err(KeyError::Unreasonable(key.len()));
         }
         let secret = match algorithm {
             MacAlgorithm::Aes128 => CmacKey::new(key).map(Secret::Cmac128),
@@ -133,7 +147,7 @@ impl Key {
             _ => Some(Secret::Prefix(Zeroizing::new(key.into()))),
         };
         let want = algorithm.key_len().unwrap_or(key.len());
-        let secret = secret.ok_or(KeyFault::WrongLength { algorithm, want, got: key.len() })?;
+        let secret = secret.ok_or(KeyError::WrongLength { algorithm, want, got: key.len() })?;
         Ok(Self { id, algorithm, secret })
     }
 
@@ -149,7 +163,7 @@ impl Key {
         self.algorithm
     }
 
-    /// Whether `digest`, whole or truncated, is that of `covered`.
+    /// Returns true if `digest`, whole or truncated, is that of `covered`.
     #[must_use]
     pub fn is_digest(&self, covered: &[u8], digest: &[u8]) -> bool {
         let mut own = [0; DIGEST_LEN_MAX];
@@ -157,9 +171,9 @@ impl Key {
         self.algorithm.gives(digest.len()) && bool::from(own[..digest.len()].ct_eq(digest))
     }
 
-    /// Appends a MAC with a digest of `digest_len` bytes to the packet that takes up the first
-    /// `len` bytes of `buffer`. Returns the packet's new length; 0 when `buffer` is too short or
-    /// the algorithm gives no such digest.
+    /// Appends a MAC with a digest of `digest_len` bytes to the packet in the first `len` bytes of
+    /// `buffer`. Returns the packet's new length; 0 if `buffer` is too short or the algorithm has
+    /// no such digest.
     pub fn append(&self, digest_len: usize, buffer: &mut [u8], len: usize) -> usize {
         let end = len + KEY_ID_LEN + digest_len;
         if end > buffer.len() || !self.algorithm.gives(digest_len) {
@@ -189,7 +203,7 @@ fn hash<D: Digest>(key: &[u8], covered: &[u8], digest: &mut [u8; DIGEST_LEN_MAX]
     digest[..whole.len()].copy_from_slice(&whole);
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for SymmetricKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key")
             .field("id", &self.id)

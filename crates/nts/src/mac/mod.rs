@@ -1,35 +1,35 @@
-//! Symmetric-key message authentication codes behind NTP packets (RFC 5905, section 7.3; RFC 8573
-//! for AES-CMAC): a key identifier of four bytes and a digest. MD5 is not offered (RFC 8573,
-//! section 1). Keys are wiped when they are dropped, and nothing prints them.
+//! Symmetric-key message authentication codes after NTP packets (RFC 5905, section 7.3; RFC 8573
+//! for AES-CMAC): a key identifier of four bytes and a digest. MD5 is not supported (RFC 8573,
+//! section 1). Keys are wiped on drop, and nothing prints them.
 
 mod file;
 mod key;
 
-pub use file::{KeyFileError, KeyFileFault};
-pub use key::{Key, KeyFault, MacAlgorithm};
+pub use file::{KeyFile, KeyFileErrorKind, UnusedLines};
+pub use key::{KeyError, MacAlgorithm, SymmetricKey};
 
 use core::fmt;
 
 use horolog_wire::ntp::HEADER_LEN;
 use thiserror::Error;
 
-use crate::looks::mac_at;
+use crate::trailer::mac_at;
 
 /// Length of a key identifier, in bytes.
 pub const KEY_ID_LEN: usize = 4;
 /// The longest MAC, identifier included, in bytes.
 pub const MAC_LEN_MAX: usize = KEY_ID_LEN + key::DIGEST_LEN_MAX;
 
-/// Why a packet's MAC is not accepted.
+/// Reason for which a packet's MAC is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum MacRefusal {
-    /// There is no MAC, or none of a known length.
+    /// The packet has no MAC, or none of a known length.
     #[error("no MAC")]
     NoMac,
     /// No key has this identifier.
     #[error("no key {0}")]
     UnknownKey(u32),
-    /// The digest is wrong, or has a length that the key's algorithm does not give.
+    /// The digest is wrong, or its length is not valid for the key's algorithm.
     #[error("wrong MAC for key {0}")]
     Forged(u32),
 }
@@ -38,14 +38,14 @@ pub enum MacRefusal {
 #[derive(Clone, Copy, Debug)]
 pub struct Authentic<'a> {
     /// The key.
-    pub key: &'a Key,
+    pub key: &'a SymmetricKey,
     /// Length of the digest, in bytes: all of it, or truncated.
     pub digest_len: usize,
 }
 
 impl Authentic<'_> {
-    /// Appends a MAC of the same key and form to the packet that takes up the first `len` bytes of
-    /// `buffer`. Returns the packet's new length; 0 when `buffer` is too short.
+    /// Appends a MAC of the same key and form to the packet in the first `len` bytes of `buffer`.
+    /// Returns the packet's new length; 0 if `buffer` is too short.
     pub fn append(&self, buffer: &mut [u8], len: usize) -> usize {
         self.key.append(self.digest_len, buffer, len)
     }
@@ -55,30 +55,25 @@ impl Authentic<'_> {
 #[derive(Default)]
 pub struct KeyTable {
     /// Ordered by identifier.
-    keys: Vec<Key>,
+    keys: Vec<SymmetricKey>,
 }
 
 impl KeyTable {
-    /// From keys with an identifier each; the first of several with the same one counts.
+    /// Creates a table; of several keys with the same identifier the first counts.
     #[must_use]
-    pub fn new(mut keys: Vec<Key>) -> Self {
-        keys.sort_by_key(Key::id);
+    pub fn new(mut keys: Vec<SymmetricKey>) -> Self {
+        keys.sort_by_key(SymmetricKey::id);
         keys.dedup_by_key(|key| key.id());
         Self { keys }
     }
 
-    /// From the text of a key file: see [`KeyFileError`] for what it may hold.
-    pub fn parse(text: &str) -> Result<Self, KeyFileError> {
-        file::parse(text).map(Self::new)
-    }
-
-    /// How many keys there are.
+    /// Number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there is no key.
+    /// Returns true if the table has no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
@@ -86,11 +81,11 @@ impl KeyTable {
 
     /// The key with identifier `id`.
     #[must_use]
-    pub fn get(&self, id: u32) -> Option<&Key> {
-        self.keys.binary_search_by_key(&id, Key::id).ok().and_then(|at| self.keys.get(at))
+    pub fn get(&self, id: u32) -> Option<&SymmetricKey> {
+        self.keys.binary_search_by_key(&id, SymmetricKey::id).ok().and_then(|at| self.keys.get(at))
     }
 
-    /// Verifies the MAC at the end of `packet`, which covers all that stands before it, header and
+    /// Verifies the MAC at the end of `packet`, which covers all bytes before it, header and
     /// extension fields.
     pub fn verify(&self, packet: &[u8]) -> Result<Authentic<'_>, MacRefusal> {
         let rest = packet.get(HEADER_LEN..).ok_or(MacRefusal::NoMac)?;

@@ -5,14 +5,17 @@ use proptest::prelude::*;
 use super::*;
 
 fn table(text: &str) -> KeyTable {
-    KeyTable::parse(text).unwrap()
+    let file = KeyFile::parse(text.as_bytes());
+    assert!(file.unused.is_empty(), "{}", file.unused);
+    file.keys
 }
 
+/// What is said of the lines that cannot be used.
 fn fault(text: &str) -> String {
-    KeyTable::parse(text).unwrap_err().to_string()
+    KeyFile::parse(text.as_bytes()).unused.to_string()
 }
 
-fn digest(key: &Key, message: &[u8], len: usize) -> Vec<u8> {
+fn digest(key: &SymmetricKey, message: &[u8], len: usize) -> Vec<u8> {
     let mut buffer = [message, &[0; MAC_LEN_MAX]].concat();
     let end = key.append(len, &mut buffer, message.len());
     assert_eq!(end, message.len() + KEY_ID_LEN + len);
@@ -74,8 +77,8 @@ proptest! {
         message in prop::collection::vec(any::<u8>(), 0..100),
     ) {
         use cmac::{Cmac, KeyInit as _, Mac as _};
-        let short = Key::new(1, MacAlgorithm::Aes128, &key[..16]).unwrap();
-        let long = Key::new(1, MacAlgorithm::Aes256, &key).unwrap();
+        let short = SymmetricKey::new(1, MacAlgorithm::Aes128, &key[..16]).unwrap();
+        let long = SymmetricKey::new(1, MacAlgorithm::Aes256, &key).unwrap();
         let mut oracle = Cmac::<aes::Aes128>::new_from_slice(&key[..16]).unwrap();
         oracle.update(&message);
         prop_assert_eq!(digest(&short, &message, 16), oracle.finalize().into_bytes().to_vec());
@@ -86,7 +89,12 @@ proptest! {
 
     #[test]
     fn a_file_s_text_never_panics(text in "([0-9]{1,3}|AES128|SHA1|HEX:|[#:a-f0-9]{1,45}| |\n){0,30}") {
-        let _ = KeyTable::parse(&text);
+        let _ = KeyFile::parse(text.as_bytes()).unused.to_string();
+    }
+
+    #[test]
+    fn a_file_s_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = KeyFile::parse(&bytes).unused.to_string();
     }
 
     #[test]
@@ -140,6 +148,7 @@ fn a_key_without_prefix_is_what_both_daemons_take_it_for() {
         assert_eq!(digest(a, b"x", len), digest(b, b"x", len));
     };
     same("SHA1 abcdef", "SHA1 ASCII:abcdef");
+    same("SHA1 #secret # comment", "SHA1 ASCII:#secret");
     same("SHA1 00112233445566778899", "SHA1 ASCII:00112233445566778899");
     same("SHA1 0011223344556677889900", "SHA1 HEX:0011223344556677889900");
     same("SHA1 not-hexadecimal-but-long", "SHA1 ASCII:not-hexadecimal-but-long");
@@ -151,18 +160,60 @@ fn a_key_without_prefix_is_what_both_daemons_take_it_for() {
 fn broken_files_say_where_and_what_to_do() {
     assert_eq!(fault("\n1 SHA1"), "line 2: 2 words; write an identifier, a type and a key");
     assert!(fault("1 plainpassword").contains("MD5 is not supported"));
-    assert!(fault("1 MD5 secret").contains("make a key of type AES128 or SHA256"));
+    assert!(fault("1 MD5 secret").contains("create a key of type AES128 or SHA256"));
     assert!(fault("0 SHA1 secret").contains("a number from 1 to 4294967295"));
     assert!(fault("x SHA1 secret").contains("a number from 1 to 4294967295"));
     assert!(fault("1 ROT13 secret").contains("unknown type"));
     assert!(fault("1 SHA1 HEX:12345").contains("pairs of hexadecimal digits"));
     assert!(fault("1 SHA1 HEX:").contains("a key has 1 to"));
-    assert_eq!(fault("1 AES128 secret"), "line 1: Aes128 takes a key of 16 bytes, this one has 6");
+    assert_eq!(
+        fault("1 AES128 secret"),
+        "line 1: AES128 requires a key of 16 bytes, this one has 6"
+    );
     assert!(fault("1 SHA1 a b").contains("4 words"));
     assert_eq!(
         fault("7 SHA1 a\n\n7 SHA1 b"),
-        "line 3: key 7 was already given in line 1; remove one of the two"
+        "line 3: key 7 is already defined in line 1; remove one of the two"
     );
+}
+
+#[test]
+fn lines_that_cannot_be_used_are_named_and_the_others_are_used() {
+    let text = "1 MD5 secret\n2 AES128 HEX:000102030405060708090a0b0c0d0e0f\n3 secret\n4 M secret\n\
+                5 N 29233E0461ECD6AE\n6 sha3-256 secret\n7 secret sha1\n0 SHA1 secret\n\
+                2 SHA1 secret\n1 SHA1 secret\n";
+    let KeyFile { keys, unused } = KeyFile::parse(text.as_bytes());
+    assert_eq!(keys.keys.iter().map(SymmetricKey::id).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(keys.get(1).unwrap().algorithm(), MacAlgorithm::Sha1);
+    assert_eq!(
+        unused.to_string(),
+        "lines 1, 3, 4: MD5 is not supported (RFC 8573): create a key of type AES128 or SHA256; \
+         line 5: DES is not supported: create a key of type AES128 or SHA256; \
+         line 6: SHA3-256 is not supported: create a key of type AES128 or SHA256; \
+         line 7: unknown type; write AES128, AES256, SHA1, SHA256, SHA384 or SHA512; \
+         line 8: the identifier is not a number from 1 to 4294967295; \
+         line 9: key 2 is already defined in line 2; remove one of the two"
+    );
+    let many = KeyFile::parse("1 MD5 secret\n".repeat(100).as_bytes()).unused.to_string();
+    assert!(many.ends_with("SHA256; and 80 more lines") && many.len() < 200, "{many}");
+}
+
+#[test]
+fn a_file_may_come_from_other_systems_and_programs() {
+    let file = KeyFile::parse(
+        b"\xef\xbb\xbf1 SHA1 s\xe9cret\r\n\
+          # caf\xe9\r\n\r\n\t65536\tAES128CMAC\t000102030405060708090a0b0c0d0e0f\t# ntp-keygen\r\n\
+          3 sha256 secret 192.0.2.1,192.0.2.0/24,2001:db8::/32\r\n",
+    );
+    assert!(file.unused.is_empty(), "{}", file.unused);
+    assert_eq!(file.keys.keys.iter().map(SymmetricKey::id).collect::<Vec<_>>(), [1, 3, 65_536]);
+    let latin = SymmetricKey::new(1, MacAlgorithm::Sha1, b"s\xe9cret").unwrap();
+    assert_eq!(digest(file.keys.get(1).unwrap(), b"x", 20), digest(&latin, b"x", 20));
+    let secret = SymmetricKey::new(3, MacAlgorithm::Sha256, b"secret").unwrap();
+    assert_eq!(digest(file.keys.get(3).unwrap(), b"x", 32), digest(&secret, b"x", 32));
+    for odd in ["192.0.2.1,", "192.0.2.300", "192.0.2.1/x", "host", "192.0.2.1 192.0.2.2"] {
+        assert!(fault(&format!("1 SHA1 secret {odd}")).contains("words"), "{odd}");
+    }
 }
 
 #[test]
@@ -180,10 +231,10 @@ fn refusals_are_told_apart() {
     let mut packet = [0; HEADER_LEN + MAC_LEN_MAX];
     assert_eq!(table.verify(&packet[..HEADER_LEN]).unwrap_err(), MacRefusal::NoMac);
     assert_eq!(table.verify(&packet[..3]).unwrap_err(), MacRefusal::NoMac);
-    let stranger = Key::new(99, MacAlgorithm::Sha1, b"secret").unwrap();
+    let stranger = SymmetricKey::new(99, MacAlgorithm::Sha1, b"secret").unwrap();
     let len = stranger.append(20, &mut packet, HEADER_LEN);
     assert_eq!(table.verify(&packet[..len]).unwrap_err(), MacRefusal::UnknownKey(99));
-    let liar = Key::new(2, MacAlgorithm::Sha256, b"guess").unwrap();
+    let liar = SymmetricKey::new(2, MacAlgorithm::Sha256, b"guess").unwrap();
     let len = liar.append(32, &mut packet, HEADER_LEN);
     assert_eq!(table.verify(&packet[..len]).unwrap_err(), MacRefusal::Forged(2));
     // The right digest of a key whose algorithm gives another length.

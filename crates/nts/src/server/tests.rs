@@ -85,17 +85,17 @@ fn refusals_say_whether_a_kiss_is_due() {
     let packet = request(&keys, &session, 1);
     let other = keys.renew(Timestamp::from_timespec(1_800_000_000, 0));
     let refusal = open_request(&other, &packet).unwrap_err();
-    assert_eq!(refusal, Refusal::UnknownCookie { unique_id: &ID });
+    assert_eq!(refusal, NtsRefusal::UnknownCookie { unique_id: &ID });
     assert_eq!(refusal.unique_id(), Some(&ID[..]));
     let mut changed = packet.clone();
     changed[0] ^= 1;
     let refusal = open_request(&keys, &changed).unwrap_err();
-    assert_eq!(refusal, Refusal::Forged { unique_id: &ID });
+    assert_eq!(refusal, NtsRefusal::Forged { unique_id: &ID });
     let mut without = packet.clone();
     // The cookie's field becomes one of an unknown type.
     without[HEADER_LEN + 36] = 0x7f;
-    assert_eq!(open_request(&keys, &without).unwrap_err(), Refusal::NoCookie);
-    assert_eq!(open_request(&keys, &packet[..HEADER_LEN]).unwrap_err(), Refusal::NoCookie);
+    assert_eq!(open_request(&keys, &without).unwrap_err(), NtsRefusal::NoCookie);
+    assert_eq!(open_request(&keys, &packet[..HEADER_LEN]).unwrap_err(), NtsRefusal::NoCookie);
     for len in (0..packet.len()).filter(|len| *len != HEADER_LEN) {
         let refusal = open_request(&keys, &packet[..len]).unwrap_err();
         assert_eq!(refusal.unique_id(), None, "{len} bytes");
@@ -140,7 +140,7 @@ fn fields_follow_rfc_8915() {
     let open = |fields: &[&[u8]], nonce: &[u8], padding| {
         let packet = by_hand(&session, fields, nonce, padding);
         open_request(&keys, &packet).map(|opened| opened.cookies_wanted).map_err(|refusal| {
-            assert_eq!(refusal, Refusal::Malformed);
+            assert_eq!(refusal, NtsRefusal::Malformed);
         })
     };
     let unknown = field(0x7abc, 12);

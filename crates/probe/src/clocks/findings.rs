@@ -1,9 +1,9 @@
-//! The doubts about a comparison, from its record and what the kernel says of its clock. Pure.
+//! Findings of a comparison, from its record and the kernel's state of its clock. Pure.
 
-use horolog_record::{ClockCompareResult, Code, Finding, Severity};
+use horolog_record::{ClockCompareResult, Finding, FindingCode, Severity};
 use horolog_sys::adjtimex::KernelClock;
 
-/// All doubts, in no order.
+/// Returns all findings, in no order.
 pub(super) fn all(
     result: &ClockCompareResult,
     kernel: Option<KernelClock>,
@@ -13,41 +13,41 @@ pub(super) fn all(
     findings.extend(unread(result));
     if !result.steps.is_empty() {
         findings.push(finding(
-            Code::ClockStepped,
+            FindingCode::ClockStepped,
             Severity::Warning,
             format!(
-                "The system clock was set {} times in the run: drifts and deviations have its steps \
-                 in them.",
+                "The system clock was stepped {} times during the run: drifts and deviations \
+                 include the steps.",
                 result.steps.len()
             ),
-            "See which program sets it, and compare again.",
+            "Find the program that steps it, then repeat the comparison.",
         ));
     }
     if kernel.is_some_and(|kernel| kernel.tai_offset_s == 0)
         && result.clocks.iter().any(|clock| clock.name == "tai")
     {
         findings.push(finding(
-            Code::TaiUnknown,
+            FindingCode::TaiUnknown,
             Severity::Note,
-            "The kernel does not know TAI minus UTC: its TAI is UTC.".to_owned(),
-            "chronyd sets it with a leap second list (leapsectz or leapseclist).",
+            "The kernel's TAI offset is unset: its TAI equals UTC.".to_owned(),
+            "chronyd sets it from a leap second list (leapsectz or leapseclist).",
         ));
     }
     if kernel.is_some_and(|kernel| !kernel.synchronised) {
         findings.push(finding(
-            Code::ClockUnsynchronised,
+            FindingCode::ClockUnsynchronised,
             Severity::Note,
-            "This machine's clock is not synchronised: offsets say how far it is from other clocks, \
-             not which of them is right."
+            "This host's clock is not synchronised: offsets are relative to it and do not show \
+             which clock is right."
                 .to_owned(),
             "",
         ));
     }
     if is_interrupted {
         findings.push(finding(
-            Code::Interrupted,
+            FindingCode::Interrupted,
             Severity::Note,
-            format!("The run was ended after {} readings of each clock.", result.count),
+            format!("The run was interrupted after {} readings of each clock.", result.count),
             "",
         ));
     }
@@ -58,7 +58,7 @@ fn unread(result: &ClockCompareResult) -> Option<Finding> {
     let missed = result.clocks.iter().filter(|clock| clock.missed > 0);
     let told: Vec<_> = missed
         .map(|clock| {
-            let why = clock.error.as_deref().unwrap_or("nothing new to read");
+            let why = clock.error.as_deref().unwrap_or("no new reading");
             format!("{}: {} of {} ({why})", clock.name, clock.missed, result.count)
         })
         .collect();
@@ -66,14 +66,14 @@ fn unread(result: &ClockCompareResult) -> Option<Finding> {
     let severity = if none_at_all { Severity::Error } else { Severity::Note };
     (!told.is_empty() && result.count > 0).then(|| {
         finding(
-            Code::ClockUnread,
+            FindingCode::ClockUnreadable,
             severity,
-            format!("Some readings had nothing to tell: {}.", told.join("; ")),
-            "A device that is pulled out, or pulses that do not come, have no offset.",
+            format!("Some readings were empty: {}.", told.join("; ")),
+            "A disconnected device or missing pulses yield no offset.",
         )
     })
 }
 
-fn finding(code: Code, severity: Severity, message: String, advice: &str) -> Finding {
+fn finding(code: FindingCode, severity: Severity, message: String, advice: &str) -> Finding {
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }

@@ -1,7 +1,7 @@
-//! Compares other clocks of this machine with the system clock: the kernel's own, PTP hardware
-//! clocks, pulses. All are read one after the other at each place of a time grid; nothing is set.
+//! Comparison of other clocks of this host with the system clock: the kernel's own, PTP hardware
+//! clocks, pulses. All are read in turn at each slot of a time grid; no clock is set.
 
-mod account;
+mod clock_stats;
 mod findings;
 mod name;
 mod reader;
@@ -14,21 +14,21 @@ use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use account::{Account, Origin, Steps};
-use reader::Readable;
+use clock_stats::{ClockStats, OffsetOrigin, StepDetector};
+use reader::ReadableClock;
 
 pub use name::{ClockName, ClockNameError};
 pub use reader::ClockError;
 
-/// Readings of a clock that are kept at most.
+/// Readings stored per clock at most.
 pub const COUNT_MAX: u64 = 1_000_000;
-/// A sleep is no longer, so that a run that is to end does.
+/// Longest sleep, so that a request to end the run is noticed.
 const NAP: Span = Span::from_ms(100);
 
-/// What to compare, and how.
+/// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
-    /// The clocks.
+    /// Clocks to compare.
     pub clocks: Vec<ClockName>,
     /// Time from one reading to the next.
     pub interval: Duration,
@@ -38,61 +38,61 @@ pub struct CompareOptions {
     pub command: Vec<String>,
 }
 
-/// The readings of all clocks at one place, in the order in which they were asked for; `None` where
-/// a clock had nothing new.
+/// Readings of all clocks in one slot, in the order of the options; `None` for a clock without a
+/// new reading.
 pub type Readings = Vec<io::Result<Option<ClockSample>>>;
 
 /// Opened clocks.
-pub struct Comparison {
+pub struct ClockComparison {
     options: CompareOptions,
-    clocks: Vec<Box<dyn Readable>>,
+    clocks: Vec<Box<dyn ReadableClock>>,
 }
 
-impl Comparison {
+impl ClockComparison {
     /// Opens all clocks.
     ///
     /// # Errors
     ///
-    /// When one is not there, or is of no use.
+    /// If a clock does not exist or cannot be used.
     pub fn open(options: CompareOptions) -> Result<Self, ClockError> {
         let clocks = options.clocks.iter().map(reader::open).collect::<Result<_, _>>()?;
         Ok(Self { options, clocks })
     }
 
-    /// The names of the clocks.
+    /// Returns the names of the clocks.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.options.clocks.iter().map(|name| name.text.as_str())
     }
 
-    /// Places of the time grid.
+    /// Returns the number of slots of the time grid.
     #[must_use]
-    pub const fn places(&self) -> u64 {
+    pub const fn slots(&self) -> u64 {
         self.options.count
     }
 
-    /// Reads all clocks at each place of the time grid and keeps nothing of it, until all readings
-    /// are taken or the run is to end. How many places there were.
+    /// Reads all clocks in each slot of the time grid without storing the readings, until all
+    /// readings are taken or the run is to end. Returns the number of slots.
     pub fn watch(
         &mut self,
         mut tell: impl FnMut(u64, Readings),
         is_over: &dyn Fn() -> bool,
     ) -> u64 {
         let mut origins: Vec<_> =
-            self.clocks.iter().map(|clock| Origin::new(clock.has_own_epoch())).collect();
+            self.clocks.iter().map(|clock| OffsetOrigin::new(clock.has_own_epoch())).collect();
         each_interval(self.options.interval, self.options.count, is_over, |place| {
             let clocks = self.clocks.iter_mut().zip(&mut origins);
-            let read = |(clock, origin): (&mut Box<dyn Readable>, &mut Origin)| {
+            let read = |(clock, origin): (&mut Box<dyn ReadableClock>, &mut OffsetOrigin)| {
                 Ok(clock.read()?.map(|reading| origin.sample(place, reading)))
             };
             tell(place, clocks.map(read).collect());
         })
     }
 
-    /// The same, with what it comes to.
+    /// Reads all clocks as `watch` does, and returns the result.
     pub fn run(mut self, progress: &dyn Fn(u64), is_over: &dyn Fn() -> bool) -> ClockCompareResult {
         let started = rfc3339_now();
-        let mut accounts: Vec<_> = self.clocks.iter().map(|_| Account::default()).collect();
-        let mut steps = Steps::default();
+        let mut accounts: Vec<_> = self.clocks.iter().map(|_| ClockStats::default()).collect();
+        let mut steps = StepDetector::default();
         let tell = |place, readings: Readings| {
             steps.take(place, realtime_minus_monotonic());
             for (account, reading) in accounts.iter_mut().zip(readings) {
@@ -124,8 +124,8 @@ impl Comparison {
     }
 }
 
-/// Does something at each of so many places of a time grid, the first of which is now, unless the
-/// run is to end before. How many places there were.
+/// Calls a function in each slot of a time grid that starts now, until `count` slots are done or
+/// the run is to end. Returns the number of slots.
 pub fn each_interval(
     interval: Duration,
     count: u64,
@@ -144,7 +144,7 @@ pub fn each_interval(
     count
 }
 
-/// Sleeps until then; false where the run is to end first.
+/// Sleeps until `due`; returns false if the run is to end first.
 fn sleep_unless(due: Timestamp<Monotonic>, is_over: &dyn Fn() -> bool) -> bool {
     loop {
         if is_over() {
@@ -162,22 +162,22 @@ fn sleep_unless(due: Timestamp<Monotonic>, is_over: &dyn Fn() -> bool) -> bool {
 mod tests {
     use std::cell::Cell;
 
-    use horolog_record::{Code, ComparedKind};
+    use horolog_record::{ComparedKind, FindingCode};
 
-    use super::reader::Reading;
+    use super::reader::OffsetReading;
     use super::*;
 
     /// A clock that the system clock gains on by 1 ppm, which fails at every tenth reading.
     struct Simulated(i64);
 
-    impl Readable for Simulated {
-        fn read(&mut self) -> io::Result<Option<Reading>> {
+    impl ReadableClock for Simulated {
+        fn read(&mut self) -> io::Result<Option<OffsetReading>> {
             self.0 += 1;
             if self.0 % 10 == 0 {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             let at_ns = self.0 * 1_000_000;
-            Ok(Some(Reading { at_ns, offset_ns: 500 + self.0, doubt_ns: Some(40) }))
+            Ok(Some(OffsetReading { at_ns, offset_ns: 500 + self.0, uncertainty_ns: Some(40) }))
         }
     }
 
@@ -192,8 +192,8 @@ mod tests {
 
     #[test]
     fn a_device_is_described_by_its_readings() {
-        let clocks: Vec<Box<dyn Readable>> = vec![Box::new(Simulated(0))];
-        let comparison = Comparison { options: options(&["/dev/ptp0"], 40), clocks };
+        let clocks: Vec<Box<dyn ReadableClock>> = vec![Box::new(Simulated(0))];
+        let comparison = ClockComparison { options: options(&["/dev/ptp0"], 40), clocks };
         let told = Cell::new(0);
         let result = comparison.run(&|done| told.set(done), &|| false);
         let clock = &result.clocks[0];
@@ -205,14 +205,15 @@ mod tests {
         assert_eq!((offset.count, offset.min, offset.max), (36, 501, 539));
         assert!((drift.ppm - 1.0).abs() < 1e-6, "{drift:?}");
         assert!(clock.allan.iter().all(|point| point.deviation < 1e-12), "{:?}", clock.allan);
-        assert!(!clock.allan.is_empty() && clock.doubt_ns.unwrap().max == 40);
-        let unread = result.findings.iter().find(|finding| finding.code == Code::ClockUnread);
+        assert!(!clock.allan.is_empty() && clock.error_bound_ns.unwrap().max == 40);
+        let unread =
+            result.findings.iter().find(|finding| finding.code == FindingCode::ClockUnreadable);
         assert!(unread.unwrap().message.contains("/dev/ptp0: 4 of 40"), "{unread:?}");
     }
 
     #[test]
     fn the_kernels_own_clocks_are_compared() {
-        let comparison = Comparison::open(options(&["raw", "monotonic", "tai"], 20)).unwrap();
+        let comparison = ClockComparison::open(options(&["raw", "monotonic", "tai"], 20)).unwrap();
         let result = comparison.run(&|_| (), &|| false);
         let offsets = result.clocks.iter().map(|clock| clock.offset_ns.unwrap().count);
         assert_eq!(offsets.collect::<Vec<_>>(), [20; 3]);
@@ -222,10 +223,10 @@ mod tests {
 
     #[test]
     fn a_run_that_is_ended_tells_what_it_has() {
-        let comparison = Comparison::open(options(&["tai"], 1_000)).unwrap();
+        let comparison = ClockComparison::open(options(&["tai"], 1_000)).unwrap();
         let taken = Cell::new(0);
         let result = comparison.run(&|done| taken.set(done), &|| taken.get() == 3);
         assert_eq!((result.count, result.clocks[0].samples.len()), (3, 3));
-        assert!(result.findings.iter().any(|finding| finding.code == Code::Interrupted));
+        assert!(result.findings.iter().any(|finding| finding.code == FindingCode::Interrupted));
     }
 }

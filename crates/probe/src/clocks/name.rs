@@ -1,5 +1,5 @@
-//! How a clock of this machine is asked for: `raw`, `monotonic`, `tai`, `/dev/ptpN`, `/dev/ppsN`,
-//! with `KEY=VALUE` behind commas. Pure: whether it is there is found out when it is opened.
+//! Clock names of this host: `raw`, `monotonic`, `tai`, `/dev/ptpN`, `/dev/ppsN`, each with
+//! optional `KEY=VALUE` after commas. Pure: existence is checked when the clock is opened.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,43 +8,43 @@ use horolog_record::ComparedKind;
 use horolog_sys::clock_pair::KernelClockId;
 use thiserror::Error;
 
-/// What stands for a clock that cannot be.
+/// Invalid clock name.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ClockNameError {
-    /// No such kind of clock.
+    /// Unknown kind of clock.
     #[error(
-        "there is no clock '{0}'; write raw, monotonic, tai, /dev/ptpN[,scale=utc][,tai-offset=37] \
-         or /dev/ppsN[,edge=clear]"
+        "unknown clock '{0}'; write raw, monotonic, tai, /dev/ptpN[,scale=utc][,tai-offset=37] or \
+         /dev/ppsN[,edge=clear]"
     )]
     Unknown(String),
-    /// A key or a value that this clock does not have.
+    /// Key or value that this clock does not have.
     #[error(
-        "'{0}' says nothing of this clock; /dev/ptpN takes scale=tai, scale=utc and \
+        "unknown option '{0}' of this clock; /dev/ptpN takes scale=tai, scale=utc and \
          tai-offset=SECONDS, /dev/ppsN edge=assert and edge=clear"
     )]
     Setting(String),
 }
 
-/// A clock that is to be compared with the system clock.
+/// Clock to compare with the system clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockName {
-    /// The text that it was read from.
+    /// Text that it was parsed from.
     pub text: String,
-    pub(super) device: Device,
+    pub(super) device: ClockDevice,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Device {
+pub(super) enum ClockDevice {
     Kernel(KernelClockId),
-    Phc { path: PathBuf, scale: Scale },
+    Phc { path: PathBuf, scale: PhcTimescale },
     Pps { path: PathBuf, clear: bool },
 }
 
-/// The timescale of a hardware clock.
+/// Timescale of a hardware clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scale {
+pub(super) enum PhcTimescale {
     Utc,
-    /// So many seconds ahead of UTC; as the kernel has it where none is given.
+    /// Seconds ahead of UTC; `None` takes the kernel's value.
     Tai(Option<i32>),
 }
 
@@ -55,22 +55,22 @@ const KERNEL: [(&str, KernelClockId); 3] = [
 ];
 
 impl ClockName {
-    /// The clocks that every Linux has and that tell something of the system clock: the oscillator
-    /// as it runs, and TAI.
+    /// Returns the clocks of every Linux host that are informative about the system clock: the
+    /// free-running oscillator, and TAI.
     #[must_use]
     pub fn usual() -> Vec<Self> {
         let of = |(name, clock): &(&str, KernelClockId)| Self {
             text: (*name).to_owned(),
-            device: Device::Kernel(*clock),
+            device: ClockDevice::Kernel(*clock),
         };
         [&KERNEL[0], &KERNEL[2]].map(of).into()
     }
 
     pub(super) const fn kind(&self) -> ComparedKind {
         match self.device {
-            Device::Kernel(_) => ComparedKind::Kernel,
-            Device::Phc { .. } => ComparedKind::Phc,
-            Device::Pps { .. } => ComparedKind::Pps,
+            ClockDevice::Kernel(_) => ComparedKind::Kernel,
+            ClockDevice::Phc { .. } => ComparedKind::Phc,
+            ClockDevice::Pps { .. } => ComparedKind::Pps,
         }
     }
 }
@@ -84,11 +84,11 @@ impl FromStr for ClockName {
         let path = PathBuf::from(name);
         let kernel = KERNEL.iter().find(|(known, _)| *known == name);
         let mut device = if let Some((_, clock)) = kernel {
-            Device::Kernel(*clock)
+            ClockDevice::Kernel(*clock)
         } else if name.starts_with("/dev/ptp") {
-            Device::Phc { path, scale: Scale::Tai(None) }
+            ClockDevice::Phc { path, scale: PhcTimescale::Tai(None) }
         } else if name.starts_with("/dev/pps") {
-            Device::Pps { path, clear: false }
+            ClockDevice::Pps { path, clear: false }
         } else {
             return Err(ClockNameError::Unknown(name.to_owned()));
         };
@@ -99,13 +99,13 @@ impl FromStr for ClockName {
     }
 }
 
-impl Device {
+impl ClockDevice {
     fn set(&mut self, setting: &str) -> Option<()> {
         match (self, setting.split_once('=')?) {
-            (Self::Phc { scale, .. }, ("scale", "utc")) => *scale = Scale::Utc,
-            (Self::Phc { scale, .. }, ("scale", "tai")) => *scale = Scale::Tai(None),
+            (Self::Phc { scale, .. }, ("scale", "utc")) => *scale = PhcTimescale::Utc,
+            (Self::Phc { scale, .. }, ("scale", "tai")) => *scale = PhcTimescale::Tai(None),
             (Self::Phc { scale, .. }, ("tai-offset", seconds)) => {
-                *scale = Scale::Tai(Some(seconds.parse().ok()?));
+                *scale = PhcTimescale::Tai(Some(seconds.parse().ok()?));
             }
             (Self::Pps { clear, .. }, ("edge", "assert")) => *clear = false,
             (Self::Pps { clear, .. }, ("edge", "clear")) => *clear = true,
@@ -121,20 +121,20 @@ mod tests {
 
     use super::*;
 
-    fn device(text: &str) -> Device {
+    fn device(text: &str) -> ClockDevice {
         text.parse::<ClockName>().unwrap().device
     }
 
     #[test]
     fn clocks_have_names_and_settings() {
-        assert_eq!(device("raw"), Device::Kernel(KernelClockId::MonotonicRaw));
-        let phc = |scale| Device::Phc { path: "/dev/ptp0".into(), scale };
-        assert_eq!(device("/dev/ptp0"), phc(Scale::Tai(None)));
-        assert_eq!(device("/dev/ptp0,scale=utc"), phc(Scale::Utc));
-        assert_eq!(device("/dev/ptp0,tai-offset=37"), phc(Scale::Tai(Some(37))));
+        assert_eq!(device("raw"), ClockDevice::Kernel(KernelClockId::MonotonicRaw));
+        let phc = |scale| ClockDevice::Phc { path: "/dev/ptp0".into(), scale };
+        assert_eq!(device("/dev/ptp0"), phc(PhcTimescale::Tai(None)));
+        assert_eq!(device("/dev/ptp0,scale=utc"), phc(PhcTimescale::Utc));
+        assert_eq!(device("/dev/ptp0,tai-offset=37"), phc(PhcTimescale::Tai(Some(37))));
         assert_eq!(
             device("/dev/pps1,edge=clear"),
-            Device::Pps { path: "/dev/pps1".into(), clear: true }
+            ClockDevice::Pps { path: "/dev/pps1".into(), clear: true }
         );
     }
 

@@ -1,18 +1,17 @@
-//! What the measurements of a host share: what a reading of the clock costs, medians, and how
-//! figures are told in words.
+//! Shared helpers of the host measurements: cost of a clock reading, medians, and values in words.
 
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::Clock;
 
-/// Enough that a few interrupts among them do not show in the median.
+/// Readings, enough that a few interrupts among them do not show in the median.
 const READINGS: usize = 1_001;
 
-/// What one reading of the clock costs, in ns: the median of many.
+/// Returns the cost of one clock reading in ns: the median of many.
 pub(super) fn clock_ns() -> u64 {
     median_of_calls(|| ())
 }
 
-/// What a call takes with the reading of the clock behind it, in ns: the median of many.
+/// Returns the time of a call including the clock reading after it, in ns: the median of many.
 pub(super) fn median_of_calls(mut call: impl FnMut()) -> u64 {
     let mut taken: Vec<u64> = (0..READINGS)
         .map(|_| {
@@ -25,7 +24,7 @@ pub(super) fn median_of_calls(mut call: impl FnMut()) -> u64 {
     taken[READINGS / 2]
 }
 
-/// A time in words.
+/// Formats a time in words.
 pub(super) fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
@@ -35,7 +34,7 @@ pub(super) fn time(ns: u64) -> String {
     }
 }
 
-/// So many of something: `1 repetition`, `2 repetitions`.
+/// Formats a number of items: `1 repetition`, `2 repetitions`.
 pub(super) fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

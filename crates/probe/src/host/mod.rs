@@ -1,6 +1,6 @@
-//! What this host's scheduler does to a thread that is to run at an instant. Each measurement
-//! arranges what it is allowed to (real-time scheduling, locked memory, idle states), says so in
-//! its record, and leaves the machine as it was.
+//! Measurements of this host: its clocks, its NICs, and its scheduler's effect on a thread that is
+//! to run at a given instant. Each arranges what it is permitted to (real-time scheduling, locked
+//! memory, idle states), records that, and restores the previous state.
 
 pub mod all;
 pub mod clock;

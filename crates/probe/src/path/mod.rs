@@ -1,30 +1,16 @@
-//! What the network path between two hosts really does: a far end that answers ([`serve`], and over
-//! TCP [`tcp`]'s) and the measurements that ask it ([`udp`], [`tcp`]). A measurement returns a
-//! record; nothing here prints.
+//! Measurements of the network path between two hosts: a far end that answers ([`serve`], and
+//! [`tcp`]'s over TCP) and the near ends that measure with it ([`udp`], [`tcp`]). A measurement
+//! returns a record; nothing here prints.
 
-use std::io;
-use std::net::SocketAddr;
-
-mod looks;
+mod live_sampler;
 pub mod serve;
 pub mod stall;
 pub mod tcp;
 pub mod udp;
 
-pub use looks::Onlooker;
+pub use live_sampler::PathObserver;
 
-/// What to do about an address that could not be used, behind the system's reason.
-fn way_out(source: &io::Error, address: SocketAddr) -> String {
-    match source.kind() {
-        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => format!(
-            "; 'ip route get {}' shows whether there is a way: see that the interface is up",
-            address.ip()
-        ),
-        _ => String::new(),
-    }
-}
-
-/// A time for a message, with three digits and its unit.
+/// Formats a time for a message, with three digits and its unit.
 pub(crate) fn time(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),

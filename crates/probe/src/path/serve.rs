@@ -1,13 +1,13 @@
-//! The far end of path measurements: parts that each listen at an address and have a thread,
-//! started by one call each and ended together. What a part answers is its own business; that it
-//! cannot be abused is the business of all: none answers strangers with more than they sent, and
-//! each has its bounds.
+//! Far end of path measurements: services, each with an address and a thread, started by one call
+//! each and ended together. Every service resists abuse: it sends unverified clients no more than
+//! they sent, and has bounds of its own.
 
-mod bucket;
+mod rate_limiter;
 mod reflector;
 pub mod stamp;
 pub mod udp;
 
+use horolog_sys::explain::explain;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -18,104 +18,105 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// How long a part may wait before it looks whether it is to end.
+/// Longest wait of a service before it checks whether to end.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// Why a part cannot listen.
+/// Reason for which a service cannot listen.
 #[derive(Debug, Error)]
-#[error("cannot listen at {address} for {part}: {source}; {advice}")]
+#[error("cannot listen at {address} for {part}: {why}; {advice}", why = explain(.source))]
 pub struct ServeError {
-    /// Which part.
+    /// Name of the service.
     pub part: &'static str,
-    /// Where.
+    /// Address to listen at.
     pub address: SocketAddr,
-    /// What happened.
+    /// Error of the system.
     pub source: io::Error,
-    /// What to do about it.
+    /// Advice.
     pub advice: &'static str,
 }
 
 impl ServeError {
-    /// The error with what usually helps.
+    /// Returns the error with the usual advice.
     #[must_use]
     pub fn new(part: &'static str, address: SocketAddr, source: io::Error) -> Self {
         let advice = match source.kind() {
-            io::ErrorKind::AddrInUse => "another program has that port; give another",
+            io::ErrorKind::AddrInUse => "port in use by another program; choose another",
             io::ErrorKind::PermissionDenied => {
-                "ports below 1024 need root or CAP_NET_BIND_SERVICE; give another"
+                "ports below 1024 need root or CAP_NET_BIND_SERVICE; choose another"
             }
-            io::ErrorKind::AddrNotAvailable => "this host has no such address; give another",
-            _ => "give another address or port",
+            io::ErrorKind::AddrNotAvailable => "not an address of this host; choose another",
+            _ => "choose another address or port",
         };
         Self { part, address, source, advice }
     }
 }
 
-/// What a part counted, by name.
-pub type Counts = BTreeMap<&'static str, u64>;
+/// Counts of a service, by name.
+pub type ServiceCounts = BTreeMap<&'static str, u64>;
 
-/// A part that runs.
+/// Running service.
 #[derive(Debug)]
-pub struct Part {
-    /// What it answers.
+pub struct Service {
+    /// Service name.
     pub name: &'static str,
-    /// Where it listens.
+    /// Address it listens at.
     pub address: SocketAddr,
-    thread: JoinHandle<Counts>,
+    thread: JoinHandle<ServiceCounts>,
 }
 
-/// A far end: the parts that run.
+/// Far end: the running services.
 #[derive(Debug, Default)]
 pub struct FarEnd {
-    parts: Vec<Part>,
+    parts: Vec<Service>,
     stop: Arc<AtomicBool>,
 }
 
 impl FarEnd {
-    /// One without parts.
+    /// Returns a far end without services.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Starts a part. `run` is handed what says that it is to end, which it has to look at every
-    /// [`TICK`] at least, and returns what it counted.
+    /// Starts a service. `run` takes the end flag, which it must check at least every [`TICK`], and
+    /// returns its counts.
     ///
     /// # Errors
     ///
-    /// When there can be no further thread.
+    /// If no further thread can be started.
     pub fn start(
         &mut self,
         name: &'static str,
         address: SocketAddr,
-        run: impl FnOnce(&AtomicBool) -> Counts + Send + 'static,
+        run: impl FnOnce(&AtomicBool) -> ServiceCounts + Send + 'static,
     ) -> Result<(), ServeError> {
         let stop = Arc::clone(&self.stop);
         let thread = thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || run(&stop))
             .map_err(|source| ServeError::new(name, address, source))?;
-        self.parts.push(Part { name, address, thread });
+        self.parts.push(Service { name, address, thread });
         Ok(())
     }
 
-    /// The parts, in the order in which they were started.
+    /// Returns the services in order of their start.
     #[must_use]
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[Service] {
         &self.parts
     }
 
-    /// A part that has ended by itself, which none should.
+    /// Returns a service that has ended by itself, which none should.
     #[must_use]
-    pub fn dead(&self) -> Option<&Part> {
+    pub fn failed_service(&self) -> Option<&Service> {
         self.parts.iter().find(|part| part.thread.is_finished())
     }
 
-    /// Ends all parts; what each counted.
+    /// Ends all services and returns the counts of each.
     #[must_use]
-    pub fn end(self) -> Vec<(&'static str, SocketAddr, Counts)> {
+    pub fn end(self) -> Vec<(&'static str, SocketAddr, ServiceCounts)> {
         self.stop.store(true, Ordering::Relaxed);
-        let ended = |part: Part| (part.name, part.address, part.thread.join().unwrap_or_default());
+        let ended =
+            |part: Service| (part.name, part.address, part.thread.join().unwrap_or_default());
         self.parts.into_iter().map(ended).collect()
     }
 }

@@ -1,8 +1,8 @@
-//! What a client asks and what it makes of the replies, in basic and in interleaved mode (RFC 9769,
+//! Requests of a client and its evaluation of replies, in basic and in interleaved mode (RFC 9769,
 //! section 2). It reads no clock, draws no random number and opens nothing.
 //!
-//! A reply in interleaved mode tells when the one before it really left. So an exchange whose reply
-//! was the last one is held until the next reply has come.
+//! A reply in interleaved mode carries the actual transmit timestamp of the reply before it. An
+//! exchange completed by the latest reply is therefore held until the next reply arrives.
 
 use std::collections::VecDeque;
 
@@ -10,79 +10,80 @@ use horolog_record::InvalidReason;
 use horolog_time::NtpTimestamp;
 use horolog_wire::ntp::Header;
 
-use super::reply::{Asked, Judged, Reply, is_before, judge};
-use super::stamp::Stamp;
+use super::packet_timestamp::PacketTimestamp;
+use super::reply::{JudgedReply, QueryReply, SentRequest, is_before, judge};
 
-/// Requests that are remembered, to know a late or a second reply as one.
+/// Past requests stored, to recognise late and duplicate replies.
 const REMEMBERED: usize = 16;
 
-/// The four timestamps of an exchange, and what belongs to them.
+/// Four timestamps of an exchange, with their context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Exchange {
-    /// The place on the time grid that was given when it was asked.
+pub struct NtpExchange {
+    /// Slot of the time grid, as passed with the request.
     pub slot: u64,
-    /// When the request left.
-    pub t1: Stamp,
-    /// When the server received it.
+    /// Transmit timestamp of the request.
+    pub t1: PacketTimestamp,
+    /// Receive timestamp of the server.
     pub t2: NtpTimestamp,
-    /// When its reply left.
+    /// Transmit timestamp of the server.
     pub t3: NtpTimestamp,
-    /// When the reply came.
-    pub t4: Stamp,
-    /// The precision that the server states, log2 of seconds.
+    /// Receive timestamp of the reply.
+    pub t4: PacketTimestamp,
+    /// Precision stated by the server, log2 of seconds.
     pub precision: i8,
-    /// Whether T3 came with the next reply, in interleaved mode.
+    /// True if T3 came with the next reply, in interleaved mode.
     pub interleaved: bool,
 }
 
-/// What a datagram is to this client.
+/// Class of a datagram, as seen by this client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taken {
-    /// The first reply to the open request.
-    Reply(Reply),
-    /// A kiss of death in answer to it.
+pub enum DatagramClass {
+    /// First reply to the open request.
+    Reply(QueryReply),
+    /// Kiss-o'-Death in reply to it.
     Kiss([u8; 4]),
-    /// A further reply to a request that has one.
+    /// Further reply to a request that has one.
     Duplicate,
-    /// A reply to a request that was given up.
+    /// Reply to a request that was given up.
     Late,
-    /// Nothing that is valid.
+    /// Invalid datagram.
     Invalid(InvalidReason),
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Past {
-    asked: Asked,
+struct PastRequest {
+    request: SentRequest,
     answered: bool,
 }
 
-/// An exchange that may still learn its true T3; without one of its own if its reply was
+/// Exchange that may still receive its true T3; it has no T3 of its own if its reply was
 /// interleaved.
 #[derive(Clone, Copy, Debug)]
-struct Held {
-    exchange: Exchange,
+struct PendingExchange {
+    exchange: NtpExchange,
     has_t3: bool,
 }
 
-impl Held {
-    fn known(self) -> Option<Exchange> {
+impl PendingExchange {
+    fn known(self) -> Option<NtpExchange> {
         self.has_t3.then_some(self.exchange)
     }
 }
 
-/// A client of one server.
+/// Client of one server.
 #[derive(Debug)]
-pub struct Client {
+pub struct NtpClient {
     version: u8,
     interleaved: bool,
     extended: bool,
-    open: Option<(u64, Asked)>,
-    past: VecDeque<Past>,
-    held: Option<Held>,
+    open: Option<(u64, SentRequest)>,
+    past: VecDeque<PastRequest>,
+    held: Option<PendingExchange>,
 }
 
-impl Client {
-    /// A client that has asked nothing yet. With `extended`, extension fields may follow headers.
+impl NtpClient {
+    /// Returns a client that has sent no request yet. With `extended`, extension fields may follow
+    /// headers.
     #[must_use]
     pub fn new(version: u8, interleaved: bool, extended: bool) -> Self {
         Self {
@@ -95,9 +96,9 @@ impl Client {
         }
     }
 
-    /// The header of the next request. Nothing in it tells the server or others of this machine's
-    /// clock: what stands for timestamps is `random`.
-    pub fn ask(&mut self, slot: u64, random: [u64; 2]) -> Header {
+    /// Returns the header of the next request. It reveals nothing of this host's clock to the
+    /// server or others: `random` takes the place of timestamps.
+    pub fn next_request(&mut self, slot: u64, random: [u64; 2]) -> Header {
         self.give_up();
         // Different from one another and from 0, which stands for an unknown time.
         let transmit = NtpTimestamp::from_bits(random[0] | 1);
@@ -105,7 +106,7 @@ impl Client {
         let earlier = self.held.filter(|_| self.interleaved).map(|held| held.exchange.t2);
         self.open = Some((
             slot,
-            Asked {
+            SentRequest {
                 version: self.version,
                 transmit,
                 receive: earlier.map(|_| receive),
@@ -119,45 +120,58 @@ impl Client {
         }
     }
 
-    /// What a datagram is.
+    /// Classifies a datagram.
     #[must_use]
-    pub fn judge(&self, payload: &[u8]) -> Taken {
+    pub fn judge(&self, payload: &[u8]) -> DatagramClass {
         let judged = self.open.map(|(_, asked)| judge(&asked, payload));
         match judged {
-            Some(Judged::Reply(reply)) if self.is_consistent(&reply) => Taken::Reply(reply),
-            Some(Judged::Reply(_)) => Taken::Invalid(InvalidReason::Timestamp),
-            Some(Judged::Kiss(code)) => Taken::Kiss(code),
-            None | Some(Judged::Invalid(InvalidReason::Origin)) => self.of_the_past(payload),
-            Some(Judged::Invalid(reason)) => Taken::Invalid(reason),
+            Some(JudgedReply::Reply(reply)) if self.is_consistent(&reply) => {
+                DatagramClass::Reply(reply)
+            }
+            Some(JudgedReply::Reply(_)) => DatagramClass::Invalid(InvalidReason::Timestamp),
+            Some(JudgedReply::Kiss(code)) => DatagramClass::Kiss(code),
+            None | Some(JudgedReply::Invalid(InvalidReason::Origin)) => self.of_the_past(payload),
+            Some(JudgedReply::Invalid(reason)) => DatagramClass::Invalid(reason),
         }
     }
 
-    /// Whether the T3 that an interleaved reply brings can be that of the reply before.
-    fn is_consistent(&self, reply: &Reply) -> bool {
-        let fits = |held: Held| !is_before(reply.header.transmit, held.exchange.t2);
+    /// Returns true if the T3 of an interleaved reply can be that of the reply before it.
+    fn is_consistent(&self, reply: &QueryReply) -> bool {
+        if !reply.has_times() {
+            return true;
+        }
+        let fits = |held: PendingExchange| !is_before(reply.header.transmit, held.exchange.t2);
         !reply.interleaved || self.held.is_some_and(fits)
     }
 
-    fn of_the_past(&self, payload: &[u8]) -> Taken {
+    fn of_the_past(&self, payload: &[u8]) -> DatagramClass {
         let mut reason = InvalidReason::Origin;
         for past in self.past.iter().rev() {
-            match judge(&past.asked, payload) {
-                Judged::Invalid(InvalidReason::Origin) => {}
-                Judged::Invalid(other) => reason = other,
-                _ if past.answered => return Taken::Duplicate,
-                _ => return Taken::Late,
+            match judge(&past.request, payload) {
+                JudgedReply::Invalid(InvalidReason::Origin) => {}
+                JudgedReply::Invalid(other) => reason = other,
+                _ if past.answered => return DatagramClass::Duplicate,
+                _ => return DatagramClass::Late,
             }
         }
-        Taken::Invalid(reason)
+        DatagramClass::Invalid(reason)
     }
 
-    /// Takes the reply to the open request, with when that left and the reply came. Returns the
-    /// exchange that it completes: this one, or in interleaved mode the one before.
-    pub fn accept(&mut self, reply: &Reply, t1: Stamp, t4: Stamp) -> Option<Exchange> {
+    /// Accepts the reply to the open request, with the timestamps of both. Returns the exchange
+    /// that it completes: this one, or in interleaved mode the one before.
+    pub fn accept(
+        &mut self,
+        reply: &QueryReply,
+        t1: PacketTimestamp,
+        t4: PacketTimestamp,
+    ) -> Option<NtpExchange> {
         let (slot, _) = self.open?;
         self.close(true);
+        if !reply.has_times() {
+            return self.finish();
+        }
         let header = &reply.header;
-        let exchange = Exchange {
+        let exchange = NtpExchange {
             slot,
             t1,
             t2: header.receive,
@@ -166,19 +180,19 @@ impl Client {
             precision: header.precision,
             interleaved: false,
         };
-        let next = Held { exchange, has_t3: !reply.interleaved };
+        let next = PendingExchange { exchange, has_t3: !reply.interleaved };
         if !self.interleaved {
             return next.known();
         }
         let before = self.held.replace(next)?;
         if reply.interleaved {
-            Some(Exchange { t3: header.transmit, interleaved: true, ..before.exchange })
+            Some(NtpExchange { t3: header.transmit, interleaved: true, ..before.exchange })
         } else {
             before.known()
         }
     }
 
-    /// Waits no longer for the reply to the open request.
+    /// Stops waiting for the reply to the open request.
     pub fn give_up(&mut self) {
         self.close(false);
     }
@@ -188,12 +202,12 @@ impl Client {
             if self.past.len() == REMEMBERED {
                 self.past.pop_front();
             }
-            self.past.push_back(Past { asked, answered });
+            self.past.push_back(PastRequest { request: asked, answered });
         }
     }
 
-    /// The exchange that is still held, when nothing more will be asked.
-    pub fn finish(&mut self) -> Option<Exchange> {
+    /// Returns the exchange that is still held, when no further reply can complete it.
+    pub fn finish(&mut self) -> Option<NtpExchange> {
         self.held.take()?.known()
     }
 }
@@ -201,7 +215,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use horolog_time::{Span, Timestamp};
-    use horolog_wire::ntp::Mode;
+    use horolog_wire::ntp::AssociationMode;
     use proptest::prelude::*;
 
     use super::super::reply::tests::bytes;
@@ -211,8 +225,8 @@ mod tests {
         NtpTimestamp::from_utc(Timestamp::from_ns(1_700_000_000_000_000_000 + ns))
     }
 
-    fn stamp(ns: i64) -> Stamp {
-        Stamp::user(Timestamp::from_ns(1_700_000_000_000_000_000 + ns))
+    fn stamp(ns: i64) -> PacketTimestamp {
+        PacketTimestamp::user(Timestamp::from_ns(1_700_000_000_000_000_000 + ns))
     }
 
     /// A server as RFC 9769 has it, for one client: it remembers its last reply.
@@ -227,7 +241,7 @@ mod tests {
             let says = receive.wrapping_add(Span::from_ns(1_000));
             let leaves = says.wrapping_add(Span::from_ns(7_000));
             let reply = Header {
-                mode: Mode::Server,
+                mode: AssociationMode::Server,
                 stratum: 1,
                 origin: request.transmit,
                 receive,
@@ -244,36 +258,36 @@ mod tests {
         }
     }
 
-    fn reply_of(client: &Client, header: &Header) -> Reply {
+    fn reply_of(client: &NtpClient, header: &Header) -> QueryReply {
         match client.judge(&bytes(header)) {
-            Taken::Reply(reply) => reply,
+            DatagramClass::Reply(reply) => reply,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn a_basic_exchange_is_complete_at_once() {
-        let (mut client, mut server) = (Client::new(4, false, false), Server::default());
+        let (mut client, mut server) = (NtpClient::new(4, false, false), Server::default());
         for slot in 0..3 {
-            let request = client.ask(slot, [slot * 100, 7]);
+            let request = client.next_request(slot, [slot * 100, 7]);
             assert_eq!((request.origin, request.receive), Default::default());
             let header = server.reply(&request, at(slot as i64 * 1_000_000));
             let reply = reply_of(&client, &header);
             let exchange = client.accept(&reply, stamp(1), stamp(9)).unwrap();
             assert_eq!((exchange.slot, exchange.interleaved), (slot, false));
             assert_eq!((exchange.t2, exchange.t3), (header.receive, header.transmit));
-            assert_eq!(client.judge(&bytes(&header)), Taken::Duplicate);
+            assert_eq!(client.judge(&bytes(&header)), DatagramClass::Duplicate);
         }
         assert_eq!(client.finish(), None);
     }
 
     #[test]
     fn an_interleaved_reply_completes_the_exchange_before() {
-        let (mut client, mut server) = (Client::new(4, true, false), Server::default());
+        let (mut client, mut server) = (NtpClient::new(4, true, false), Server::default());
         let mut done = Vec::new();
         for slot in 0..4 {
             let ns = slot as i64 * 1_000_000;
-            let request = client.ask(slot, [slot * 100, slot * 90]);
+            let request = client.next_request(slot, [slot * 100, slot * 90]);
             let header = server.reply(&request, at(ns));
             let reply = reply_of(&client, &header);
             assert_eq!(reply.interleaved, slot > 0);
@@ -293,10 +307,10 @@ mod tests {
 
     #[test]
     fn a_server_that_forgets_is_measured_in_basic_mode() {
-        let (mut client, mut server) = (Client::new(4, true, false), Server::default());
+        let (mut client, mut server) = (NtpClient::new(4, true, false), Server::default());
         let mut modes = Vec::new();
         for slot in 0..5 {
-            let request = client.ask(slot, [slot * 100, slot * 90]);
+            let request = client.next_request(slot, [slot * 100, slot * 90]);
             if slot == 3 {
                 server.last = None;
             }
@@ -307,9 +321,9 @@ mod tests {
         }
         // 2 was interleaved and never learnt its T3; 3 was basic and learns it from 4.
         assert_eq!(modes, [(0, true), (1, true), (3, true)]);
-        let mut forgetful = Client::new(4, true, false);
+        let mut forgetful = NtpClient::new(4, true, false);
         for slot in 0..2 {
-            let request = forgetful.ask(slot, [slot * 100, 4]);
+            let request = forgetful.next_request(slot, [slot * 100, 4]);
             let header = Server::default().reply(&request, at(slot as i64));
             let reply = reply_of(&forgetful, &header);
             let done = forgetful.accept(&reply, stamp(0), stamp(9));
@@ -323,34 +337,59 @@ mod tests {
 
     #[test]
     fn an_interleaved_reply_must_fit_the_one_before() {
-        let (mut client, mut server) = (Client::new(4, true, false), Server::default());
-        let request = client.ask(0, [1, 2]);
+        let (mut client, mut server) = (NtpClient::new(4, true, false), Server::default());
+        let request = client.next_request(0, [1, 2]);
         let reply = reply_of(&client, &server.reply(&request, at(1_000_000)));
         client.accept(&reply, stamp(0), stamp(9));
-        let request = client.ask(1, [3, 4]);
+        let request = client.next_request(1, [3, 4]);
         let header = server.reply(&request, at(2_000_000));
         let too_early = Header { transmit: at(999_999), ..header };
         assert_eq!(
             client.judge(&bytes(&too_early)),
-            Taken::Invalid(InvalidReason::Timestamp),
+            DatagramClass::Invalid(InvalidReason::Timestamp),
             "it left before its request had come"
         );
-        assert!(matches!(client.judge(&bytes(&header)), Taken::Reply(_)));
+        assert!(matches!(client.judge(&bytes(&header)), DatagramClass::Reply(_)));
     }
 
     #[test]
     fn a_reply_after_its_time_is_late_and_then_a_duplicate_of_nothing() {
-        let (mut client, mut server) = (Client::new(4, false, false), Server::default());
-        let request = client.ask(0, [1, 2]);
+        let (mut client, mut server) = (NtpClient::new(4, false, false), Server::default());
+        let request = client.next_request(0, [1, 2]);
         let late = server.reply(&request, at(0));
         client.give_up();
-        assert_eq!(client.judge(&bytes(&late)), Taken::Late);
-        let _ = client.ask(1, [3, 4]);
-        assert_eq!(client.judge(&bytes(&late)), Taken::Late);
+        assert_eq!(client.judge(&bytes(&late)), DatagramClass::Late);
+        let _ = client.next_request(1, [3, 4]);
+        assert_eq!(client.judge(&bytes(&late)), DatagramClass::Late);
         for slot in 2..2 + REMEMBERED as u64 {
-            let _ = client.ask(slot, [slot * 100, 5]);
+            let _ = client.next_request(slot, [slot * 100, 5]);
         }
-        assert_eq!(client.judge(&bytes(&late)), Taken::Invalid(InvalidReason::Origin));
+        assert_eq!(client.judge(&bytes(&late)), DatagramClass::Invalid(InvalidReason::Origin));
+    }
+
+    #[test]
+    fn a_reply_without_timestamps_is_a_reply_and_no_exchange() {
+        for interleaved in [false, true] {
+            let (mut client, mut server) =
+                (NtpClient::new(4, interleaved, false), Server::default());
+            let mut done = Vec::new();
+            for slot in 0..4 {
+                let ns = slot as i64 * 1_000_000;
+                let request = client.next_request(slot, [slot * 100, slot * 90]);
+                let mut header = server.reply(&request, at(ns));
+                if slot == 2 {
+                    (header.stratum, header.receive) = (16, NtpTimestamp::UNKNOWN);
+                    header.transmit = NtpTimestamp::UNKNOWN;
+                }
+                let reply = reply_of(&client, &header);
+                done.extend(client.accept(&reply, stamp(ns - 5), stamp(ns + 9_000)));
+            }
+            done.extend(client.finish());
+            let slots: Vec<_> = done.iter().map(|one| one.slot).collect();
+            // What only the reply to 2 could have told of 1 is not known.
+            let expected = if interleaved { vec![0, 3] } else { vec![0, 1, 3] };
+            assert_eq!(slots, expected);
+        }
     }
 
     proptest! {
@@ -360,11 +399,11 @@ mod tests {
         fn exchanges_are_never_mixed_up(
             fates in prop::collection::vec(0_u8..5, 1..60), interleaved: bool,
         ) {
-            let (mut client, mut server) = (Client::new(4, interleaved, false), Server::default());
+            let (mut client, mut server) = (NtpClient::new(4, interleaved, false), Server::default());
             let mut done = Vec::new();
             for (slot, fate) in (0..).zip(fates) {
                 let ns = slot as i64 * 1_000_000;
-                let request = client.ask(slot, [slot.wrapping_mul(0x9e37_79b9_7f4a_7c15), !slot]);
+                let request = client.next_request(slot, [slot.wrapping_mul(0x9e37_79b9_7f4a_7c15), !slot]);
                 match fate {
                     0 => {} // The request is lost.
                     1 => drop(server.reply(&request, at(ns))), // The reply is.
@@ -373,7 +412,7 @@ mod tests {
                         let header = server.reply(&request, at(ns));
                         let reply = reply_of(&client, &header);
                         done.extend(client.accept(&reply, stamp(ns - 50), stamp(ns + 9_000)));
-                        prop_assert_eq!(client.judge(&bytes(&header)), Taken::Duplicate);
+                        prop_assert_eq!(client.judge(&bytes(&header)), DatagramClass::Duplicate);
                     }
                 }
             }

@@ -1,20 +1,30 @@
-//! How far servers are apart, from exchanges with them at the same time. Pure. The asking clock
-//! falls out of a difference, so that this is known even where that clock is wrong.
+//! Differences between servers, from exchanges with them at the same time. Pure. The local clock
+//! cancels out of a difference, so that the difference is valid even if that clock is wrong.
 
-use horolog_record::{Difference, Sample};
+use horolog_record::{Difference, ExchangeSample};
 
 use super::exchange::gained_ns;
 use super::figures::is_impossible;
 
-/// All pairs of servers that have exchanges in common.
-pub(crate) fn differences(servers: &[&[Sample]]) -> Vec<Difference> {
+/// Exchanges with a server, and the error bound that it states for its own time in ns, root
+/// dispersion plus half the root delay; `None` if it is not synchronised and so states no time.
+pub(crate) type ServerSamples<'a> = (&'a [ExchangeSample], Option<u64>);
+
+/// Returns the differences of all pairs of servers that have exchanges in common.
+pub(crate) fn differences(servers: &[ServerSamples<'_>]) -> Vec<Difference> {
     let pairs = (0..servers.len()).flat_map(|a| (a + 1..servers.len()).map(move |b| (a, b)));
     pairs.filter_map(|(a, b)| difference([a, b], servers[a], servers[b])).collect()
 }
 
-fn difference([first, second]: [usize; 2], a: &[Sample], b: &[Sample]) -> Option<Difference> {
-    let pairs = in_common(a, b);
-    let apart = |(a, b): &(&Sample, &Sample)| a.offset_ns.saturating_sub(b.offset_ns);
+fn difference(
+    [first, second]: [usize; 2],
+    a: ServerSamples<'_>,
+    b: ServerSamples<'_>,
+) -> Option<Difference> {
+    let pairs = in_common(a.0, b.0);
+    let stated = a.1.zip(b.1).map(|(a, b)| a.saturating_add(b));
+    let apart =
+        |(a, b): &(&ExchangeSample, &ExchangeSample)| a.offset_ns.saturating_sub(b.offset_ns);
     let best = pairs.iter().min_by_key(|(a, b)| bound_ns(a, b))?;
     let (offset_ns, bound) = (apart(best), bound_ns(best.0, best.1));
     let mean_ns = pairs.iter().map(|pair| apart(pair) as f64).sum::<f64>() / pairs.len() as f64;
@@ -25,19 +35,24 @@ fn difference([first, second]: [usize; 2], a: &[Sample], b: &[Sample]) -> Option
         offset_ns,
         bound_ns: bound,
         mean_ns,
-        contradiction: offset_ns.unsigned_abs() > bound,
+        contradiction: stated
+            .is_some_and(|stated| offset_ns.unsigned_abs() > bound.saturating_add(stated)),
     })
 }
 
-/// Both bounds, and what the asking clock may have gained between the two exchanges.
-fn bound_ns(a: &Sample, b: &Sample) -> u64 {
+/// Returns the sum of both bounds and of the possible drift of the local clock between the two
+/// exchanges, in ns.
+fn bound_ns(a: &ExchangeSample, b: &ExchangeSample) -> u64 {
     let between = gained_ns(a.t1_ns.abs_diff(b.t1_ns));
     a.bound_ns().saturating_add(b.bound_ns()).saturating_add(between)
 }
 
-/// Exchanges at the same place of the time grid; both lists are in its order. Those that took less
-/// than no time say nothing, least of all how far they may be wrong.
-fn in_common<'a>(a: &'a [Sample], b: &'a [Sample]) -> Vec<(&'a Sample, &'a Sample)> {
+/// Returns exchanges in the same slot of the time grid; both lists are in its order. Exchanges with
+/// a negative delay are left out: they carry no information, not even about their own error.
+fn in_common<'a>(
+    a: &'a [ExchangeSample],
+    b: &'a [ExchangeSample],
+) -> Vec<(&'a ExchangeSample, &'a ExchangeSample)> {
     let mut rest = b.iter().filter(|sample| !is_impossible(sample)).peekable();
     a.iter()
         .filter(|sample| !is_impossible(sample))
@@ -53,11 +68,17 @@ mod tests {
     use super::super::figures::tests::sample;
     use super::*;
 
+    /// Of servers that state no error of their own.
+    fn exact(servers: &[&[ExchangeSample]]) -> Vec<Difference> {
+        let servers: Vec<_> = servers.iter().map(|samples| (*samples, Some(0))).collect();
+        differences(&servers)
+    }
+
     #[test]
     fn the_tightest_pair_tells_the_difference() {
         let a = [sample(0, 1_000, 400), sample(1, 1_010, 100), sample(3, 990, 100)];
         let b = [sample(1, 250, 100), sample(2, 0, 10), sample(3, 260, 300)];
-        let found = differences(&[&a, &b]);
+        let found = exact(&[&a, &b]);
         assert_eq!(found.len(), 1);
         let found = found[0];
         assert_eq!((found.first, found.second, found.pairs), (0, 1, 2));
@@ -70,9 +91,19 @@ mod tests {
     #[test]
     fn what_the_bounds_allow_is_no_contradiction() {
         let (a, b) = ([sample(0, 100, 200)], [sample(0, 0, 200)]);
-        assert!(!differences(&[&a, &b])[0].contradiction);
-        assert!(differences(&[&a, &[]]).is_empty());
-        assert_eq!(differences(&[&a, &b, &a]).len(), 3);
+        assert!(!exact(&[&a, &b])[0].contradiction);
+        assert!(exact(&[&a, &[]]).is_empty());
+        assert_eq!(exact(&[&a, &b, &a]).len(), 3);
+    }
+
+    #[test]
+    fn a_server_is_held_to_what_it_states_of_its_time() {
+        let (a, b) = ([sample(0, 1_000, 100)], [sample(0, 0, 100)]);
+        let contradict = |of_a, of_b| differences(&[(&a, of_a), (&b, of_b)])[0].contradiction;
+        assert!(contradict(Some(440), Some(439)), "120 ns of the exchanges");
+        assert!(!contradict(Some(440), Some(440)));
+        assert!(!contradict(Some(u64::MAX), Some(1)));
+        assert!(!contradict(None, Some(0)) && !contradict(Some(0), None), "not synchronised");
     }
 
     #[test]
@@ -80,9 +111,9 @@ mod tests {
         let impossible = sample(1, 5_000_000, -1_000_000);
         let a = [sample(0, 100, 200), impossible];
         let b = [sample(0, 0, 200), sample(1, 0, 200)];
-        let found = differences(&[&a, &b])[0];
+        let found = exact(&[&a, &b])[0];
         assert_eq!((found.pairs, found.contradiction), (1, false));
-        assert!(differences(&[&[impossible], &b[1..]]).is_empty());
+        assert!(exact(&[&[impossible], &b[1..]]).is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the four timestamps of an exchange say (RFC 5905, section 8). Pure.
+//! Offset and delay of an exchange from its four timestamps (RFC 5905, section 8). Pure.
 //!
 //! Offset and delay are equations (6) and (7) of Liu, Wu and Wang 2020
 //! (doi:10.13875/j.issn.1674-0637.2020-01-0018-11):
@@ -8,43 +8,43 @@
 //! δ = (T4 − T1) − (T3 − T2)              (7)
 //! ```
 //!
-//! Both ways are taken to be as long as one another. Where they are not, the offset is off by at
-//! most half the delay, whatever the share of each.
+//! Both directions are assumed to have equal delays. If they differ, the offset is off by at most
+//! half the delay, however it is divided between the directions.
 
 use horolog_time::{NtpTimestamp, Span, Timestamp, Utc};
 
-/// What a clock may gain on another, in parts per million (RFC 5905, section 7.2, PHI).
+/// Frequency tolerance between two clocks, in parts per million (RFC 5905, section 7.2, PHI).
 pub(super) const FREQUENCY_TOLERANCE_PPM: u64 = 15;
 
-/// What an exchange says.
+/// Values derived from one exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Measured {
-    /// T2 on the scale of the asking clock.
+    /// T2 on the scale of the local clock.
     pub t2: Timestamp<Utc>,
-    /// T3 on the same.
+    /// T3 on the scale of the local clock.
     pub t3: Timestamp<Utc>,
-    /// How far the server's clock is ahead: equation (6).
+    /// Offset of the server's clock, positive if it is ahead: equation (6).
     pub offset: Span,
-    /// How long the packets were under way: equation (7). Negative where a clock was set meanwhile
-    /// or the server's timestamps are made up.
+    /// Round-trip delay without the server's part: equation (7). Negative if a clock was stepped
+    /// meanwhile or the server's timestamps are made up.
     pub delay: Span,
-    /// How far the timestamps themselves may be off.
+    /// Possible error of the timestamps themselves, in ns.
     pub dispersion_ns: u64,
 }
 
-/// How exactly the timestamps of an exchange are known.
+/// Precision of the timestamps of an exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Precision {
-    /// The server's, log2 of seconds, as it states it.
+    /// Precision that the server states, log2 of seconds.
     pub server: i8,
-    /// This machine's, log2 of seconds.
+    /// Precision of this host, log2 of seconds.
     pub own: i8,
-    /// What converting this machine's timestamps from another clock adds.
+    /// Error added by converting this host's timestamps from another clock.
     pub conversion: Span,
 }
 
-/// Works out an exchange: T1 and T4 are of the asking clock, T2 and T3 of the server's. The
-/// server's era is the one that is nearest to T1.
+/// Computes an exchange: T1 and T4 are of the local clock, T2 and T3 of the server's. The server's
+/// era is the one nearest to T1.
 #[must_use]
 pub fn measure(
     t1: Timestamp<Utc>,
@@ -63,8 +63,8 @@ pub fn measure(
     }
 }
 
-/// The two precisions, and what one clock may gain on the other while the packets are under way
-/// (RFC 5905, section 8, ε).
+/// Returns the two precisions plus the possible drift between the clocks while the packets are in
+/// flight (RFC 5905, section 8, ε).
 fn dispersion_ns(under_way: Span, precision: &Precision) -> u64 {
     let gained = gained_ns(under_way.as_ns().unsigned_abs());
     [step_ns(precision.server), step_ns(precision.own), precision.conversion.as_ns().unsigned_abs()]
@@ -72,13 +72,13 @@ fn dispersion_ns(under_way: Span, precision: &Precision) -> u64 {
         .fold(gained, u64::saturating_add)
 }
 
-/// What one clock may gain on another in so many nanoseconds, rounded up.
+/// Returns the possible drift between two clocks during `span_ns`, in ns, rounded up.
 pub(super) fn gained_ns(span_ns: u64) -> u64 {
     let (millions, rest) = (span_ns / 1_000_000, span_ns % 1_000_000);
     millions * FREQUENCY_TOLERANCE_PPM + (rest * FREQUENCY_TOLERANCE_PPM).div_ceil(1_000_000)
 }
 
-/// 2 to the power of this many seconds in ns, rounded up; a server may state anything.
+/// Returns 2 to the power `log2_seconds`, in ns, rounded up; a server may state any value.
 fn step_ns(log2_seconds: i8) -> u64 {
     (f64::from(log2_seconds).exp2() * 1e9).ceil() as u64
 }

@@ -1,35 +1,38 @@
-//! What the samples of one server come to. Pure.
+//! Statistics of the samples of one server. Pure.
 
 use std::time::Duration;
 
-use horolog_record::{AllanDeviation, Best, Drift, Figures, Sample};
-use horolog_stats::Spread;
+use horolog_record::{AllanDeviation, BestSample, Drift, ExactSummary, ExchangeSample};
 
 use crate::stability;
 
-/// Places on the time grid for which an Allan deviation is worked out at most.
-const PLACES_MAX: u64 = 4_000_000;
-/// A delay may seem to be below zero by the dispersion, and by so much more in ns: two readings of
-/// a clock by software, each some microseconds off.
+/// Slots of the time grid for which an Allan deviation is computed at most.
+const SLOTS_MAX: u64 = 4_000_000;
+/// Tolerance of a negative delay beyond the dispersion, in ns: two clock readings by software, each
+/// off by some microseconds.
 const READINGS_NS: i64 = 10_000;
 
-/// Figures of one quantity.
-pub(crate) fn figures(samples: &[Sample], of: fn(&Sample) -> i64) -> Option<Figures> {
-    Spread::of(samples.iter().map(of)).map(Figures::from)
+/// Returns the summary of one quantity.
+pub(crate) fn figures(
+    samples: &[ExchangeSample],
+    of: fn(&ExchangeSample) -> i64,
+) -> Option<ExactSummary> {
+    ExactSummary::of(samples.iter().map(of))
 }
 
-/// Whether the round trip took less than no time.
-pub(crate) const fn is_impossible(sample: &Sample) -> bool {
+/// Returns true if the delay is below zero by more than its error.
+pub(crate) const fn is_impossible(sample: &ExchangeSample) -> bool {
     let least = -READINGS_NS;
     sample.delay_ns.saturating_add_unsigned(sample.dispersion_ns) < least
 }
 
-/// The sample of the least delay (RFC 5905, section 10); of several the tightest. One that cannot
-/// be is the best only if there is no other.
-pub(crate) fn best(samples: &[Sample]) -> Option<Best> {
-    let rank = |sample: &&Sample| (is_impossible(sample), sample.delay_ns, sample.bound_ns());
+/// Returns the sample with the least delay (RFC 5905, section 10), on a tie the one with the least
+/// error bound. An impossible sample is the best only if there is no other.
+pub(crate) fn best(samples: &[ExchangeSample]) -> Option<BestSample> {
+    let rank =
+        |sample: &&ExchangeSample| (is_impossible(sample), sample.delay_ns, sample.bound_ns());
     let best = samples.iter().min_by_key(rank)?;
-    Some(Best {
+    Some(BestSample {
         offset_ns: best.offset_ns,
         delay_ns: best.delay_ns,
         dispersion_ns: best.dispersion_ns,
@@ -37,32 +40,33 @@ pub(crate) fn best(samples: &[Sample]) -> Option<Best> {
     })
 }
 
-/// Root mean square of the other samples' distance from this offset (RFC 5905, section 10, ψ).
-pub(crate) fn jitter_ns(samples: &[Sample], offset_ns: i64) -> Option<f64> {
+/// Returns the root mean square of the other samples' distance from this offset (RFC 5905, section
+/// 10, ψ).
+pub(crate) fn jitter_ns(samples: &[ExchangeSample], offset_ns: i64) -> Option<f64> {
     let others = samples.len().checked_sub(1).filter(|others| *others > 0)?;
-    let square = |sample: &Sample| (sample.offset_ns.abs_diff(offset_ns) as f64).powi(2);
+    let square = |sample: &ExchangeSample| (sample.offset_ns.abs_diff(offset_ns) as f64).powi(2);
     Some((samples.iter().map(square).sum::<f64>() / others as f64).sqrt())
 }
 
-/// The line through the offsets.
-pub(crate) fn drift(samples: &[Sample]) -> Option<Drift> {
+/// Fits a line through the offsets.
+pub(crate) fn drift(samples: &[ExchangeSample]) -> Option<Drift> {
     let first = samples.first()?;
-    let point = |sample: &Sample| {
+    let point = |sample: &ExchangeSample| {
         let seconds = sample.t1_ns.saturating_sub(first.t1_ns) as f64 / 1e9;
-        // An offset is small beside the time since 1970, so little is lost.
+        // An offset is small compared with the time since 1970, so little precision is lost.
         (seconds, sample.offset_ns.saturating_sub(first.offset_ns) as f64)
     };
     stability::drift(&samples.iter().map(point).collect::<Vec<_>>())
 }
 
-/// The Allan deviation of the offsets, at octaves of the interval.
-pub(crate) fn allan(samples: &[Sample], interval: Duration) -> Vec<AllanDeviation> {
+/// Returns the Allan deviation of the offsets, at octaves of the interval.
+pub(crate) fn allan(samples: &[ExchangeSample], interval: Duration) -> Vec<AllanDeviation> {
     let places = samples.last().map_or(0, |last| last.sequence.saturating_add(1));
-    if places > PLACES_MAX {
+    if places > SLOTS_MAX {
         return Vec::new();
     }
     let mut phase_s = vec![None; places as usize];
-    // What all offsets have in common falls out of second differences, and would cost digits.
+    // A common part of all offsets cancels in second differences, and would cost digits.
     let base_ns = samples.first().map_or(0, |first| first.offset_ns);
     for sample in samples {
         let offset_ns = sample.offset_ns.saturating_sub(base_ns);
@@ -73,14 +77,14 @@ pub(crate) fn allan(samples: &[Sample], interval: Duration) -> Vec<AllanDeviatio
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use horolog_record::StampKind;
+    use horolog_record::TimestampSource;
     use proptest::prelude::*;
 
     use super::*;
 
-    pub(crate) fn sample(sequence: u64, offset_ns: i64, delay_ns: i64) -> Sample {
+    pub(crate) fn sample(sequence: u64, offset_ns: i64, delay_ns: i64) -> ExchangeSample {
         let t1_ns = 1_700_000_000_000_000_000 + sequence as i64 * 100_000_000;
-        Sample {
+        ExchangeSample {
             sequence,
             t1_ns,
             t2_ns: t1_ns + delay_ns / 2 + offset_ns,
@@ -89,8 +93,8 @@ pub(crate) mod tests {
             offset_ns,
             delay_ns,
             dispersion_ns: 10,
-            transmit: StampKind::Kernel,
-            receive: StampKind::Kernel,
+            transmit: TimestampSource::Kernel,
+            receive: TimestampSource::Kernel,
             interleaved: false,
         }
     }
@@ -147,7 +151,7 @@ pub(crate) mod tests {
             let mut sequence = 0;
             let samples: Vec<_> = values.into_iter().map(|(offset_ns, delay_ns, step)| {
                 sequence += step;
-                Sample { offset_ns, delay_ns, ..sample(sequence, 0, 0) }
+                ExchangeSample { offset_ns, delay_ns, ..sample(sequence, 0, 0) }
             }).collect();
             let best = best(&samples);
             prop_assert_eq!(best.is_some(), !samples.is_empty());

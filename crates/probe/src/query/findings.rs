@@ -1,80 +1,99 @@
-//! The doubts about a query, from its record alone and what little stands beside it. Each kind is
-//! told once, with the servers that it is about. Pure.
+//! Findings of a query, from its record and a little context. Each kind is reported once, with the
+//! servers that it concerns. Pure.
 
 use horolog_record::{
-    Code, Finding, LeapState, QueryCounts, QueryEndReason, QueryResult, ServerResult, Severity,
-    StampCounts,
+    Finding, FindingCode, InvalidReason, QueryCounts, QueryEndReason, QueryResult, ServerResult,
+    Severity, TimestampCounts,
 };
 
 use super::figures::is_impossible;
 
-/// The share of requests that may be without an answer before that is a warning.
-const NOTED_LOSS: f64 = 0.01;
+mod losses;
 
-/// What is known of a run besides its record.
+/// Context of a run, not part of its record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Circumstances<'a> {
-    /// The kernel says that this machine's clock is synchronised; `None` where it does not say.
+pub(crate) struct QueryRunContext<'a> {
+    /// Kernel's state of this host's clock: true if synchronised, `None` if unknown.
     pub(crate) clock_synchronised: Option<bool>,
-    /// The same of each server.
-    pub(crate) servers: &'a [Beside],
+    /// Context of each server.
+    pub(crate) servers: &'a [QueryServerContext],
 }
 
-/// What is known of a server besides its record.
+/// Context of a server, not part of its record.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Beside {
-    /// Why there is no card's clock, where one was asked for.
-    pub(crate) no_card: Option<String>,
-    /// Requests behind the last valid reply that had none.
-    pub(crate) silent: u64,
+pub(crate) struct QueryServerContext {
+    /// Reason for a missing NIC clock, if one was requested.
+    pub(crate) no_nic_clock: Option<String>,
+    /// Requests after the last valid reply that had none.
+    pub(crate) unanswered: u64,
+    /// Requests rejected by its host with "port unreachable".
+    pub(crate) closed: u64,
+    /// Advice for its end, if there is better than the general one for the reason.
+    pub(crate) hint: Option<&'static str>,
 }
 
-/// All doubts, in no order.
-pub(crate) fn all(result: &QueryResult, about: &Circumstances<'_>) -> Vec<Finding> {
+/// Returns all findings, in no order.
+pub(crate) fn all(result: &QueryResult, about: &QueryRunContext<'_>) -> Vec<Finding> {
     let servers = &result.servers;
     let mut findings = Vec::new();
-    findings.extend(silent(servers));
-    findings.extend(ceased(result, about));
-    findings.extend(unanswered(result, about));
+    findings.extend(outage(servers, about));
+    findings.extend(losses::unsent(servers));
+    findings.extend(losses::ceased(result, about));
+    findings.extend(losses::unanswered(result, about));
     findings.extend(kisses(servers));
-    findings.extend(no_keys(servers));
+    findings.extend(no_keys(servers, about));
+    findings.extend(keys_renewed(servers));
+    findings.extend(algorithm_abandoned(servers));
     findings.extend(interrupted(servers));
     findings.extend(invalid(servers));
     findings.extend(duplicates(servers));
     findings.extend(negative(servers));
     findings.extend(unsynchronised(servers));
     findings.extend(basic(result));
-    findings.extend(missing_stamps(servers, about));
+    findings.extend(missing_timestamps(servers, about));
     findings.extend(contradictions(result));
     if about.clock_synchronised == Some(false) {
         findings.push(finding(
-            Code::ClockUnsynchronised,
+            FindingCode::ClockUnsynchronised,
             Severity::Note,
-            "This machine's clock is not synchronised: offsets say how far servers are from it, not \
-             from UTC, and drifts include its own."
+            "This host's clock is not synchronised: offsets are relative to it, not to UTC, and \
+             drifts include its own."
                 .to_owned(),
-            "Compare servers with one another, or run chronyd or ntpd here first.",
+            "Compare the servers with one another, or run chronyd or ntpd here first.",
         ));
     }
     findings
 }
 
-fn finding(code: Code, severity: Severity, message: String, advice: &str) -> Finding {
+fn finding(code: FindingCode, severity: Severity, message: String, advice: &str) -> Finding {
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }
 
-/// Names of the servers that something is said of, with what; `None` where it is said of none.
-fn told(
+/// Returns the names of the servers that a statement applies to, with that statement; `None` if it
+/// applies to none.
+fn join_servers(
     servers: &[ServerResult],
     what: impl Fn(&ServerResult) -> Option<String>,
 ) -> Option<String> {
-    let each =
-        servers.iter().filter_map(|server| Some(format!("{}: {}", server.name, what(server)?)));
+    let each = servers
+        .iter()
+        .filter_map(|server| Some(format!("{}: {}", requested(server), what(server)?)));
     let told: Vec<_> = each.collect();
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-fn silent(servers: &[ServerResult]) -> Option<Finding> {
+/// Returns the server polled for the time: the target, unless NTS-KE named another one.
+fn requested(server: &ServerResult) -> String {
+    match server.nts.as_ref().and_then(|nts| nts.server.as_ref()) {
+        Some(named) => format!("{named} (for {})", server.name),
+        None => server.name.clone(),
+    }
+}
+
+fn outage(servers: &[ServerResult], about: &QueryRunContext<'_>) -> Option<Finding> {
+    let closed = servers.iter().zip(about.servers).filter(|(_, context)| context.closed > 0);
+    let closed: Vec<&str> = closed.map(|(server, _)| server.name.as_str()).collect();
+    let is_closed = |server: &ServerResult| closed.contains(&server.name.as_str());
     let why = |server: &ServerResult| {
         let counts = &server.counts;
         if counts.received > 0 || has_no_keys(server) {
@@ -82,79 +101,43 @@ fn silent(servers: &[ServerResult]) -> Option<Finding> {
         }
         Some(match &server.ended {
             Some(end) if end.reason != QueryEndReason::Interrupted => end.message.clone(),
-            _ if counts.unreachable > 0 => {
-                "nobody listens at this port, or it cannot be reached".to_owned()
+            _ if other_replies(counts) > 0 => {
+                let (others, sent) = (other_replies(counts), counts.sent);
+                format!("{others} other datagrams were received for {sent} requests")
             }
-            _ if counts.sent == 0 => "nothing could be sent".to_owned(),
-            _ => format!("none of {} requests was answered", counts.sent),
+            _ if counts.late > 0 => format!("{} replies were late", counts.late),
+            _ if is_closed(server) => "no program listens at this port".to_owned(),
+            _ if counts.unreachable > 0 => "no route or host unreachable".to_owned(),
+            _ if counts.sent == 0 => "no request could be sent".to_owned(),
+            _ => format!("none of {} requests received a reply", counts.sent),
         })
     };
     let all = servers.iter().all(|server| server.counts.received == 0);
+    let is_silent = |server: &ServerResult| {
+        why(server).is_some() && other_replies(&server.counts) + server.counts.late == 0
+    };
     Some(finding(
-        Code::NoReplies,
+        FindingCode::NoReplies,
         if all { Severity::Error } else { Severity::Warning },
-        format!("No valid reply: {}.", told(servers, why)?.trim_end_matches('.')),
-        "Check the address and the port, what filters packets on the way, and that a server runs.",
+        format!("No valid reply: {}.", join_servers(servers, why)?.trim_end_matches('.')),
+        if servers.iter().filter(|server| is_silent(server)).all(is_closed)
+            && servers.iter().any(is_silent)
+        {
+            "Check that a server runs there, and at which port."
+        } else if servers.iter().any(is_silent) {
+            "Check the address, the port and firewalls on the path, and that a server runs."
+        } else if servers.iter().any(|server| server.counts.late > 0) {
+            "Use a longer --timeout; see the other findings for other datagrams received."
+        } else {
+            "The server, or another program in its place, replies; see the other findings for the \
+             datagrams received."
+        },
     ))
 }
 
-/// Whether a server answered and then no more, a single loss aside.
-const fn has_ceased(server: &ServerResult, beside: &Beside) -> bool {
-    beside.silent > 1 && server.counts.received > 0
-}
-
-/// Requests without a reply of any kind, of a server that gave others valid ones.
-fn missing(server: &ServerResult) -> Option<u64> {
-    let QueryCounts { received, lost, invalid, kisses, .. } = &server.counts;
-    let others = invalid.values().chain(kisses.values()).sum();
-    let missing = lost.saturating_sub(others);
-    (*received > 0 && missing > 0).then_some(missing)
-}
-
-fn ceased(result: &QueryResult, about: &Circumstances<'_>) -> Option<Finding> {
-    let each = result.servers.iter().zip(about.servers);
-    let each = each.filter(|(server, beside)| has_ceased(server, beside));
-    let what = |(server, _): (&ServerResult, &Beside)| {
-        let (missing, last) = (missing(server)?, server.samples.last());
-        let since = last.map_or_else(String::new, |last| {
-            let ns = last.sequence.saturating_mul(result.interval_ns);
-            format!(", none later than {:.1} s after the start", ns as f64 / 1e9)
-        });
-        Some(format!("{}: {missing} of {}{since}", server.name, server.counts.sent))
-    };
-    let told: Vec<_> = each.filter_map(what).collect();
-    (!told.is_empty()).then(|| {
-        finding(
-            Code::ServerSilent,
-            Severity::Warning,
-            format!("Answers ceased; requests without one: {}.", told.join("; ")),
-            "The server ended or the way to it broke; figures are of the time before.",
-        )
-    })
-}
-
-fn unanswered(result: &QueryResult, about: &Circumstances<'_>) -> Option<Finding> {
-    let each = result.servers.iter().zip(about.servers);
-    let each = each.filter(|(server, beside)| !has_ceased(server, beside));
-    let each = each.filter_map(|(server, _)| Some((server, missing(server)?)));
-    let each: Vec<_> = each.collect();
-    let is_much = |(server, missing): &(&ServerResult, u64)| {
-        *missing as f64 > NOTED_LOSS * server.counts.sent as f64
-    };
-    let severity = if each.iter().any(is_much) { Severity::Warning } else { Severity::Note };
-    let told = each
-        .iter()
-        .map(|(server, missing)| format!("{}: {missing} of {}", server.name, server.counts.sent));
-    let told: Vec<_> = told.collect();
-    (!told.is_empty()).then(|| {
-        finding(
-            Code::PathLoss,
-            severity,
-            format!("Requests were not answered in time: {}.", told.join("; ")),
-            "Requests or replies were lost on the way, or the server limits how often it answers; \
-             figures are of the others.",
-        )
-    })
+/// Counts the datagrams of a server that are no valid replies.
+fn other_replies(counts: &QueryCounts) -> u64 {
+    counts.invalid.values().chain(counts.kisses.values()).fold(0, |sum, n| sum.saturating_add(*n))
 }
 
 fn kisses(servers: &[ServerResult]) -> Option<Finding> {
@@ -164,29 +147,98 @@ fn kisses(servers: &[ServerResult]) -> Option<Finding> {
         (!kisses.is_empty()).then(|| kisses.join(", "))
     };
     Some(finding(
-        Code::KissOfDeath,
+        FindingCode::KissOfDeath,
         Severity::Warning,
-        format!("Kisses of death: {}.", told(servers, what)?),
-        "RATE asks for fewer requests: give a longer --interval. DENY and RSTR refuse them, NTSN the \
-         cookies of NTS.",
+        format!("Kiss-o'-death packets: {}.", join_servers(servers, what)?),
+        &kiss_advice(servers),
     ))
 }
 
-fn no_keys(servers: &[ServerResult]) -> Option<Finding> {
+/// Returns the action that the received kisses require of a client (RFC 5905, section 7.4, and RFC
+/// 8915, section 5.7).
+fn kiss_advice(servers: &[ServerResult]) -> String {
+    const ADVICE: [(&[&str], &str); 3] = [
+        (&["RATE"], "RATE requests a lower rate: use a longer --interval."),
+        (
+            &["DENY", "RSTR"],
+            "DENY and RSTR refuse access: request access for this address from the \
+                             operator.",
+        ),
+        (&["NTSN"], "NTSN refuses the cookies: the server's keys changed after NTS-KE."),
+    ];
+    let came = |code: &str| servers.iter().any(|server| server.counts.kisses.contains_key(code));
+    let known = |code: &String| ADVICE.iter().any(|(codes, _)| codes.contains(&code.as_str()));
+    let of_each = ADVICE.iter().filter(|(codes, _)| codes.iter().any(|code| came(code)));
+    let mut advice: Vec<_> = of_each.map(|(_, advice)| *advice).collect();
+    if servers.iter().flat_map(|server| server.counts.kisses.keys()).any(|code| !known(code)) {
+        advice.push(
+            "The server refuses service; for the reason, see its log and RFC 5905, section \
+                     7.4.",
+        );
+    }
+    advice.join(" ")
+}
+
+fn no_keys(servers: &[ServerResult], about: &QueryRunContext<'_>) -> Option<Finding> {
     let what = |server: &ServerResult| {
         server.ended.as_ref().filter(|_| has_no_keys(server)).map(|end| end.message.clone())
     };
     let all = servers.iter().all(|server| server.counts.received == 0);
+    let concerned = servers.iter().zip(about.servers).filter(|(server, _)| has_no_keys(server));
+    let mut hints: Vec<_> = concerned.filter_map(|(_, beside)| beside.hint).collect();
+    hints.dedup();
     Some(finding(
-        Code::EstablishmentsFailed,
+        FindingCode::NtsKeFailed,
         if all { Severity::Error } else { Severity::Warning },
-        format!("No NTS keys: {}.", told(servers, what)?.trim_end_matches('.')),
-        "The certificate has to be for the server's name (--nts-name) and trusted (--ca); the port for \
-         key establishment is 4460 unless --nts-ke says otherwise.",
+        format!("No NTS keys: {}.", join_servers(servers, what)?.trim_end_matches('.')),
+        &sentence(&hints.join("; ")),
     ))
 }
 
-/// Whether a server was not asked for want of NTS keys.
+/// Returns the text with an initial capital and a final full stop.
+fn sentence(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next()
+        .map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), rest.as_str()))
+}
+
+fn keys_renewed(servers: &[ServerResult]) -> Option<Finding> {
+    let what = |server: &ServerResult| {
+        let nts = server.nts.as_ref().filter(|nts| nts.renewals + nts.renewals_failed > 0)?;
+        let refused = server.counts.kisses.get("NTSN").copied().unwrap_or(0);
+        Some(format!(
+            "{} times ({} attempts failed), after {refused} refusals (NTSN)",
+            nts.renewals, nts.renewals_failed
+        ))
+    };
+    Some(finding(
+        FindingCode::KeysRenewed,
+        Severity::Warning,
+        format!("NTS keys were renewed: {}.", join_servers(servers, what)?),
+        "The server restarted with other keys, or did not reply for some time; persistent keys, \
+         shared by all hosts behind one name, avoid this. Requests until then count as lost.",
+    ))
+}
+
+fn algorithm_abandoned(servers: &[ServerResult]) -> Option<Finding> {
+    let what = |server: &ServerResult| {
+        let nts = server.nts.as_ref()?;
+        let before = nts.abandoned_algorithm.as_ref()?;
+        Some(format!("{before}, then {}", nts.algorithm))
+    };
+    Some(finding(
+        FindingCode::AlgorithmAbandoned,
+        Severity::Note,
+        format!(
+            "NTS keys did not match, so keys were negotiated again: {}.",
+            join_servers(servers, what)?
+        ),
+        "RFC 8915 and chrony 4.4 to 4.6 export keys for AES-128-GCM-SIV differently; a server that \
+         does not announce RFC conformance with record 1024 is treated as such a chrony.",
+    ))
+}
+
+/// Returns true if a server was not polled for lack of NTS keys.
 fn has_no_keys(server: &ServerResult) -> bool {
     server.ended.as_ref().is_some_and(|end| end.reason == QueryEndReason::NoKeys)
 }
@@ -197,36 +249,52 @@ fn interrupted(servers: &[ServerResult]) -> Option<Finding> {
     };
     let sent = servers.iter().filter(cut).map(|server| server.counts.sent).max()?;
     Some(finding(
-        Code::Interrupted,
+        FindingCode::Interrupted,
         Severity::Note,
-        format!("The run was ended after {sent} exchanges."),
-        "Figures are of what was measured until then.",
+        format!("The run was interrupted after {sent} exchanges."),
+        "Results cover the exchanges until then.",
     ))
 }
 
 fn invalid(servers: &[ServerResult]) -> Option<Finding> {
     let what = |server: &ServerResult| {
         let each = server.counts.invalid.iter().filter(|(_, count)| **count > 0);
-        let each: Vec<_> = each
-            .map(|(reason, count)| format!("{} {count}", format!("{reason:?}").to_lowercase()))
-            .collect();
+        let each: Vec<_> = each.map(|(reason, count)| format!("{reason} {count}")).collect();
         (!each.is_empty()).then(|| each.join(", "))
     };
     Some(finding(
-        Code::InvalidReplies,
+        FindingCode::InvalidReplies,
         Severity::Warning,
-        format!("Replies that are not valid were left out, by reason: {}.", told(servers, what)?),
-        "Such a server is broken, or somebody else answers in its place.",
+        format!("Invalid replies were discarded, by reason: {}.", join_servers(servers, what)?),
+        &invalid_advice(servers),
     ))
+}
+
+/// Returns advice according to whether a reply shows that its sender had the request.
+fn invalid_advice(servers: &[ServerResult]) -> String {
+    let mut reasons = servers.iter().flat_map(|server| server.counts.invalid.keys());
+    let strange =
+        reasons.any(|reason| matches!(reason, InvalidReason::Origin | InvalidReason::Nts));
+    if strange {
+        "Another host may reply in the server's place: such replies do not match any request. The \
+         server may also be faulty."
+    } else {
+        "The server is faulty, or does not support the requested kind of NTP: the reason is the \
+         field of the reply that does not match the request."
+    }
+    .to_owned()
 }
 
 fn duplicates(servers: &[ServerResult]) -> Option<Finding> {
     let count = |count: u64| (count > 0).then(|| count.to_string());
     Some(finding(
-        Code::DuplicateReplies,
+        FindingCode::DuplicateReplies,
         Severity::Note,
-        format!("Replies came twice: {}.", told(servers, |one| count(one.counts.duplicate))?),
-        "Only the first one counts; the network doubled the others.",
+        format!(
+            "Duplicate replies were received: {}.",
+            join_servers(servers, |one| count(one.counts.duplicate))?
+        ),
+        "Only the first one counts; the network duplicated the others.",
     ))
 }
 
@@ -236,69 +304,88 @@ fn negative(servers: &[ServerResult]) -> Option<Finding> {
         (impossible > 0).then(|| format!("{impossible} of {}", server.samples.len()))
     };
     Some(finding(
-        Code::NegativeDelay,
+        FindingCode::NegativeDelay,
         Severity::Warning,
-        format!("Round trips took less than no time: {}.", told(servers, what)?),
-        "The server claims to have held a reply for longer than it was away, or one of the clocks \
-         was set meanwhile; offsets of these exchanges mean nothing.",
+        format!("Negative round trips: {}.", join_servers(servers, what)?),
+        "The server claims a processing time longer than the round trip, or one of the clocks was \
+         stepped during the exchange; offsets of these exchanges are meaningless.",
     ))
 }
 
 fn unsynchronised(servers: &[ServerResult]) -> Option<Finding> {
     let says = |server: &ServerResult| {
-        let says = server.says.as_ref()?;
-        (says.leap == LeapState::Unsynchronised).then(|| format!("stratum {}", says.stratum))
+        let QueryCounts { received, unsynchronised, .. } = server.counts;
+        let state = server.server_state.as_ref().filter(|_| unsynchronised > 0)?;
+        let not = match state.reference_id.as_str() {
+            id @ ("INIT" | "STEP") if [0, 16].contains(&state.stratum) => {
+                format!("not synchronised yet ({id})")
+            }
+            _ => "not synchronised".to_owned(),
+        };
+        Some(format!("{not} in {unsynchronised} of {received} replies"))
     };
     Some(finding(
-        Code::ServerUnsynchronised,
+        FindingCode::ServerUnsynchronised,
         Severity::Warning,
-        format!("By its own word it is not synchronised: {}.", told(servers, says)?),
-        "No client takes the time from such a server.",
+        format!(
+            "These servers report that they are not synchronised: {}.",
+            join_servers(servers, says)?
+        ),
+        "The server runs and replies; clients do not use its time until it has a source.",
     ))
 }
 
 fn basic(result: &QueryResult) -> Option<Finding> {
-    // The first reply cannot be interleaved; many servers take note of a client only when it has
-    // asked for that, so that the second is not either. Nor is one after a loss.
+    // The first reply cannot be interleaved. Many servers start state for a client only after its
+    // first request for interleaved mode, so that the second reply is not either. Nor is the one
+    // after a loss.
     let what = |server: &ServerResult| {
         let QueryCounts { received, interleaved, .. } = server.counts;
         let basic = received.saturating_sub(interleaved);
         (basic > 2 + received / 10).then(|| format!("{basic} of {received}"))
     };
-    let told = told(&result.servers, what).filter(|_| result.interleaved)?;
+    let told = join_servers(&result.servers, what).filter(|_| result.interleaved)?;
     Some(finding(
-        Code::BasicReplies,
+        FindingCode::InterleavedNotUsed,
         Severity::Warning,
-        format!("Replies in basic mode where interleaved mode was asked for: {told}."),
-        "The server does not speak it, or forgot this client; T3 is then when the reply was made, not \
-         when it left.",
+        format!("Replies in basic mode although interleaved mode was requested: {told}."),
+        "The server does not support it, or dropped this client's state; T3 is then when the reply \
+         was made, not when it left.",
     ))
 }
 
-fn missing_stamps(servers: &[ServerResult], about: &Circumstances<'_>) -> Option<Finding> {
+fn missing_timestamps(servers: &[ServerResult], about: &QueryRunContext<'_>) -> Option<Finding> {
     let mut told_each = Vec::new();
     for (server, beside) in servers.iter().zip(about.servers) {
         let hardware = server.hardware_clock.is_some();
-        told_each.extend(beside.no_card.as_ref().map(|why| format!("{}: {why}", server.name)));
-        for (which, counts) in [("T1", server.transmit_stamps), ("T4", server.receive_stamps)] {
+        told_each.extend(
+            beside.no_nic_clock.as_ref().map(|why| format!("{}: {why}", requested(server))),
+        );
+        for (which, counts) in
+            [("T1", server.transmit_timestamps), ("T4", server.receive_timestamps)]
+        {
             let by_others = others(counts, hardware);
-            told_each.extend(by_others.map(|others| format!("{} {which}: {others}", server.name)));
+            told_each
+                .extend(by_others.map(|others| format!("{} {which}: {others}", requested(server))));
         }
     }
     (!told_each.is_empty()).then(|| {
         finding(
-            Code::StampsMissing,
+            FindingCode::TimestampsMissing,
             Severity::Warning,
-            format!("Timestamps were taken further from the wire than they could be: {}.", told_each.join("; ")),
-            "What the packet takes from there to the wire counts as delay and makes the bound wider; \
-             `ethtool -T` shows what an interface offers.",
+            format!(
+                "Timestamps were taken farther from the wire than possible: {}.",
+                told_each.join("; ")
+            ),
+            "The time from there to the wire counts as delay and widens the bound; `ethtool -T` \
+             shows the interface's capabilities.",
         )
     })
 }
 
-/// The timestamps that were taken by less than what was to be had.
-fn others(counts: StampCounts, hardware: bool) -> Option<String> {
-    let StampCounts { hardware: by_card, kernel, user } = counts;
+/// Describes the timestamps from a source worse than the best available one.
+fn others(counts: TimestampCounts, hardware: bool) -> Option<String> {
+    let TimestampCounts { hardware: by_card, kernel, user } = counts;
     let all = by_card + kernel + user;
     let mut told = Vec::new();
     if hardware && kernel > 0 {
@@ -311,16 +398,19 @@ fn others(counts: StampCounts, hardware: bool) -> Option<String> {
 }
 
 fn contradictions(result: &QueryResult) -> Option<Finding> {
-    let name = |index: usize| result.servers.get(index).map_or("?", |server| server.name.as_str());
+    let name = |index: usize| result.servers.get(index).map_or_else(|| "?".to_owned(), requested);
     let each = result.differences.iter().filter(|difference| difference.contradiction);
     let told: Vec<_> =
         each.map(|one| format!("{} and {}", name(one.first), name(one.second))).collect();
     (!told.is_empty()).then(|| {
         finding(
-            Code::ServersDisagree,
+            FindingCode::ServersDisagree,
             Severity::Warning,
-            format!("These cannot both be right, whatever the network did: {}.", told.join(", ")),
-            "At least one of them serves a wrong time.",
+            format!(
+                "These servers contradict each other, whatever the network delay: {}.",
+                told.join(", ")
+            ),
+            "At least one of them serves wrong time.",
         )
     })
 }

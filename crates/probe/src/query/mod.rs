@@ -1,34 +1,35 @@
-//! How far servers' clocks are from this machine's, once or over a long run, several side by side.
+//! Offsets of servers' clocks from this host's clock, once or over a long run, several servers at
+//! once.
 //!
-//! What an exchange says is pure arithmetic ([`measure`]); what to ask and whether a reply is one
-//! is decided by a [`Client`] that reads no clock and opens nothing; sockets, timestamps and the
-//! clock of a network card stand behind both.
+//! The evaluation of an exchange is pure arithmetic ([`measure`]). A [`Client`] builds requests and
+//! validates replies; it reads no clock and opens nothing. Sockets, timestamps and the NIC's clock
+//! are separate from both.
 
-mod account;
-mod asker;
-mod card;
 mod client;
 mod differences;
 mod error;
 mod exchange;
 mod figures;
 mod findings;
+mod nic_clock;
 mod options;
 mod pace;
+mod packet_timestamp;
+mod poller;
 mod reply;
 mod run;
+mod server_stats;
 mod session;
-mod stamp;
 
-pub use client::{Client, Exchange, Taken};
+pub use client::{DatagramClass, NtpClient, NtpExchange};
 pub use error::QueryError;
 pub use exchange::{Measured, Precision, measure};
 pub use options::{
-    COUNT, COUNT_MAX, INTERVAL_POLITE, INTERVAL_PRIVATE, NtsOptions, QueryOptions, TARGETS_MAX,
+    COUNT, COUNT_MAX, INTERVAL_POLITE, INTERVAL_PRIVATE, QueryNtsOptions, QueryOptions, TARGETS_MAX,
 };
-pub use reply::{Asked, Judged, Reply, judge};
+pub use packet_timestamp::PacketTimestamp;
+pub use reply::{JudgedReply, QueryReply, SentRequest, judge};
 pub use run::Query;
-pub use stamp::Stamp;
 
-pub use horolog_ke::{PORT as KE_PORT, Trust};
+pub use horolog_ke::{PORT as KE_PORT, TrustAnchors};
 pub use horolog_nts::Algorithm;

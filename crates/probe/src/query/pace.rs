@@ -1,4 +1,4 @@
-//! The clocks that a query goes by, handed in so that a simulated one does as well.
+//! Clocks of a query, as a trait so that a simulated clock can replace them.
 
 use std::thread;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use horolog_sys::clock::{MonotonicClock, Realtime};
 use horolog_time::{Clock, Monotonic, Timestamp, Utc};
 
-/// What tells the time and lets it pass.
-pub(crate) trait Pace: Sync {
-    /// The clock that servers' clocks are compared with.
+/// Source of time and of sleep.
+pub(crate) trait QueryClock: Sync {
+    /// Reads the clock that servers' clocks are compared with.
     fn utc(&self) -> Timestamp<Utc>;
-    /// The clock that intervals are counted on.
+    /// Reads the clock for intervals.
     fn monotonic(&self) -> Timestamp<Monotonic>;
-    /// Lets so much time pass.
+    /// Sleeps for this time.
     fn sleep(&self, time: Duration);
 }
 
-/// The system's clocks.
-pub(crate) struct SystemPace;
+/// Clocks of the system.
+pub(crate) struct SystemQueryClock;
 
-impl Pace for SystemPace {
+impl QueryClock for SystemQueryClock {
     fn utc(&self) -> Timestamp<Utc> {
         Realtime.now()
     }
@@ -33,7 +33,7 @@ impl Pace for SystemPace {
     }
 }
 
-/// The time from one instant to another; zero when that is past.
+/// Returns the time from now until an instant; zero if it is past.
 pub(crate) fn left(until: Timestamp<Monotonic>, now: Timestamp<Monotonic>) -> Duration {
     Duration::from_nanos(u64::try_from((until - now).as_ns()).unwrap_or(0))
 }

@@ -1,39 +1,47 @@
-//! Whether a datagram is the reply to a request, from the bytes of both. Pure.
+//! Check of a datagram as the reply to a request, from the bytes of both. Pure.
 //!
 //! The order of the checks is part of the result: the first that fails names the reason.
 
 use horolog_record::InvalidReason;
 use horolog_time::NtpTimestamp;
-use horolog_wire::ntp::{Header, Leap, Mode, STRATUM_UNSYNCHRONISED};
+use horolog_wire::ntp::{AssociationMode, Header, ReplyStatus};
 
-/// What a request carried, by which its reply is known.
+/// Fields of a request by which its reply is recognised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Asked {
-    /// The version.
+pub struct SentRequest {
+    /// NTP version.
     pub version: u8,
-    /// What a reply in basic mode brings back.
+    /// Origin timestamp of a reply in basic mode.
     pub transmit: NtpTimestamp,
-    /// What a reply in interleaved mode brings back; `None` where that was not asked for.
+    /// Origin timestamp of a reply in interleaved mode; `None` if that was not requested.
     pub receive: Option<NtpTimestamp>,
-    /// Whether extension fields may follow the header of a reply.
+    /// True if extension fields may follow the header of a reply.
     pub extended: bool,
 }
 
-/// A reply that is right in itself.
+/// Reply that is valid in itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reply {
-    /// Its header.
+pub struct QueryReply {
+    /// Header.
     pub header: Header,
-    /// Whether it is in interleaved mode: its transmit timestamp is that of the reply before.
+    /// True if it is in interleaved mode: its transmit timestamp is that of the reply before.
     pub interleaved: bool,
 }
 
-/// What a datagram is.
+impl QueryReply {
+    /// Returns true if it has the server's timestamps. An unsynchronised server may send none.
+    #[must_use]
+    pub fn has_times(&self) -> bool {
+        ![self.header.receive, self.header.transmit].contains(&NtpTimestamp::UNKNOWN)
+    }
+}
+
+/// Verdict on a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Judged {
-    /// The reply.
-    Reply(Reply),
-    /// A kiss of death with its code (RFC 5905, section 7.4).
+pub enum JudgedReply {
+    /// Valid reply.
+    Reply(QueryReply),
+    /// Kiss-o'-Death with its code (RFC 5905, section 7.4).
     Kiss([u8; 4]),
     /// No valid reply.
     Invalid(InvalidReason),
@@ -41,19 +49,19 @@ pub enum Judged {
 
 /// Judges a datagram as the reply to a request.
 #[must_use]
-pub fn judge(asked: &Asked, payload: &[u8]) -> Judged {
+pub fn judge(asked: &SentRequest, payload: &[u8]) -> JudgedReply {
     match check(asked, payload) {
         Ok(judged) => judged,
-        Err(reason) => Judged::Invalid(reason),
+        Err(reason) => JudgedReply::Invalid(reason),
     }
 }
 
-fn check(asked: &Asked, payload: &[u8]) -> Result<Judged, InvalidReason> {
+fn check(asked: &SentRequest, payload: &[u8]) -> Result<JudgedReply, InvalidReason> {
     let (header, rest) = Header::parse(payload).map_err(|_| InvalidReason::Length)?;
     if !rest.is_empty() && !asked.extended {
         return Err(InvalidReason::Length);
     }
-    if header.mode != Mode::Server {
+    if header.mode != AssociationMode::Server {
         return Err(InvalidReason::Mode);
     }
     if header.version != asked.version {
@@ -63,43 +71,38 @@ fn check(asked: &Asked, payload: &[u8]) -> Result<Judged, InvalidReason> {
     if !interleaved && header.origin != asked.transmit {
         return Err(InvalidReason::Origin);
     }
-    // Only who saw the request can have sent a kiss that gets here.
-    if header.stratum == 0 && header.reference_id.iter().all(u8::is_ascii_graphic) {
-        return Ok(Judged::Kiss(header.reference_id));
+    let reply = QueryReply { header, interleaved };
+    match header.reply_status().ok_or(InvalidReason::Stratum)? {
+        // Only a host that saw the request can have sent a kiss that gets here.
+        ReplyStatus::Kiss(code) => return Ok(JudgedReply::Kiss(code)),
+        // Timestamp 0 stands for an unknown time (RFC 5905, section 6).
+        ReplyStatus::Unsynchronised if !reply.has_times() => return Ok(JudgedReply::Reply(reply)),
+        ReplyStatus::Unsynchronised | ReplyStatus::Synchronised => {}
     }
-    if header.stratum == 0 || header.stratum > STRATUM_UNSYNCHRONISED {
-        return Err(InvalidReason::Stratum);
-    }
-    // Leap 3 and stratum 16 say the same thing (RFC 5905, figures 9 and 11).
-    let by_stratum = header.stratum == STRATUM_UNSYNCHRONISED;
-    if (header.leap == Leap::Unsynchronised) != by_stratum {
-        return Err(InvalidReason::Leap);
-    }
-    let known = ![header.receive, header.transmit].contains(&NtpTimestamp::UNKNOWN);
     let in_order = if interleaved {
         !is_before(header.receive, header.transmit)
     } else {
         !is_before(header.transmit, header.receive)
     };
-    if !known || !in_order {
+    if !reply.has_times() || !in_order {
         return Err(InvalidReason::Timestamp);
     }
-    Ok(Judged::Reply(Reply { header, interleaved }))
+    Ok(JudgedReply::Reply(reply))
 }
 
-/// Whether one timestamp lies before another, across the end of an era as well.
+/// Returns true if one timestamp is before another, also across the end of an era.
 pub(crate) const fn is_before(one: NtpTimestamp, other: NtpTimestamp) -> bool {
     one.to_bits().wrapping_sub(other.to_bits()) >> 63 == 1
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use horolog_wire::ntp::HEADER_LEN;
+    use horolog_wire::ntp::{HEADER_LEN, LeapIndicator};
     use proptest::prelude::*;
 
     use super::*;
 
-    pub(crate) const ASKED: Asked = Asked {
+    pub(crate) const ASKED: SentRequest = SentRequest {
         version: 4,
         transmit: NtpTimestamp::from_bits(0xdead_beef_0000_0001),
         receive: Some(NtpTimestamp::from_bits(0xdead_beef_0000_0002)),
@@ -108,7 +111,7 @@ pub(crate) mod tests {
 
     pub(crate) fn good() -> Header {
         Header {
-            mode: Mode::Server,
+            mode: AssociationMode::Server,
             stratum: 1,
             precision: -25,
             reference_id: *b"GPS\0",
@@ -125,75 +128,88 @@ pub(crate) mod tests {
         bytes
     }
 
-    fn judged(header: &Header) -> Judged {
+    fn judged(header: &Header) -> JudgedReply {
         judge(&ASKED, &bytes(header))
     }
 
     #[test]
     fn a_good_reply_is_good() {
-        assert_eq!(judged(&good()), Judged::Reply(Reply { header: good(), interleaved: false }));
+        assert_eq!(
+            judged(&good()),
+            JudgedReply::Reply(QueryReply { header: good(), interleaved: false })
+        );
     }
 
     #[test]
     fn an_interleaved_reply_is_known_by_what_it_brings_back() {
         let earlier = NtpTimestamp::from_bits(good().receive.to_bits() - (1 << 32));
         let header = Header { origin: ASKED.receive.unwrap(), transmit: earlier, ..good() };
-        assert_eq!(judged(&header), Judged::Reply(Reply { header, interleaved: true }));
+        assert_eq!(judged(&header), JudgedReply::Reply(QueryReply { header, interleaved: true }));
         let later = Header { transmit: good().transmit, ..header };
-        assert_eq!(judged(&later), Judged::Invalid(InvalidReason::Timestamp));
-        let basic = Asked { receive: None, ..ASKED };
-        assert_eq!(judge(&basic, &bytes(&header)), Judged::Invalid(InvalidReason::Origin));
+        assert_eq!(judged(&later), JudgedReply::Invalid(InvalidReason::Timestamp));
+        let basic = SentRequest { receive: None, ..ASKED };
+        assert_eq!(judge(&basic, &bytes(&header)), JudgedReply::Invalid(InvalidReason::Origin));
     }
 
     #[test]
     fn each_fault_has_its_reason() {
-        use InvalidReason::{
-            Leap as BadLeap, Mode as BadMode, Origin, Stratum, Timestamp, Version,
-        };
+        use InvalidReason::{Mode as BadMode, Origin, Stratum, Timestamp, Version};
         let one_less = NtpTimestamp::from_bits(good().receive.to_bits() - 1);
         let cases = [
-            (Header { mode: Mode::Client, ..good() }, BadMode),
+            (Header { mode: AssociationMode::Client, ..good() }, BadMode),
             (Header { version: 3, ..good() }, Version),
             (Header { origin: NtpTimestamp::UNKNOWN, ..good() }, Origin),
-            (Header { stratum: 0, ..good() }, Stratum),
             (Header { stratum: 17, ..good() }, Stratum),
-            (Header { leap: Leap::Unsynchronised, ..good() }, BadLeap),
-            (Header { stratum: 16, ..good() }, BadLeap),
             (Header { transmit: NtpTimestamp::UNKNOWN, ..good() }, Timestamp),
             (Header { receive: NtpTimestamp::UNKNOWN, ..good() }, Timestamp),
             (Header { transmit: one_less, ..good() }, Timestamp),
         ];
         for (header, reason) in cases {
-            assert_eq!(judged(&header), Judged::Invalid(reason), "{header:?}");
+            assert_eq!(judged(&header), JudgedReply::Invalid(reason), "{header:?}");
         }
         for length in [0, 47] {
             let short = judge(&ASKED, &bytes(&good())[..length]);
-            assert_eq!(short, Judged::Invalid(InvalidReason::Length));
+            assert_eq!(short, JudgedReply::Invalid(InvalidReason::Length));
         }
         let longer = [bytes(&good()).as_slice(), &[0; 4]].concat();
-        assert_eq!(judge(&ASKED, &longer), Judged::Invalid(InvalidReason::Length));
-        assert!(matches!(judge(&Asked { extended: true, ..ASKED }, &longer), Judged::Reply(_)));
+        assert_eq!(judge(&ASKED, &longer), JudgedReply::Invalid(InvalidReason::Length));
+        assert!(matches!(
+            judge(&SentRequest { extended: true, ..ASKED }, &longer),
+            JudgedReply::Reply(_)
+        ));
     }
 
     #[test]
     fn an_unsynchronised_server_gives_valid_replies() {
-        let header = Header { leap: Leap::Unsynchronised, stratum: 16, ..good() };
-        assert!(matches!(judged(&header), Judged::Reply(_)));
+        for (leap, stratum) in [(3, 0), (3, 2), (3, 16), (0, 16), (0, 0)] {
+            let header = Header { leap: LeapIndicator::from_bits(leap), stratum, ..good() };
+            assert!(matches!(judged(&header), JudgedReply::Reply(reply) if reply.has_times()));
+            let header = Header { receive: NtpTimestamp::UNKNOWN, ..header };
+            assert!(matches!(judged(&header), JudgedReply::Reply(reply) if !reply.has_times()));
+        }
+        for id in [*b"INIT", *b"STEP"] {
+            let header = Header { stratum: 0, reference_id: id, ..good() };
+            assert!(matches!(judged(&header), JudgedReply::Reply(_)), "not synchronised yet");
+        }
     }
 
     #[test]
     fn a_kiss_counts_only_if_it_answers_the_request() {
-        let kiss =
-            Header { stratum: 0, reference_id: *b"RATE", leap: Leap::Unsynchronised, ..good() };
-        assert_eq!(judged(&kiss), Judged::Kiss(*b"RATE"));
+        let kiss = Header {
+            stratum: 0,
+            reference_id: *b"RATE",
+            leap: LeapIndicator::Unsynchronised,
+            ..good()
+        };
+        assert_eq!(judged(&kiss), JudgedReply::Kiss(*b"RATE"));
         let stranger = Header { origin: NtpTimestamp::from_bits(1), ..kiss };
-        assert_eq!(judged(&stranger), Judged::Invalid(InvalidReason::Origin));
+        assert_eq!(judged(&stranger), JudgedReply::Invalid(InvalidReason::Origin));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_judged(payload in proptest::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(!matches!(judge(&ASKED, &payload), Judged::Reply(_)));
+            prop_assert!(!matches!(judge(&ASKED, &payload), JudgedReply::Reply(_)));
         }
     }
 }

@@ -1,17 +1,19 @@
-//! A query from its options to its record: names become addresses, each server gets a socket and a
-//! thread, and what the threads come back with is put together.
+//! Execution of a query from its options to its record: names are resolved, each server gets a
+//! socket and a thread, and the threads' outcomes are combined.
 
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use horolog_io::target::{TargetName, TargetNameError, is_public, require_unicast};
-use horolog_io::{TransmitStamp, UdpDevice, UdpOptions};
+use horolog_io::{TransmitTimestamp, UdpDevice, UdpOptions};
 use horolog_ke::KeClient;
 use horolog_nts::Nonces;
 use horolog_record::{
-    Host, QUERY_SCHEMA, QueryEnd, QueryEndReason, QueryResult, Sample, ServerResult, rfc3339_now,
+    ExchangeSample, Host, QUERY_SCHEMA, QueryEnd, QueryEndReason, QueryResult, ServerResult,
+    rfc3339_now,
 };
 use horolog_sys::adjtimex;
 use horolog_sys::clock::Realtime;
@@ -19,61 +21,64 @@ use horolog_sys::packet::interface_index;
 use horolog_time::{Span, measure_precision};
 use horolog_wire::ntp;
 
-use super::asker::{Asker, Done, Manner, Plan};
-use super::card::{Card, Cards};
 use super::differences::differences;
 use super::error::QueryError;
 use super::figures;
-use super::findings::{self, Beside, Circumstances};
+use super::findings::{self, QueryRunContext, QueryServerContext};
+use super::nic_clock::{NicClock, NicClocks};
 use super::options::{
     COUNT, COUNT_MAX, INTERVAL_LONG, INTERVAL_MIN, INTERVAL_POLITE, INTERVAL_PRIVATE, QueryOptions,
     TARGETS_MAX,
 };
-use super::pace::{Pace, SystemPace};
-use super::session::Session;
+use super::pace::{QueryClock, SystemQueryClock};
+use super::poller::{PollOptions, PollOutcome, PollPlan, ServerPoller};
+use super::server_stats::ServerStats;
+use super::session::{NtsAssociation, SessionError};
 
-/// The longest interval.
+/// Longest interval.
 const INTERVAL_MAX: Duration = Duration::from_hours(1);
-/// From the opening of the sockets to the first exchange. The kernel takes a moment to begin with
-/// receive timestamps when somebody asks for them.
+/// Delay from opening the sockets to the first exchange. The kernel needs a moment to start receive
+/// timestamps after they are enabled.
 const SETTLING: Span = Span::from_ms(20);
-/// Servers are asked one after another, this far apart where the interval has room, so that the
-/// packets of one do not wait for those of another.
+/// Offset between the polls of consecutive servers, if the interval permits, so that the packets of
+/// one do not wait for those of another.
 const STAGGER: Duration = Duration::from_millis(2);
 
-/// A server as it was named, and its address.
-struct Target {
+/// Server with its name and address.
+struct QueryTarget {
     name: TargetName,
     address: Result<SocketAddr, TargetNameError>,
 }
 
-/// A query that can be run.
+/// Query ready to run.
 pub struct Query {
     options: QueryOptions,
-    targets: Vec<Target>,
+    targets: Vec<QueryTarget>,
     interval: Duration,
 }
 
-/// A server that can be asked.
-struct Opened {
+/// Server ready to be polled.
+struct OpenServer {
     device: UdpDevice,
-    session: Option<Session>,
-    card: Option<Box<dyn Card>>,
+    session: Option<NtsAssociation>,
+    nic_clock: Option<Box<dyn NicClock>>,
     random: Nonces,
 }
 
-/// What is known of a server before it is asked.
-struct Way {
+/// Setup of a server before it is polled.
+struct ServerSetup {
     address: Option<IpAddr>,
     port: u16,
-    opened: Result<Opened, QueryEnd>,
-    /// Why there is no card, where one was asked for.
-    no_card: Option<String>,
+    opened: Result<OpenServer, QueryEnd>,
+    /// Advice if it is not usable.
+    hint: Option<&'static str>,
+    /// Reason for a missing NIC clock, if one was requested.
+    no_nic_clock: Option<String>,
 }
 
 impl Query {
-    /// Checks the options and looks the names up. A name without an address costs the others
-    /// nothing; an error only if none has one.
+    /// Checks the options and resolves the names. A name without an address does not affect the
+    /// others; it is an error only if no name has one.
     pub fn prepare(options: QueryOptions) -> Result<Self, QueryError> {
         check(&options)?;
         let targets: Vec<_> = options.targets.iter().map(|name| find(name, &options)).collect();
@@ -81,10 +86,6 @@ impl Query {
             targets.iter().filter_map(|target| target.address.as_ref().ok()).collect();
         for address in &addresses {
             require_unicast(address.ip())?;
-            let link_local = matches!(address.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local());
-            if link_local && options.interface.is_none() {
-                return Err(QueryError::NeedsInterface(address.ip()));
-            }
         }
         let public = addresses.iter().map(|address| address.ip()).find(|ip| is_public(*ip));
         let public = public.filter(|_| !options.i_own_this_target);
@@ -102,20 +103,20 @@ impl Query {
         Ok(Self { options, targets, interval })
     }
 
-    /// The time from one exchange to the next.
+    /// Returns the interval between exchanges.
     #[must_use]
     pub const fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// Exchanges with all servers together.
+    /// Returns the number of exchanges with all servers together.
     #[must_use]
     pub fn exchanges(&self) -> u64 {
         self.options.count * self.targets.len() as u64
     }
 
-    /// Asks all servers at the same time and returns the record. `progress` is called after every
-    /// exchange; `stop` says when to end early.
+    /// Polls all servers at the same time and returns the record. `progress` is called after every
+    /// exchange; `stop` returns true to end early.
     pub fn run(
         self,
         progress: &(dyn Fn() + Sync),
@@ -123,31 +124,32 @@ impl Query {
     ) -> QueryResult {
         let started = rfc3339_now();
         let precision = measure_precision(&Realtime);
-        let cards = Mutex::new(Cards::default());
+        let cards = Mutex::new(NicClocks::default());
         let ways = each(self.targets.iter(), |target| self.open(target, &cards));
-        let start = SystemPace.monotonic() + SETTLING;
+        let start = SystemQueryClock.monotonic() + SETTLING;
         let stagger = STAGGER.min(self.interval / ways.len().max(1) as u32);
         let servers =
             each(ways.into_iter().zip(&self.targets).enumerate(), |(index, (way, target))| {
                 let later = stagger * index as u32;
-                let plan = Plan {
+                let plan = PollPlan {
                     start: start + Span::from_ns(later.as_nanos() as i64),
                     interval: self.interval,
                     count: self.options.count,
                     closing: self.options.interleaved,
                 };
-                self.ask(target, way, &plan, precision, progress, stop)
+                self.poll_server(target, way, &plan, precision, progress, stop)
             });
         self.record(started, servers)
     }
 
-    fn open(&self, target: &Target, cards: &Mutex<Cards>) -> Way {
+    fn open(&self, target: &QueryTarget, cards: &Mutex<NicClocks>) -> ServerSetup {
         let end = |reason, message| QueryEnd { reason, message };
-        let mut way = Way {
+        let mut way = ServerSetup {
             address: target.address.as_ref().ok().map(SocketAddr::ip),
             port: target.name.port(),
             opened: Err(end(QueryEndReason::Unresolved, String::new())),
-            no_card: None,
+            hint: None,
+            no_nic_clock: None,
         };
         let address = match &target.address {
             Ok(address) => *address,
@@ -158,96 +160,120 @@ impl Query {
         };
         let (session, address) = match self.establish(target, address) {
             Ok(established) => established,
-            Err(message) => {
-                way.opened = Err(end(QueryEndReason::NoKeys, message));
+            Err((reason, error)) => {
+                way.opened = Err(end(reason, error.message));
+                way.hint = Some(error.hint);
                 return way;
             }
         };
         (way.address, way.port) = (Some(address.ip()), address.port());
-        let card = self.card(address.ip(), cards);
+        let card = self.open_nic_clock(address, cards);
         let (card, no_card) = match card.transpose() {
             Ok(card) => (card, None),
             Err(why) => (None, Some(why)),
         };
-        way.no_card = no_card;
-        let hardware = if card.is_some() { TransmitStamp::Hardware } else { TransmitStamp::Kernel };
+        way.no_nic_clock = no_card;
+        let hardware =
+            if card.is_some() { TransmitTimestamp::Hardware } else { TransmitTimestamp::Kernel };
         let options = UdpOptions {
             transmit_timestamps: Some(hardware),
             interface: self.options.interface.clone(),
             ..UdpOptions::default()
         };
-        let opened = UdpDevice::connect(address, &options).map_err(|error| error.to_string());
+        // NTS-KE may have named another server than the target.
+        let opened = UdpDevice::connect(address, &options)
+            .map_err(|error| format!("no socket for {address}: {error}"));
         let opened = opened.and_then(|device| {
             let random = Nonces::new().map_err(|error| error.to_string())?;
-            Ok(Opened { device, session, card, random })
+            Ok(OpenServer { device, session, nic_clock: card, random })
         });
         way.opened = opened.map_err(|message| end(QueryEndReason::Unreachable, message));
         way
     }
 
-    /// Keys, where they are asked for, and the server that goes with them.
+    /// Returns keys, if requested, and the server that they belong to.
     fn establish(
         &self,
-        target: &Target,
+        target: &QueryTarget,
         address: SocketAddr,
-    ) -> Result<(Option<Session>, SocketAddr), String> {
+    ) -> Result<(Option<NtsAssociation>, SocketAddr), (QueryEndReason, SessionError)> {
         let Some(nts) = &self.options.nts else { return Ok((None, address)) };
         let family = self.options.family;
-        let (session, server) = Session::establish(nts, &target.name, family)?;
-        if server == target.name {
-            return Ok((Some(session), address));
-        }
-        let address = server.resolve(family).map_err(|error| error.to_string())?;
-        require_unicast(address.ip()).map_err(|error| error.to_string())?;
+        let no_keys = |error| (QueryEndReason::NoKeys, error);
+        let interface = self.options.interface.as_deref();
+        let session = NtsAssociation::establish(nts, &target.name, family, interface);
+        let (session, server) = session.map_err(no_keys)?;
+        let Some(named) = &session.describe().server else { return Ok((Some(session), address)) };
+        let named = |error: &dyn Display| {
+            let message = format!("the NTS-KE server names {named} as NTP server: {error}");
+            SessionError::new(message, "configure the NTS-KE server to name a reachable server")
+        };
+        let unresolved = |error| (QueryEndReason::Unresolved, named(&error));
+        let address = server.resolve(family, interface);
+        let address = address.map_err(unresolved)?;
+        require_unicast(address.ip()).map_err(unresolved)?;
         let polite = self.interval >= polite_interval(self.options.count);
         if is_public(address.ip()) && !self.options.i_own_this_target && !polite {
-            return Err(QueryError::Impolite(address.ip()).to_string());
+            return Err(no_keys(named(&QueryError::Impolite(address.ip()))));
         }
         Ok((Some(session), address))
     }
 
-    fn card(&self, address: IpAddr, cards: &Mutex<Cards>) -> Option<Result<Box<dyn Card>, String>> {
+    fn open_nic_clock(
+        &self,
+        address: SocketAddr,
+        cards: &Mutex<NicClocks>,
+    ) -> Option<Result<Box<dyn NicClock>, String>> {
         self.options.hardware_timestamps.then(|| {
             let interface = self.options.interface.as_deref();
             let mut cards = cards.lock().unwrap_or_else(PoisonError::into_inner);
             let card = cards.for_target(address, interface)?;
-            Ok(Box::new(card) as Box<dyn Card>)
+            Ok(Box::new(card) as Box<dyn NicClock>)
         })
     }
 
-    fn ask(
+    fn poll_server(
         &self,
-        target: &Target,
-        way: Way,
-        plan: &Plan,
+        target: &QueryTarget,
+        way: ServerSetup,
+        plan: &PollPlan,
         precision: i8,
         progress: &dyn Fn(),
         stop: &dyn Fn() -> bool,
-    ) -> (ServerResult, Beside) {
-        let manner = Manner {
+    ) -> (ServerResult, QueryServerContext) {
+        let manner = PollOptions {
             version: self.options.version,
             interleaved: self.options.interleaved,
             timeout: self.options.timeout,
             precision,
         };
         let done = match way.opened {
-            Ok(Opened { device, session, card, random }) => {
-                Asker::new(device, manner, session, card, random, &SystemPace)
+            Ok(OpenServer { device, session, nic_clock: card, random }) => {
+                ServerPoller::new(device, manner, session, card, random, &SystemQueryClock)
                     .run(plan, progress, stop)
             }
-            Err(end) => Done::nothing(end),
+            Err(end) => PollOutcome::nothing(end, way.hint),
         };
         let name = &target.name;
         let plain = name.port() == ntp::PORT;
         let name = if plain { name.host().to_owned() } else { name.to_string() };
-        let beside = Beside { no_card: way.no_card, silent: done.account.silent };
+        let ServerStats { unanswered: silent, closed, hint, .. } = done.account;
+        let beside =
+            QueryServerContext { no_nic_clock: way.no_nic_clock, unanswered: silent, closed, hint };
         (server_result((name, way.address, way.port), done, self.interval), beside)
     }
 
-    fn record(&self, started: String, servers: Vec<(ServerResult, Beside)>) -> QueryResult {
+    fn record(
+        &self,
+        started: String,
+        servers: Vec<(ServerResult, QueryServerContext)>,
+    ) -> QueryResult {
         let (servers, beside): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
-        let samples: Vec<_> = servers.iter().map(|server| server.samples.as_slice()).collect();
-        let differences = differences(&samples);
+        let measured: Vec<_> = servers
+            .iter()
+            .map(|server| (server.samples.as_slice(), stated_error(server)))
+            .collect();
+        let differences = differences(&measured);
         let mut result = QueryResult {
             schema: QUERY_SCHEMA.to_owned(),
             started,
@@ -263,7 +289,7 @@ impl Query {
             limits: Vec::new(),
             findings: Vec::new(),
         };
-        let about = Circumstances {
+        let about = QueryRunContext {
             clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
             servers: &beside,
         };
@@ -272,13 +298,13 @@ impl Query {
     }
 }
 
-/// What a server's account comes to.
+/// Builds the result of a server from its stats.
 fn server_result(
     (name, address, port): (String, Option<IpAddr>, u16),
-    done: Done,
+    done: PollOutcome,
     interval: Duration,
 ) -> ServerResult {
-    let Done { account, nts, card } = done;
+    let PollOutcome { account, nts, nic_clock: card } = done;
     let samples = account.samples;
     let best = figures::best(&samples);
     ServerResult {
@@ -287,11 +313,11 @@ fn server_result(
         port,
         nts,
         hardware_clock: card,
-        says: account.says,
+        server_state: account.server_state,
         counts: account.counts,
         ended: account.ended,
-        transmit_stamps: account.transmit_stamps,
-        receive_stamps: account.receive_stamps,
+        transmit_timestamps: account.transmit_timestamps,
+        receive_timestamps: account.receive_timestamps,
         offset_ns: figures::figures(&samples, |sample| sample.offset_ns),
         delay_ns: figures::figures(&samples, |sample| sample.delay_ns),
         dispersion_ns: figures::figures(&samples, dispersion_ns),
@@ -303,12 +329,19 @@ fn server_result(
     }
 }
 
-/// The dispersion of a sample; a server may state a precision of centuries.
-fn dispersion_ns(sample: &Sample) -> i64 {
+/// Returns the error bound that a server states for its own time, in ns; `None` if it is not
+/// synchronised.
+fn stated_error(server: &ServerResult) -> Option<u64> {
+    let says = server.server_state.as_ref().filter(|_| server.counts.unsynchronised == 0)?;
+    Some((says.root_delay_ns / 2).saturating_add(says.root_dispersion_ns))
+}
+
+/// Returns the dispersion of a sample; a server may state a precision of centuries.
+fn dispersion_ns(sample: &ExchangeSample) -> i64 {
     i64::try_from(sample.dispersion_ns).unwrap_or(i64::MAX)
 }
 
-/// The same work on each, all at the same time.
+/// Runs the same work on each item, all at the same time.
 fn each<T: Send, R: Send>(items: impl Iterator<Item = T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let work = &work;
@@ -318,11 +351,12 @@ fn each<T: Send, R: Send>(items: impl Iterator<Item = T>, work: impl Fn(T) -> R 
     })
 }
 
-fn find(name: &TargetName, options: &QueryOptions) -> Target {
-    Target { name: name.clone(), address: name.resolve(options.family) }
+fn find(name: &TargetName, options: &QueryOptions) -> QueryTarget {
+    let address = name.resolve(options.family, options.interface.as_deref());
+    QueryTarget { name: name.clone(), address }
 }
 
-/// How often somebody else's server may be asked.
+/// Returns the least interval for a public server.
 const fn polite_interval(count: u64) -> Duration {
     if count > COUNT { INTERVAL_LONG } else { INTERVAL_POLITE }
 }
@@ -352,7 +386,8 @@ fn check(options: &QueryOptions) -> Result<(), QueryError> {
         (4, Some(nts)) => {
             let algorithms: Vec<_> = nts.algorithms.iter().map(|one| one.number()).collect();
             let name = nts.name.as_deref().unwrap_or("localhost");
-            // The name and the algorithms are the user's; better said now than after a connection.
+            // The name and the algorithms are set by the user; errors in them are better reported
+            // now than after a connection.
             let asked =
                 KeClient::new(&nts.trust, &algorithms).and_then(|client| client.begin(name));
             asked.map(drop).map_err(|error| QueryError::Nts(error.to_string()))

@@ -1,5 +1,5 @@
-//! What else differs between two results: the machine, the command, and what a result says in words
-//! of how it was made, such as the target, the mode and the engine.
+//! Other differences between two results: the host, the command, and textual facts about the
+//! measurement, such as target, mode and engine.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use super::ComparedCondition;
 
-/// Flags with files that results are written to.
+/// Flags for files to which results are written.
 const FILES: [&str; 6] = ["--json", "--html", "--csv", "--store", "--junit", "--summary"];
-/// What differs of itself, or is told elsewhere.
+/// Fields that always differ, or are reported elsewhere.
 const APART: [&str; 5] = ["schema", "started", "command", "findings", "limits"];
-/// How deep words are looked for.
+/// Largest depth of the search for text values.
 const DEPTH_MAX: usize = 3;
 
-/// What differs, but for files that results are written to.
+/// Returns the differing conditions, except for files to which results are written.
 pub(super) fn differing(earlier: &Value, later: &Value) -> Vec<ComparedCondition> {
     let (mut before, mut after) = (words(earlier), words(later));
     before.insert("command".to_owned(), command(earlier));
@@ -24,23 +24,23 @@ pub(super) fn differing(earlier: &Value, later: &Value) -> Vec<ComparedCondition
         let [earlier, later] = [&before, &after].map(|all| all.get(place).cloned());
         let [earlier, later] = [earlier, later].map(Option::unwrap_or_default);
         let place = place.clone();
-        (earlier != later).then_some(ComparedCondition { place, earlier, later })
+        (earlier != later).then_some(ComparedCondition { path: place, earlier, later })
     };
     places.into_iter().filter_map(one).collect()
 }
 
-/// What a result says of itself and its machine, by places; lists of items apart.
+/// Returns the textual facts of a result and its host, by path; lists of items are excluded.
 fn words(result: &Value) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let fields = result.as_object().into_iter().flatten();
     for (name, value) in fields.filter(|(name, _)| !APART.contains(&name.as_str())) {
-        // All of the machine; of the rest the words, since its numbers are figures.
-        look(name, value, name == "host", DEPTH_MAX, &mut all);
+        // Everything about the host; of the rest only text, since numbers are metrics.
+        collect_values(name, value, name == "host", DEPTH_MAX, &mut all);
     }
     all
 }
 
-fn look(
+fn collect_values(
     name: &str,
     value: &Value,
     is_host: bool,
@@ -51,7 +51,7 @@ fn look(
     match value {
         Value::Object(fields) => {
             for (field, value) in fields {
-                look(&format!("{name}.{field}"), value, is_host, depth, all);
+                collect_values(&format!("{name}.{field}"), value, is_host, depth, all);
             }
         }
         Value::String(text) => drop(all.insert(name.to_owned(), text.clone())),

@@ -1,63 +1,67 @@
-//! From the bounds of a change to a verdict.
+//! Judgement of a change by its bounds.
 
 use super::CompareVerdict;
 
-/// How much more may be lost before anything is said: a share of what was sent. Below it a share
-/// that doubles is of no interest.
+/// Smallest reported increase of loss: a share of the packets sent. Below it a doubled share is
+/// insignificant.
 const LOSS_STEP: f64 = 0.001;
 
-/// The bounds of a change, as a share; what is larger is worse.
+/// Bounds of a change, as a share; larger is worse.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Change {
+pub(super) struct ChangeInterval {
     pub(super) low: f64,
     pub(super) high: f64,
 }
 
-impl Change {
-    /// One that is known as it is.
+impl ChangeInterval {
+    /// Returns the interval of an exactly known change.
     pub(super) const fn of(change: f64) -> Self {
         Self { low: change, high: change }
     }
 
-    /// One of which a bound may not be known.
+    /// Returns an interval in which a bound may be unknown.
     pub(super) fn within(low: Option<f64>, high: Option<f64>) -> Self {
         Self { low: low.unwrap_or(f64::NEG_INFINITY), high: high.unwrap_or(f64::INFINITY) }
     }
 
-    /// Of what is better where it is larger.
+    /// Returns the interval for a metric that is better if larger.
     pub(super) fn reversed(self) -> Self {
         Self { low: -self.high, high: -self.low }
     }
 }
 
-pub(super) fn judge(change: Option<Change>, threshold: f64) -> CompareVerdict {
+pub(super) fn judge(change: Option<ChangeInterval>, threshold: f64) -> CompareVerdict {
     match change {
         None => CompareVerdict::NotEnough,
-        Some(Change { low, .. }) if low > threshold => CompareVerdict::Worse,
-        Some(Change { high, .. }) if high < -threshold => CompareVerdict::Better,
-        Some(Change { low, high }) if low >= -threshold && high <= threshold => {
+        Some(ChangeInterval { low, .. }) if low > threshold => CompareVerdict::Worse,
+        Some(ChangeInterval { high, .. }) if high < -threshold => CompareVerdict::Better,
+        Some(ChangeInterval { low, high }) if low >= -threshold && high <= threshold => {
             CompareVerdict::Same
         }
         Some(_) => CompareVerdict::Unclear,
     }
 }
 
-/// Of how much further one offset is from 0 than the other, which was `earlier` from it, with the
-/// doubt about both, all in ns: the bounds with that doubt in them. What is within the doubt, or
-/// the threshold, is the same.
+/// Judges the increase of an offset's distance from 0, which was `earlier`, including the error
+/// bounds of both offsets, all in ns. A change within the error bounds or the threshold counts as
+/// the same.
 pub(super) fn judge_offset(
-    further: Change,
+    further: ChangeInterval,
     earlier: f64,
     doubt: f64,
     threshold: f64,
-) -> (Change, CompareVerdict) {
-    let bounds = Change { low: further.low - doubt, high: further.high + doubt };
+) -> (ChangeInterval, CompareVerdict) {
+    let bounds = ChangeInterval { low: further.low - doubt, high: further.high + doubt };
     (bounds, judge(Some(further), doubt.max(earlier * threshold)))
 }
 
-/// Of the difference of two shares: the threshold is one of what was lost, and [`LOSS_STEP`] at
-/// least.
-pub(super) fn judge_loss(earlier: f64, change: Option<Change>, threshold: f64) -> CompareVerdict {
+/// Judges the difference of two shares: the threshold is a share of the earlier loss, and
+/// [`LOSS_STEP`] at least.
+pub(super) fn judge_loss(
+    earlier: f64,
+    change: Option<ChangeInterval>,
+    threshold: f64,
+) -> CompareVerdict {
     judge(change, (earlier * threshold).max(LOSS_STEP))
 }
 
@@ -67,7 +71,7 @@ mod tests {
 
     #[test]
     fn verdicts_follow_from_bounds() {
-        let of = |low, high| judge(Some(Change { low, high }), 0.1);
+        let of = |low, high| judge(Some(ChangeInterval { low, high }), 0.1);
         assert_eq!(of(0.11, 0.5), CompareVerdict::Worse);
         assert_eq!(of(-0.5, -0.11), CompareVerdict::Better);
         assert_eq!(of(-0.1, 0.1), CompareVerdict::Same);
@@ -80,7 +84,7 @@ mod tests {
     fn offsets_are_judged_beyond_their_doubts() {
         let judged = |[earlier, later]: [f64; 2], doubts: [f64; 2]| {
             let further = later.abs() - earlier.abs();
-            let further = Change { low: further, high: further };
+            let further = ChangeInterval { low: further, high: further };
             judge_offset(further, earlier.abs(), doubts.iter().sum(), 0.1)
         };
         let of = |figures, doubts| judged(figures, doubts).1;
@@ -91,12 +95,12 @@ mod tests {
         assert_eq!(of([5e6, 5.4e6], [5e3, 5e3]), CompareVerdict::Same);
         assert_eq!(of([5e6, 5.6e6], [5e3, 5e3]), CompareVerdict::Worse);
         let (bounds, _) = judged([-3e3, 8e3], [5e3, 2e3]);
-        assert_eq!(bounds, Change { low: -2e3, high: 12e3 });
+        assert_eq!(bounds, ChangeInterval { low: -2e3, high: 12e3 });
     }
 
     #[test]
     fn losses_too_small_to_matter_are_the_same() {
-        let change = |low, high| Some(Change { low, high });
+        let change = |low, high| Some(ChangeInterval { low, high });
         assert_eq!(judge_loss(0.0, change(0.0001, 0.0009), 0.1), CompareVerdict::Same);
         assert_eq!(judge_loss(0.0, change(0.002, 0.003), 0.1), CompareVerdict::Worse);
         assert_eq!(judge_loss(0.5, change(0.002, 0.003), 0.1), CompareVerdict::Same);

@@ -1,17 +1,17 @@
-//! The figures of a result that can be held against another's: times with their histograms, shares
-//! with their counts, rates, single times, and offsets with the doubt about them. What a result has
-//! of its course, second by second or sample by sample, is in these and is not compared by itself.
+//! Comparable metrics of a result: times with their histograms, shares with their counts, rates,
+//! single times, and offsets with their error bounds. Time series and samples of a result are
+//! contained in these and are not compared separately.
 
 use std::collections::BTreeMap;
 
 use horolog_stats::Histogram;
 use serde_json::{Map, Value};
 
-use super::places::{Place, distribution, is_of_course, kind_of, objects};
+use super::paths::{ValuePath, distribution, is_time_series, kind_of, objects};
 
-type Fields = Map<String, Value>;
+type JsonFields = Map<String, Value>;
 
-/// Single times in ns: the end of the kind of place, and the fields there.
+/// Single times in ns: suffix of the kind of path, and the fields there.
 const TIMES: [(&str, &[&str]); 12] = [
     ("methods[].error_ns", &["rms"]),
     ("clocks[]", &["cost_ns"]),
@@ -20,27 +20,28 @@ const TIMES: [(&str, &[&str]); 12] = [
     ("capacities[]", &["cpu_ns_per_reply"]),
     ("engines[]", &["tree_ns", "mean_ns"]),
     ("tasks[].safe", &["response_ns"]),
-    ("tasks[].printed", &["response_ns"]),
+    ("tasks[].as_published", &["response_ns"]),
     ("faults[]", &["recovered_after_ns"]),
     ("faults[].detected", &["after_ns"]),
-    ("rounds[].half", &["cpu_ns_per_copy"]),
+    ("repetitions[].half_rate", &["cpu_ns_per_copy"]),
     ("", &["system_call_ns"]),
 ];
 
-/// What is absent where something was tried and did not come to pass: the kind of place, the field
-/// there, and the name of the figure that there would be.
+/// Values that are absent if an attempt did not succeed: the kind of path, the field there, and the
+/// name of the metric it would have.
 const TRIED: [[&str; 3]; 6] = [
     ["run.faults[]", "recovered_after_ns", "recovered_after_ns"],
     ["run.faults[]", "detected", "detected.after_ns"],
     ["methods[]", "error_ns", "error_ns.rms"],
     ["servers[]", "best", "offset_ns"],
     ["tasks[]", "safe", "safe.response_ns"],
-    ["tasks[]", "printed", "printed.response_ns"],
+    ["tasks[]", "as_published", "as_published.response_ns"],
 ];
 
-/// Events of so many trials: the fields of both.
-const SHARES: [[&str; 2]; 9] = [
+/// Events and their number of trials: the fields of both.
+const SHARES: [[&str; 2]; 10] = [
     ["lost", "sent"],
+    ["unsynchronised", "received"],
     ["late", "sent"],
     ["refused", "sent"],
     ["reordered", "received"],
@@ -51,7 +52,7 @@ const SHARES: [[&str; 2]; 9] = [
     ["stalled", "exchanges"],
 ];
 
-/// Distributions of whoever measured, by the ends of their kinds of place.
+/// Distributions that describe the measuring side, by the suffixes of their kinds of path.
 const OF_MEASURER: [&str; 6] = [
     "trials[].lateness_ns",
     "trial.lateness_ns",
@@ -61,16 +62,16 @@ const OF_MEASURER: [&str; 6] = [
     "sources[].lateness_ns",
 ];
 
-/// A figure by itself.
+/// Single metric.
 #[derive(Clone, Copy)]
-pub(super) struct Single {
+pub(super) struct SingleValue {
     pub(super) figure: f64,
-    /// Between which it is, where it is of a search: 0 and infinity where that did not find them.
+    /// Bounds, if it comes from a search: 0 and infinity if the search did not find them.
     pub(super) bounds: Option<[f64; 2]>,
 }
 
-impl Single {
-    /// Of a search, whose bounds are none where they are the wrong way round.
+impl SingleValue {
+    /// Returns a searched value; inverted bounds count as none.
     fn searched(figure: f64, lower: Option<f64>, upper: Option<f64>) -> Self {
         let bounds = [lower.unwrap_or(0.0), upper.unwrap_or(f64::INFINITY)];
         let bounds = if bounds[0] <= bounds[1] { bounds } else { [0.0, f64::INFINITY] };
@@ -82,22 +83,22 @@ impl Single {
     }
 }
 
-/// What stands at a place.
-pub(super) enum Measured {
+/// Value at a path.
+pub(super) enum MeasuredValue {
     Times(Box<Histogram>),
-    /// Events, and of how many.
+    /// Events, and the number of trials.
     Share([u64; 2]),
-    /// What is larger is better.
-    Rate(Single),
-    /// In ns; what is larger is worse.
-    Time(Single),
-    /// In ns, and the doubt about it.
+    /// Rate; larger is better.
+    Rate(SingleValue),
+    /// Time in ns; larger is worse.
+    Time(SingleValue),
+    /// Offset and its error bound, in ns.
     Offset(f64, f64),
-    /// Something was tried and did not come to pass.
+    /// Unsuccessful attempt.
     Failed,
 }
 
-impl Measured {
+impl MeasuredValue {
     pub(super) fn times(&self) -> Option<&Histogram> {
         if let Self::Times(times) = self { Some(times) } else { None }
     }
@@ -106,11 +107,11 @@ impl Measured {
         if let Self::Share(share) = self { Some(*share) } else { None }
     }
 
-    pub(super) fn rate(&self) -> Option<Single> {
+    pub(super) fn rate(&self) -> Option<SingleValue> {
         if let Self::Rate(rate) = self { Some(*rate) } else { None }
     }
 
-    pub(super) fn time(&self) -> Option<Single> {
+    pub(super) fn time(&self) -> Option<SingleValue> {
         if let Self::Time(time) = self { Some(*time) } else { None }
     }
 
@@ -123,21 +124,21 @@ impl Measured {
     }
 }
 
-/// Whether a figure tells of whoever measured, not of what was measured.
-pub(super) fn is_of_measurer(place: &str) -> bool {
+/// Returns true if a metric describes the measuring side, not the measured object.
+pub(super) fn is_informational(place: &str) -> bool {
     let kind = kind_of(place);
     OF_MEASURER.iter().any(|end| kind.ends_with(end))
 }
 
-/// All figures of a result, by their places.
-pub(super) fn measured(result: &Value) -> BTreeMap<String, Measured> {
+/// Returns all metrics of a result, by path.
+pub(super) fn measured(result: &Value) -> BTreeMap<String, MeasuredValue> {
     let mut all = BTreeMap::new();
     let places = objects(result);
     let held = held(&places);
     let mut beyond: Option<&str> = None;
     for place in &places {
         let (name, fields, kind) = (&place.name, place.fields, kind_of(&place.name));
-        if is_of_course(&kind) || beyond.is_some_and(|trial| is_within(name, trial)) {
+        if is_time_series(&kind) || beyond.is_some_and(|trial| is_within(name, trial)) {
             continue;
         }
         if is_beyond(place, &held) {
@@ -150,7 +151,7 @@ pub(super) fn measured(result: &Value) -> BTreeMap<String, Measured> {
         };
         if let Some(times) = distribution(fields) {
             if let Ok(times) = times.decode() {
-                add("", Measured::Times(Box::new(times)));
+                add("", MeasuredValue::Times(Box::new(times)));
             }
             continue;
         }
@@ -158,32 +159,32 @@ pub(super) fn measured(result: &Value) -> BTreeMap<String, Measured> {
         for (_, names) in TIMES.iter().filter(|(end, _)| ends_with(&kind, end)) {
             for field in *names {
                 if let Some(figure) = number(fields, field).filter(|time| *time > 0.0) {
-                    add(field, Measured::Time(Single::read(figure)));
+                    add(field, MeasuredValue::Time(SingleValue::read(figure)));
                 }
             }
         }
-        // A fault that nobody put there was no try.
+        // A fault that was never injected is no attempt.
         let is_tried = count(fields, "injected") != Some(0);
         for [_, field, figure] in TRIED.iter().filter(|[of, ..]| is_tried && *of == kind) {
             if fields.get(*field).is_none_or(Value::is_null) {
-                add(figure, Measured::Failed);
+                add(figure, MeasuredValue::Failed);
             }
         }
         if let Some(rate) = rate(name, &kind, fields) {
-            add("", Measured::Rate(rate));
+            add("", MeasuredValue::Rate(rate));
         }
         if let Some((offset, doubt)) = offset(&kind, fields) {
-            add("offset_ns", Measured::Offset(offset, doubt));
+            add("offset_ns", MeasuredValue::Offset(offset, doubt));
         }
         if let Some(delays) = delays(&kind, fields) {
-            add("delay_ns", Measured::Times(Box::new(delays)));
+            add("delay_ns", MeasuredValue::Times(Box::new(delays)));
         }
     }
     all
 }
 
-/// What each search found: where its trials stand, and the rate.
-fn held(places: &[Place<'_>]) -> Vec<(String, f64)> {
+/// Returns the path of the trials and the rate found, for each search.
+fn held(places: &[ValuePath<'_>]) -> Vec<(String, f64)> {
     let searches = places.iter().filter_map(|place| {
         let beside = place.name.strip_suffix("search")?;
         Some((format!("{beside}trials["), number(place.fields, "lower")?))
@@ -191,9 +192,9 @@ fn held(places: &[Place<'_>]) -> Vec<(String, f64)> {
     searches.collect()
 }
 
-/// Whether it is a trial at a rate above the one that its search found: what became of it there is
-/// chance, and the rate says that it was too much.
-fn is_beyond(place: &Place<'_>, held: &[(String, f64)]) -> bool {
+/// Returns true if it is a trial at a rate above the one that its search found: its outcome is
+/// chance, and the rate already expresses the overload.
+fn is_beyond(place: &ValuePath<'_>, held: &[(String, f64)]) -> bool {
     let Some(rate) = number(place.fields, "offered_rate") else { return false };
     let is_of = |trials: &str| {
         let rest = place.name.strip_prefix(trials);
@@ -202,23 +203,23 @@ fn is_beyond(place: &Place<'_>, held: &[(String, f64)]) -> bool {
     held.iter().any(|(trials, found)| is_of(trials) && rate > *found)
 }
 
-/// Whether a place is in another.
+/// Returns true if a path lies within another.
 fn is_within(place: &str, other: &str) -> bool {
     place.strip_prefix(other).is_some_and(|rest| rest.starts_with(['.', '[']))
 }
 
-/// Whether a kind of place ends so; the empty end is the result itself.
+/// Returns true if a kind of path has this suffix; the empty suffix means the result itself.
 fn ends_with(kind: &str, end: &str) -> bool {
     if end.is_empty() { kind.is_empty() } else { kind.ends_with(end) }
 }
 
-fn number(fields: &Fields, name: &str) -> Option<f64> {
+fn number(fields: &JsonFields, name: &str) -> Option<f64> {
     fields.get(name).and_then(Value::as_f64)
 }
 
-fn count(fields: &Fields, name: &str) -> Option<u64> {
+fn count(fields: &JsonFields, name: &str) -> Option<u64> {
     match fields.get(name)? {
-        // By their reasons.
+        // Counts by reason.
         Value::Object(counts) => {
             let all = counts.values().filter_map(Value::as_u64);
             Some(all.fold(0, u64::saturating_add))
@@ -227,21 +228,21 @@ fn count(fields: &Fields, name: &str) -> Option<u64> {
     }
 }
 
-fn shares(fields: &Fields, add: &mut impl FnMut(&str, Measured)) {
+fn shares(fields: &JsonFields, add: &mut impl FnMut(&str, MeasuredValue)) {
     let mut share = |name: &str, events: Option<u64>, of: Option<u64>| {
         let both = events.zip(of).filter(|(events, of)| *of > 0 && events <= of);
         if let Some((events, of)) = both {
-            add(name, Measured::Share([events, of]));
+            add(name, MeasuredValue::Share([events, of]));
         }
     };
     for [events, of] in SHARES {
         share(events, count(fields, events), count(fields, of));
     }
-    // Beside what was lost only: elsewhere the word means other things.
+    // Only beside a loss count: elsewhere the word means other things.
     if fields.contains_key("lost") {
         share("invalid", count(fields, "invalid"), count(fields, "sent"));
     }
-    // Segments of a transfer that were sent again.
+    // Retransmitted segments of a transfer.
     if let Some(tcp) = fields.get("tcp").and_then(Value::as_object) {
         let segments = number(fields, "received_bytes").zip(number(tcp, "mss_bytes"));
         let segments = segments.filter(|(_, size)| *size > 0.0).map(|(bytes, size)| bytes / size);
@@ -250,27 +251,27 @@ fn shares(fields: &Fields, add: &mut impl FnMut(&str, Measured)) {
     }
 }
 
-/// The number by which a place tells one of its items from the others.
+/// Returns the number by which a path identifies one of its items.
 fn identity_of(place: &str, what: &str) -> Option<f64> {
     let (_, rest) = place.split_once(&format!("{what}="))?;
     rest.split([',', ']']).next()?.parse().ok()
 }
 
-/// A rate that a search found, or with which a transfer went; what is larger is better.
-fn rate(name: &str, kind: &str, fields: &Fields) -> Option<Single> {
+/// Returns the rate that a search found, or the rate of a transfer; larger is better.
+fn rate(name: &str, kind: &str, fields: &JsonFields) -> Option<SingleValue> {
     let is_search = kind == "search" || kind.ends_with(".search");
     if is_search {
         let (lower, upper) = (number(fields, "lower"), number(fields, "upper"));
-        // One that held nothing found a rate of 0.
+        // A search in which no rate held found a rate of 0.
         let nothing = || fields.contains_key("end").then_some(0.0);
         let figure = number(fields, "rate").or(lower).or_else(nothing)?;
-        return Some(Single::searched(figure, lower, upper));
+        return Some(SingleValue::searched(figure, lower, upper));
     }
-    if kind == "cells[].rounds[]" {
-        // The bounds are of packets, each of which becomes a copy for each child.
+    if kind == "cells[].repetitions[]" {
+        // The bounds are of packets, each of which becomes one copy per child.
         let children = identity_of(name, "children")?;
         let bound = |bound: &str| Some(number(fields, bound)? * children);
-        return Some(Single::searched(
+        return Some(SingleValue::searched(
             number(fields, "copies_per_s")?,
             bound("lower"),
             bound("upper"),
@@ -282,27 +283,27 @@ fn rate(name: &str, kind: &str, fields: &Fields) -> Option<Single> {
         "columns[].points[].runs[]" => number(fields, "responses_per_s"),
         _ => None,
     };
-    single.filter(|rate| *rate >= 0.0).map(Single::read)
+    single.filter(|rate| *rate >= 0.0).map(SingleValue::read)
 }
 
-/// How far a clock is from another, and the doubt about that.
-fn offset(kind: &str, fields: &Fields) -> Option<(f64, f64)> {
+/// Returns the offset between clocks and its error bound.
+fn offset(kind: &str, fields: &JsonFields) -> Option<(f64, f64)> {
     let of = |name: &str, figure: &str| number(fields.get(name)?.as_object()?, figure);
     if kind == "servers[]" {
         return Some((of("best", "offset_ns")?, of("best", "bound_ns")?));
     }
     if kind == "clocks[]" {
-        return Some((of("offset_ns", "p50")?, of("doubt_ns", "p50")?));
+        return Some((of("offset_ns", "p50")?, of("error_bound_ns", "p50")?));
     }
     if matches!(kind.rsplit('.').next(), Some("trials[]" | "trial")) {
-        // A reply that took so long may have been stamped at either end of that.
+        // The timestamp may have been taken at either end of the reply's round trip.
         return Some((of("tx_offset_ns", "p50")?, of("rtt_ns", "p50")? / 2.0));
     }
     None
 }
 
-/// The delays of a server's samples.
-fn delays(kind: &str, fields: &Fields) -> Option<Histogram> {
+/// Returns the delays of a server's samples.
+fn delays(kind: &str, fields: &JsonFields) -> Option<Histogram> {
     let samples = (kind == "servers[]").then(|| fields.get("samples")?.as_array()).flatten()?;
     let mut histogram = Histogram::new();
     for sample in samples {

@@ -20,14 +20,14 @@ fn times(seed: u64, count: usize, scale: f64) -> Value {
 fn load(trials: &[(f64, Value, [u64; 2])]) -> Value {
     let trial = |(rate, times, [lost, sent]): &(f64, Value, [u64; 2])| json!({ "offered_rate": rate, "rtt_ns": times, "lost": lost, "sent": sent });
     json!({
-        "schema": "horolog.load/1",
+        "schema": "horolog.load/2",
         "command": ["horolog", "load", "ntp", "--json", "a"],
         "host": { "cores": 2, "kernel": "6.18" },
         "trials": trials.iter().map(trial).collect::<Vec<_>>(),
     })
 }
 
-fn verdicts(comparison: &Comparison) -> Vec<(ComparedFigureKind, CompareVerdict)> {
+fn verdicts(comparison: &ResultComparison) -> Vec<(ComparedMetricKind, CompareVerdict)> {
     comparison.figures.iter().map(|one| (one.figure, one.verdict)).collect()
 }
 
@@ -35,7 +35,7 @@ fn verdicts(comparison: &Comparison) -> Vec<(ComparedFigureKind, CompareVerdict)
 fn the_same_is_the_same() {
     let one = load(&[(1e3, times(1, 50_000, 1e6), [3, 50_000])]);
     let other = load(&[(1e3, times(2, 50_000, 1e6), [5, 50_000])]);
-    let comparison = Comparison::of(&[&one], &[&other], THRESHOLD);
+    let comparison = ResultComparison::of(&[&one], &[&other], THRESHOLD);
     assert!(comparison.figures.len() == 4, "{comparison:?}");
     assert!(comparison.figures.iter().all(|one| one.verdict == CompareVerdict::Same));
     assert_eq!(comparison.conditions, []);
@@ -45,23 +45,23 @@ fn the_same_is_the_same() {
 fn what_is_slower_and_loses_more_is_worse() {
     let one = load(&[(1e3, times(1, 50_000, 1e6), [3, 50_000])]);
     let other = load(&[(1e3, times(2, 50_000, 1.3e6), [500, 50_000])]);
-    let worse = Comparison::of(&[&one], &[&other], THRESHOLD);
+    let worse = ResultComparison::of(&[&one], &[&other], THRESHOLD);
     assert!(worse.figures.iter().all(|one| one.verdict == CompareVerdict::Worse), "{worse:?}");
-    let better = Comparison::of(&[&other], &[&one], THRESHOLD);
+    let better = ResultComparison::of(&[&other], &[&one], THRESHOLD);
     assert!(better.figures.iter().all(|one| one.verdict == CompareVerdict::Better), "{better:?}");
     // What is not beyond the threshold is no regression.
-    let lenient = Comparison::of(&[&one], &[&other], 0.5);
-    assert!(lenient.figures.iter().all(|figure| figure.figure == ComparedFigureKind::Loss
+    let lenient = ResultComparison::of(&[&one], &[&other], 0.5);
+    assert!(lenient.figures.iter().all(|figure| figure.figure == ComparedMetricKind::Loss
         || figure.verdict == CompareVerdict::Same));
 }
 
 #[test]
 fn few_values_are_not_enough() {
     let [one, other] = [1, 2].map(|seed| load(&[(1e3, times(seed, 200, 1e6), [0, 5])]));
-    let comparison = Comparison::of(&[&one], &[&other], THRESHOLD);
+    let comparison = ResultComparison::of(&[&one], &[&other], THRESHOLD);
     let of = |kind| verdicts(&comparison).into_iter().find(|(one, _)| *one == kind).unwrap().1;
-    assert_ne!(of(ComparedFigureKind::P50), CompareVerdict::NotEnough);
-    for kind in [ComparedFigureKind::P99, ComparedFigureKind::P999, ComparedFigureKind::Loss] {
+    assert_ne!(of(ComparedMetricKind::P50), CompareVerdict::NotEnough);
+    for kind in [ComparedMetricKind::P99, ComparedMetricKind::P999, ComparedMetricKind::Loss] {
         assert_eq!(of(kind), CompareVerdict::NotEnough, "{kind:?}");
     }
 }
@@ -72,9 +72,9 @@ fn items_are_the_same_by_what_they_are_of() {
     let trial = |rate: f64, scale| (rate, times(1, 2_000, scale), [0, 2_000]);
     let one = load(&[trial(1e3, 1e6), trial(2e3, 5e6)]);
     let other = load(&[trial(2e3, 5e6), trial(3e3, 9e6)]);
-    let comparison = Comparison::of(&[&one], &[&other], THRESHOLD);
+    let comparison = ResultComparison::of(&[&one], &[&other], THRESHOLD);
     let places: std::collections::BTreeSet<_> =
-        comparison.figures.iter().map(|one| one.place.as_str()).collect();
+        comparison.figures.iter().map(|one| one.path.as_str()).collect();
     let expected = ["trials[offered_rate=2000].lost", "trials[offered_rate=2000].rtt_ns"];
     assert_eq!(places.into_iter().collect::<Vec<_>>(), expected);
     assert_eq!(
@@ -88,8 +88,8 @@ fn items_are_the_same_by_what_they_are_of() {
 fn rates_are_judged_by_their_bounds() {
     let search = |lower: f64, upper: Option<f64>| json!({ "search": { "rate": lower, "lower": lower, "upper": upper } });
     let of = |one: &Value, other: &Value| {
-        let comparison = Comparison::of(&[one], &[other], THRESHOLD);
-        let [(ComparedFigureKind::Rate, verdict)] = verdicts(&comparison)[..] else {
+        let comparison = ResultComparison::of(&[one], &[other], THRESHOLD);
+        let [(ComparedMetricKind::Rate, verdict)] = verdicts(&comparison)[..] else {
             panic!("{comparison:?}")
         };
         verdict
@@ -110,7 +110,7 @@ fn rates_are_judged_by_their_bounds() {
     assert_eq!(of(&capped, &capped), CompareVerdict::Same);
     assert_eq!(of(&base, &nothing), CompareVerdict::Worse);
     assert_eq!(of(&nothing, &base), CompareVerdict::Better);
-    let comparison = Comparison::of(&[&base], &[&capped], THRESHOLD);
+    let comparison = ResultComparison::of(&[&base], &[&capped], THRESHOLD);
     let [figure] = &comparison.figures[..] else { panic!("{comparison:?}") };
     assert!(figure.low.is_some_and(|low| low > 18.0) && figure.high.is_none(), "{figure:?}");
 }
@@ -121,7 +121,7 @@ fn several_searches_that_ended_open_are_not_told_apart_on_that_side() {
     let of = |rate: f64, upper: Option<f64>| json!({ "search": { "rate": rate, "lower": rate, "upper": upper } });
     let (capped, slower) = (vec![of(2e6, None); 3], vec![of(1e6, None); 3]);
     let verdict = |one: &[Value], other: &[Value]| {
-        Comparison::of(&refs(one), &refs(other), THRESHOLD).figures[0].verdict
+        ResultComparison::of(&refs(one), &refs(other), THRESHOLD).figures[0].verdict
     };
     assert_eq!(verdict(&capped, &slower), CompareVerdict::Unclear);
     let found = vec![of(1e6, Some(1.01e6)); 3];
@@ -138,10 +138,11 @@ fn trials_above_what_a_search_found_decide_nothing() {
         result["search"] = json!({ "rate": found, "lower": found, "upper": found + 10.0 });
         result
     };
-    let comparison = Comparison::of(&[&of(1, 1e3, 1_990.0)], &[&of(2, 1e3, 2_005.0)], THRESHOLD);
+    let comparison =
+        ResultComparison::of(&[&of(1, 1e3, 1_990.0)], &[&of(2, 1e3, 2_005.0)], THRESHOLD);
     let has = |rate: &str| {
         let trial = format!("trials[offered_rate={rate}]");
-        comparison.figures.iter().any(|one| one.place.starts_with(&trial))
+        comparison.figures.iter().any(|one| one.path.starts_with(&trial))
     };
     assert!(has("1000") && !has("2000"), "{comparison:?}");
     assert!(!comparison.only_later.iter().any(|place| place.contains("3000")), "{comparison:?}");
@@ -163,12 +164,12 @@ fn what_came_to_nothing_is_worse_than_what_did_not() {
     assert_eq!(by_place(&fault(Some(5)), &not_injected), []);
     // What never came to anything is no figure.
     assert_eq!(by_place(&fault(None), &fault(None)), []);
-    let several = Comparison::of(
+    let several = ResultComparison::of(
         &[&fault(Some(5)), &fault(None)],
         &[&fault(None), &fault(Some(7))],
         THRESHOLD,
     );
-    assert_eq!(verdicts(&several), [(ComparedFigureKind::Time, CompareVerdict::Unclear)]);
+    assert_eq!(verdicts(&several), [(ComparedMetricKind::Time, CompareVerdict::Unclear)]);
     let transfer = |rate: f64| json!({ "bandwidth": [{ "size_bytes": 1, "rate": rate }] });
     assert_eq!(by_place(&transfer(1e6), &transfer(0.0))[0].1, CompareVerdict::Worse);
     assert_eq!(by_place(&transfer(0.0), &transfer(1e6))[0].1, CompareVerdict::Better);
@@ -181,7 +182,7 @@ fn offsets_of_several_runs_are_judged_by_how_far_they_are_from_0() {
     let side = |offsets: &[i64]| offsets.iter().map(|offset| of(*offset)).collect::<Vec<_>>();
     let judged = |one: &[i64], other: &[i64]| {
         let (one, other) = (side(one), side(other));
-        Comparison::of(&refs(&one), &refs(&other), THRESHOLD).figures[0].clone()
+        ResultComparison::of(&refs(&one), &refs(&other), THRESHOLD).figures[0].clone()
     };
     let jumps = judged(&[2_000; 4], &[5_000_000, -5_000_000, 5_000_000, -5_000_000]);
     assert_eq!((jumps.verdict, jumps.later), (CompareVerdict::Worse, Some(5e6)));
@@ -193,14 +194,14 @@ fn offsets_of_several_runs_are_judged_by_how_far_they_are_from_0() {
 #[test]
 fn copies_of_a_relay_and_responses_of_cores_are_rates() {
     let relay = |copies: f64| {
-        json!({ "cells": [{ "engine": "xdp", "children": 16, "rounds": [{
+        json!({ "cells": [{ "engine": "xdp", "children": 16, "repetitions": [{
         "copies_per_s": copies, "lower": copies / 16.0, "upper": copies / 15.9, "end": "converged",
-        "half": { "cpu_ns_per_copy": 200.0 } }] }] })
+        "half_rate": { "cpu_ns_per_copy": 200.0 } }] }] })
     };
     let found = by_place(&relay(6e6), &relay(600.0));
     assert_eq!(found[0].1, CompareVerdict::Worse);
     assert_eq!(found[1].1, CompareVerdict::Same);
-    let nothing = json!({ "cells": [{ "engine": "xdp", "children": 16, "rounds": [{
+    let nothing = json!({ "cells": [{ "engine": "xdp", "children": 16, "repetitions": [{
         "copies_per_s": 0.0, "lower": null, "upper": 10.0, "end": "below-min" }] }] });
     assert_eq!(by_place(&relay(6e6), &nothing)[0].1, CompareVerdict::Worse);
     let cores = |rate: f64| {
@@ -231,8 +232,8 @@ fn conditions_that_differ_are_named() {
     let mut other = load(&[]);
     other["host"]["kernel"] = json!("6.19");
     other["command"] = json!(["/usr/bin/horolog", "load", "ntp", "--json=b", "--rate", "1k"]);
-    let comparison = Comparison::of(&[&one], &[&other], THRESHOLD);
-    let places: Vec<_> = comparison.conditions.iter().map(|one| one.place.as_str()).collect();
+    let comparison = ResultComparison::of(&[&one], &[&other], THRESHOLD);
+    let places: Vec<_> = comparison.conditions.iter().map(|one| one.path.as_str()).collect();
     assert_eq!(places, ["command", "host.kernel"]);
     assert_eq!(comparison.conditions[0].later, "load ntp --rate 1k");
 }
@@ -240,15 +241,16 @@ fn conditions_that_differ_are_named() {
 #[test]
 fn what_a_result_says_of_itself_is_named_where_it_differs() {
     let of = |engine: &str, address: &str| json!({ "engine": engine, "target": { "address": address, "port": 123 }, "took": 3, "started": engine });
-    let comparison = Comparison::of(&[&of("udp", "192.0.2.1")], &[&of("xdp", "192.0.2.2")], 0.1);
-    let told: Vec<_> = comparison.conditions.iter().map(|one| one.place.as_str()).collect();
+    let comparison =
+        ResultComparison::of(&[&of("udp", "192.0.2.1")], &[&of("xdp", "192.0.2.2")], 0.1);
+    let told: Vec<_> = comparison.conditions.iter().map(|one| one.path.as_str()).collect();
     assert_eq!(told, ["engine", "target.address"]);
 }
 
 /// The verdict of each figure, by its place.
 fn by_place(one: &Value, other: &Value) -> Vec<(String, CompareVerdict)> {
-    let comparison = Comparison::of(&[one], &[other], THRESHOLD);
-    comparison.figures.into_iter().map(|one| (one.place, one.verdict)).collect()
+    let comparison = ResultComparison::of(&[one], &[other], THRESHOLD);
+    comparison.figures.into_iter().map(|one| (one.path, one.verdict)).collect()
 }
 
 #[test]
@@ -258,9 +260,9 @@ fn whoever_measured_decides_nothing() {
         result["trials"][0]["lateness_ns"] = times(seed, 50_000, scale);
         result
     };
-    let comparison = Comparison::of(&[&of(1, 1e3)], &[&of(2, 9e3)], THRESHOLD);
+    let comparison = ResultComparison::of(&[&of(1, 1e3)], &[&of(2, 9e3)], THRESHOLD);
     let (own, measured): (Vec<_>, Vec<_>) =
-        comparison.figures.iter().partition(|one| one.of_measurer);
+        comparison.figures.iter().partition(|one| one.informational);
     assert!(own.iter().all(|one| one.verdict == CompareVerdict::Worse) && own.len() == 3);
     assert!(measured.iter().all(|one| one.verdict == CompareVerdict::Same), "{measured:?}");
 }
@@ -283,14 +285,15 @@ fn rows_of_other_sizes_are_other_rows_and_single_readings_are_judged() {
         json!({
             "latency": [{ "size_bytes": size, "rtt_ns": times(1, 1_000, 1e5) }],
             "bandwidth": [{
-                "size_bytes": 65_536, "direction": "out", "rate": rate, "received_bytes": 1e9,
+                "size_bytes": 65_536, "direction": "forward", "rate": rate, "received_bytes": 1e9,
                 "tcp": { "mss_bytes": 1448, "retransmitted": again },
             }],
         })
     };
-    let comparison = Comparison::of(&[&of(64, 4e9, 2)], &[&of(65_536, 1e9, 9_000)], THRESHOLD);
+    let comparison =
+        ResultComparison::of(&[&of(64, 4e9, 2)], &[&of(65_536, 1e9, 9_000)], THRESHOLD);
     assert_eq!(comparison.only_earlier, ["latency[size_bytes=64].rtt_ns"]);
-    let row = "bandwidth[size_bytes=65536, direction=out]";
+    let row = "bandwidth[size_bytes=65536, direction=forward]";
     let worse = CompareVerdict::Worse;
     let found = by_place(&of(64, 4e9, 2), &of(65_536, 1e9, 9_000));
     assert_eq!(found, [(row.to_owned(), worse), (format!("{row}.tcp.retransmitted"), worse)]);
@@ -345,19 +348,19 @@ fn several_runs_that_differ_of_themselves_are_not_told_apart() {
         [1.0, 1.3, 0.8, 1.1].iter().zip(seed..).map(|(by, seed)| of(seed, scale * by)).collect()
     };
     let [one, other, slower] = [side(1, 1e6), side(10, 1e6), side(20, 2e6)];
-    let median = |comparison: &Comparison| {
-        let is = |one: &&ComparedFigure| one.figure == ComparedFigureKind::P50;
+    let median = |comparison: &ResultComparison| {
+        let is = |one: &&ComparedMetric| one.figure == ComparedMetricKind::P50;
         comparison.figures.iter().find(is).unwrap().verdict
     };
-    let single = Comparison::of(&[&one[0]], &[&other[1]], THRESHOLD);
+    let single = ResultComparison::of(&[&one[0]], &[&other[1]], THRESHOLD);
     assert_eq!(median(&single), CompareVerdict::Worse);
-    let several = Comparison::of(&refs(&one), &refs(&other), THRESHOLD);
+    let several = ResultComparison::of(&refs(&one), &refs(&other), THRESHOLD);
     assert_eq!(median(&several), CompareVerdict::Unclear);
-    let several = Comparison::of(&refs(&one), &refs(&slower), THRESHOLD);
+    let several = ResultComparison::of(&refs(&one), &refs(&slower), THRESHOLD);
     assert_eq!(median(&several), CompareVerdict::Worse);
     // What one of them lacks cannot be compared.
     let lacking = load(&[]);
-    let several = Comparison::of(&[&one[0], &lacking], &[&other[0]], THRESHOLD);
+    let several = ResultComparison::of(&[&one[0], &lacking], &[&other[0]], THRESHOLD);
     assert!(several.figures.is_empty() && several.only_later.len() == 2, "{several:?}");
 }
 
@@ -374,7 +377,7 @@ fn anything_can_be_compared() {
     for strange in
         [json!(null), json!([]), json!({ "trials": 7 }), json!({ "host": [], "command": {} })]
     {
-        let comparison = Comparison::of(&[&strange], &[&load(&[])], THRESHOLD);
+        let comparison = ResultComparison::of(&[&strange], &[&load(&[])], THRESHOLD);
         assert_eq!(comparison.figures, []);
     }
 }
@@ -398,18 +401,18 @@ const PAIRS: usize = 40;
 const VALUES: u64 = 15_000;
 
 /// What is said of each pair of runs of which the later one's times are so many times as long.
-fn judged(scale: f64, threshold: f64) -> Vec<Vec<(ComparedFigureKind, CompareVerdict)>> {
+fn judged(scale: f64, threshold: f64) -> Vec<Vec<(ComparedMetricKind, CompareVerdict)>> {
     let compared = |seed| {
         let one = load(&[(1e3, latencies(seed, 1.0), [0, VALUES])]);
         let other = load(&[(1e3, latencies(seed + 1_000, scale), [0, VALUES])]);
-        verdicts(&Comparison::of(&[&one], &[&other], threshold))
+        verdicts(&ResultComparison::of(&[&one], &[&other], threshold))
     };
     (0..PAIRS as u64).map(compared).collect()
 }
 
 fn count(
-    pairs: &[Vec<(ComparedFigureKind, CompareVerdict)>],
-    figure: ComparedFigureKind,
+    pairs: &[Vec<(ComparedMetricKind, CompareVerdict)>],
+    figure: ComparedMetricKind,
     verdict: CompareVerdict,
 ) -> usize {
     pairs.iter().filter(|verdicts| verdicts.contains(&(figure, verdict))).count()
@@ -418,7 +421,7 @@ fn count(
 #[test]
 fn runs_of_the_same_are_rarely_called_worse() {
     let (with, without) = (judged(1.0, THRESHOLD), judged(1.0, 0.0));
-    for figure in [ComparedFigureKind::P50, ComparedFigureKind::P99] {
+    for figure in [ComparedMetricKind::P50, ComparedMetricKind::P99] {
         assert_eq!(count(&with, figure, CompareVerdict::Worse), 0, "{figure:?}");
         // Without a threshold it is the confidence that keeps them the same: one in forty.
         let wrong = count(&without, figure, CompareVerdict::Worse);
@@ -429,9 +432,9 @@ fn runs_of_the_same_are_rarely_called_worse() {
 #[test]
 fn a_fifth_more_is_found() {
     let pairs = judged(1.2, THRESHOLD);
-    let found = count(&pairs, ComparedFigureKind::P50, CompareVerdict::Worse);
+    let found = count(&pairs, ComparedMetricKind::P50, CompareVerdict::Worse);
     assert!(found >= 38, "{found}");
     // The tail has too few values to be sure, and is not said to be the same either.
-    let same = count(&pairs, ComparedFigureKind::P99, CompareVerdict::Same);
+    let same = count(&pairs, ComparedMetricKind::P99, CompareVerdict::Same);
     assert!(same <= 2, "{same}");
 }

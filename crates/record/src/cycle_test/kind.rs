@@ -1,13 +1,13 @@
-//! What is chosen from in the result of `horolog cycle test`: kinds of faults, what nodes notice,
-//! the rows of the scorecard, and grades.
+//! Enumerations of the result of `horolog cycle test`: kinds of faults and detections, rows of the
+//! scorecard, and grades.
 
 use serde::{Deserialize, Serialize};
 
-/// What can be injected.
+/// Kinds of injected faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CycleTestFaultKind {
-    /// A bit of a report is not what it was.
+    /// A bit of a report is changed.
     DataError,
     /// A report is not sent.
     Lost,
@@ -17,16 +17,16 @@ pub enum CycleTestFaultKind {
     LostMessage,
     /// A message of a node is sent late.
     LateMessage,
-    /// A node is stopped for a while (`SIGSTOP`).
+    /// A node is stopped temporarily (`SIGSTOP`).
     Stop,
-    /// A node is ended for good (`SIGKILL`).
+    /// A node is terminated permanently (`SIGKILL`).
     End,
-    /// A node computes more than it should.
+    /// A node computes more than planned.
     Slow,
 }
 
 impl CycleTestFaultKind {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 8] = [
         Self::DataError,
         Self::Lost,
@@ -38,7 +38,7 @@ impl CycleTestFaultKind {
         Self::Slow,
     ];
 
-    /// Its name in files and tables.
+    /// Name in files and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,34 +54,34 @@ impl CycleTestFaultKind {
     }
 }
 
-/// What nodes notice.
+/// Kinds of detections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CycleTestNotice {
-    /// A report whose checksum is wrong.
+pub enum CycleTestDetectionKind {
+    /// Report with a wrong checksum.
     DataError,
-    /// Reports of a source that are missing in its numbers and never came.
+    /// Reports missing from a source's sequence that never arrived.
     Lost,
-    /// A report that was older than allowed when it was taken.
+    /// Report that was older than allowed when taken.
     Late,
-    /// A report that came twice, or before the first.
+    /// Report that arrived twice, or before the first.
     Repeated,
-    /// A message of another node that was given up and never came.
+    /// Message of another node that was given up and never arrived.
     MessageMissing,
-    /// A message of another node that was longer on its way than allowed.
+    /// Message of another node that was in transit for longer than allowed.
     MessageLate,
-    /// A barrier that was given up.
+    /// Abandoned barrier.
     BarrierBroken,
-    /// A node that was waited for longer than allowed.
-    NodeAwaited,
-    /// A node of which nothing is heard.
-    NodeSilent,
-    /// A period that was not done by its deadline.
+    /// Node for which others waited longer than allowed.
+    StragglerNode,
+    /// Node from which no messages arrive.
+    NodeTimeout,
+    /// Period that missed its deadline.
     DeadlineMissed,
 }
 
-impl CycleTestNotice {
-    /// All of them.
+impl CycleTestDetectionKind {
+    /// All variants.
     pub const ALL: [Self; 10] = [
         Self::DataError,
         Self::Lost,
@@ -90,12 +90,12 @@ impl CycleTestNotice {
         Self::MessageMissing,
         Self::MessageLate,
         Self::BarrierBroken,
-        Self::NodeAwaited,
-        Self::NodeSilent,
+        Self::StragglerNode,
+        Self::NodeTimeout,
         Self::DeadlineMissed,
     ];
 
-    /// Its name in tables.
+    /// Name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -106,31 +106,31 @@ impl CycleTestNotice {
             Self::MessageMissing => "message missing",
             Self::MessageLate => "message late",
             Self::BarrierBroken => "barrier given up",
-            Self::NodeAwaited => "node awaited",
-            Self::NodeSilent => "node silent",
+            Self::StragglerNode => "node awaited",
+            Self::NodeTimeout => "node timeout",
             Self::DeadlineMissed => "deadline missed",
         }
     }
 }
 
-/// The rows of the scorecard.
+/// Rows of the scorecard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CycleTestScale {
-    /// Operating system: a switch from one process to another.
+    /// Operating system: switch from one process to another.
     SwitchTime,
     /// Operating system: from an interrupt to its handler.
     InterruptTime,
-    /// Middleware: computing to communication.
+    /// Middleware: ratio of computing to communication.
     Granularity,
-    /// Middleware: how evenly nodes are loaded.
+    /// Middleware: evenness of the nodes' load.
     LoadStrategy,
-    /// Middleware: what a message takes.
+    /// Middleware: latency of a message.
     MessageLatency,
 }
 
 impl CycleTestScale {
-    /// All of them, in the order of the document's table.
+    /// All variants, in the order of the paper's table.
     pub const ALL: [Self; 5] = [
         Self::SwitchTime,
         Self::InterruptTime,
@@ -139,7 +139,7 @@ impl CycleTestScale {
         Self::MessageLatency,
     ];
 
-    /// Its name in tables.
+    /// Name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -151,7 +151,7 @@ impl CycleTestScale {
         }
     }
 
-    /// The part of the system that it is of.
+    /// Part of the system to which the row belongs.
     #[must_use]
     pub const fn part(self) -> &'static str {
         match self {
@@ -160,32 +160,32 @@ impl CycleTestScale {
         }
     }
 
-    /// Whether the document has it as a quantity; else it is graded in quality.
+    /// Returns true if the paper treats it as a quantity; otherwise it is graded by quality.
     #[must_use]
     pub const fn is_quantity(self) -> bool {
         !matches!(self, Self::Granularity | Self::LoadStrategy)
     }
 }
 
-/// A grade.
+/// Grades.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CycleTestGrade {
-    /// The best.
+    /// Best grade.
     Excellent,
-    /// The second.
+    /// Second grade.
     Good,
-    /// The third.
+    /// Third grade.
     Fair,
-    /// The worst.
+    /// Worst grade.
     Poor,
 }
 
 impl CycleTestGrade {
-    /// All of them, the best first.
+    /// All variants, best first.
     pub const ALL: [Self; 4] = [Self::Excellent, Self::Good, Self::Fair, Self::Poor];
 
-    /// Its name in tables.
+    /// Name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,8 +1,8 @@
 //! The result of the experiment with a relay against its golden file, and any that the types allow.
 
 use horolog_record::{
-    BENCH_RELAY_SCHEMA, BenchRelayResult, RelayCell, RelayDirect, RelayEngine, RelayHalf,
-    RelayRound,
+    BENCH_RELAY_SCHEMA, BenchRelayResult, RelayCell, RelayDirect, RelayEngine, RelayHalfRate,
+    RelayRepetition,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -27,7 +27,7 @@ fn result() -> impl Strategy<Value = BenchRelayResult> {
             started,
             command,
             host,
-            rounds,
+            repetitions: rounds,
             loss_ratio,
             receivers,
             direct,
@@ -67,7 +67,7 @@ fn cell() -> impl Strategy<Value = RelayCell> {
             source_threads,
             batch,
             relay_command,
-            rounds,
+            repetitions: rounds,
             first_copy_ns,
             last_copy_ns,
             direct_ns,
@@ -75,9 +75,9 @@ fn cell() -> impl Strategy<Value = RelayCell> {
     })
 }
 
-fn round() -> impl Strategy<Value = RelayRound> {
+fn round() -> impl Strategy<Value = RelayRepetition> {
     let half = (number(), any::<[u64; 2]>(), option::of(number()), option::of(number())).prop_map(
-        |(rate, [copies, lost], cpu_ns_per_copy, receiving_ns_per_copy)| RelayHalf {
+        |(rate, [copies, lost], cpu_ns_per_copy, receiving_ns_per_copy)| RelayHalfRate {
             rate,
             copies,
             lost,
@@ -87,14 +87,14 @@ fn round() -> impl Strategy<Value = RelayRound> {
     );
     let rates = (number(), option::of(number()), option::of(number()));
     (rates, chosen(SEARCH_ENDS), any::<usize>(), any::<u64>(), option::of(half)).prop_map(
-        |((copies_per_s, lower, upper), end, trials, disordered, half)| RelayRound {
+        |((copies_per_s, lower, upper), end, trials, disordered, half)| RelayRepetition {
             copies_per_s,
             lower,
             upper,
             end,
             trials,
             disordered,
-            half,
+            half_rate: half,
         },
     )
 }

@@ -7,7 +7,7 @@ use horolog_record::{
     CAMPAIGN_SCHEMA, CampaignCapacity, CampaignChild, CampaignClock, CampaignDelivery,
     CampaignDistribution, CampaignEnd, CampaignFigures, CampaignLimit, CampaignNode, CampaignPair,
     CampaignPart, CampaignPathRow, CampaignPlan, CampaignRelay, CampaignResult, CampaignRole,
-    CampaignStart, CampaignTask, CampaignTrial, CampaignUnusable, PathCounts,
+    CampaignStart, CampaignTask, CampaignTrial, CampaignUnusableAgent, PathCounts,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -37,12 +37,12 @@ fn counts() -> impl Strategy<Value = PathCounts> {
 
 prop_compose! {
     fn limit()(
-        of in chosen(CAMPAIGN_LIMITS),
-        planned_rate in number(),
+        limited_by in chosen(CAMPAIGN_LIMITS),
+        intended_rate in number(),
         sent_rate in number(),
         loss in number(),
     ) -> CampaignLimit {
-        CampaignLimit { of, planned_rate, sent_rate, loss }
+        CampaignLimit { limited_by, intended_rate, sent_rate, loss }
     }
 }
 
@@ -115,14 +115,14 @@ prop_compose! {
         counts: [u64; 3],
         span_ns in option::of(number()),
         skew: [u64; 2],
-        lateness_ns in option::of(distribution()),
+        start_latency_ns in option::of(distribution()),
         response_ns in option::of(distribution()),
     ) -> CampaignTask {
         let ([leader, task], [nodes, periods, missed]) = (names, counts);
         let [skew_ns, skew_error_ns] = skew;
         CampaignTask {
             leader, run, task, nodes, periods, missed, span_ns, skew_ns, skew_error_ns,
-            lateness_ns, response_ns,
+            start_latency_ns, response_ns,
         }
     }
 }
@@ -133,15 +133,15 @@ prop_compose! {
         places in any::<[Option<String>; 2]>(),
         run: usize,
         counts: [u64; 2],
-        awaited: Option<u64>,
+        straggler_periods: Option<u64>,
         ahead_ns: Option<i64>,
-        lateness_ns in option::of(distribution()),
+        start_latency_ns in option::of(distribution()),
         response_ns in option::of(distribution()),
     ) -> CampaignNode {
         let ([leader, node, task], [job, agent], [periods, missed]) = (names, places, counts);
         CampaignNode {
-            leader, run, node, job, agent, task, periods, missed, awaited, ahead_ns, lateness_ns,
-            response_ns,
+            leader, run, node, job, agent, task, periods, missed, straggler_periods, ahead_ns,
+            start_latency_ns, response_ns,
         }
     }
 }
@@ -152,10 +152,10 @@ prop_compose! {
         counts: [u64; 3],
     ) -> CampaignDelivery {
         let unusable = unusable.into_iter();
-        let unusable = unusable.map(|[agent, reason]| CampaignUnusable { agent, reason });
-        let [outcomes_twice, reports_strange, messages_unreadable] = counts;
+        let unusable = unusable.map(|[agent, reason]| CampaignUnusableAgent { agent, reason });
+        let [duplicate_outcomes, unexpected_reports, unreadable_messages] = counts;
         CampaignDelivery {
-            unusable: unusable.collect(), outcomes_twice, reports_strange, messages_unreadable,
+            unusable: unusable.collect(), duplicate_outcomes, unexpected_reports, unreadable_messages,
         }
     }
 }
@@ -165,7 +165,7 @@ fn figures() -> impl Strategy<Value = CampaignFigures> {
         .prop_map(|(index, generators, trial)| CampaignTrial { index, generators, trial });
     let place = (any::<String>(), any::<u64>(), distribution());
     let place = place.prop_map(|(place, results, distribution)| CampaignDistribution {
-        place,
+        path: place,
         results,
         distribution,
     });
@@ -247,11 +247,11 @@ prop_compose! {
         parts in vec(part(), 0..3),
         findings in vec(finding(), 0..3),
     ) -> CampaignResult {
-        let ([started, campaign, name, about, hash, text], [local, interrupted]) = (texts, flags);
+        let ([started, campaign, name, description, hash, text], [local, interrupted]) = (texts, flags);
         CampaignResult {
             schema: CAMPAIGN_SCHEMA.to_owned(),
             started, command, host, campaign,
-            plan: CampaignPlan { name, about, hash, parameters, text },
+            plan: CampaignPlan { name, description, hash, parameters, text },
             local, interrupted, start, delivery, roles, parts, findings,
         }
     }

@@ -4,42 +4,43 @@
 use std::fmt::Debug;
 
 use horolog_record::{
-    CampaignEnd, CampaignLimitOf, ClaimVerdict, ClockMethodKind, Code, CompareVerdict,
-    ComparedFigureKind, ComparedKind, CycleSignal, DelayKind, DelaySlack, Engine, HandlerKind,
-    HostPart, HostPartState, HostVerdict, HzSource, InvalidReason, LeapState, LimitUnit, Mechanism,
-    Mode, NicPurpose, NicXdpAbility, NicXdpMode, PathMode, PathProtocol, Place, QueryEndReason,
-    RelayEngine, RelayTreeAssumption, RelayTreeShapeKind, Resumption, RowEnd, SchedulingPolicy,
-    SearchEnd, SearchKind, Severity, SocketOption, Spacing, StallEvidence, StallPattern, StampKind,
-    SwitchPartner, SwitchPlacement, SwitchWay, TaskPolicy, TcpDirection, TickMode,
+    CampaignEnd, CampaignLimitOf, ClaimVerdict, ClockMethodKind, CompareVerdict, ComparedKind,
+    ComparedMetricKind, CycleSignal, DelayKind, DelaySlack, FindingCode, HandlerKind, HostPart,
+    HostPartState, HostVerdict, HzSource, InvalidReason, LeapState, LimitUnit, LoadEngineKind,
+    LossLocation, Mechanism, NicPurpose, NicXdpFeature, NicXdpMode, PathMode, PathProtocol,
+    QueryEndReason, RelayEngine, RelayTreeAssumption, RelayTreeShapeKind, RequestMode, Resumption,
+    RowEnd, SchedulingPolicy, SearchEnd, SearchKind, Severity, SocketOption, Spacing,
+    StallEvidence, StallPattern, SwitchMechanism, SwitchPeer, SwitchPlacement, TaskPolicy,
+    TcpDirection, TickMode, TimestampSource,
 };
 use serde::Serialize;
 
 /// Each choice with its name in a file.
 pub(crate) type Choices<T, const N: usize> = [(T, &'static str); N];
 
-pub(crate) const MODES: Choices<Mode, 9> = [
-    (Mode::NtpBasic, "ntp-basic"),
-    (Mode::NtpInterleaved, "ntp-interleaved"),
-    (Mode::NtpNts, "ntp-nts"),
-    (Mode::NtsKe, "nts-ke"),
-    (Mode::PtpDelay, "ptp-delay"),
-    (Mode::PtpNsm, "ptp-nsm"),
-    (Mode::PtpUnicast, "ptp-unicast"),
-    (Mode::Echo, "echo"),
-    (Mode::Mix, "mix"),
+pub(crate) const MODES: Choices<RequestMode, 9> = [
+    (RequestMode::NtpBasic, "ntp-basic"),
+    (RequestMode::NtpInterleaved, "ntp-interleaved"),
+    (RequestMode::NtpNts, "ntp-nts"),
+    (RequestMode::NtsKe, "nts-ke"),
+    (RequestMode::PtpDelay, "ptp-delay"),
+    (RequestMode::PtpNsm, "ptp-nsm"),
+    (RequestMode::PtpUnicast, "ptp-unicast"),
+    (RequestMode::Echo, "echo"),
+    (RequestMode::Mix, "mix"),
 ];
 
 pub(crate) const CAMPAIGN_LIMITS: Choices<CampaignLimitOf, 2> =
     [(CampaignLimitOf::Servers, "servers"), (CampaignLimitOf::Generators, "generators")];
 
-pub(crate) const COMPARED_FIGURES: Choices<ComparedFigureKind, 7> = [
-    (ComparedFigureKind::P50, "p50"),
-    (ComparedFigureKind::P99, "p99"),
-    (ComparedFigureKind::P999, "p99.9"),
-    (ComparedFigureKind::Loss, "loss"),
-    (ComparedFigureKind::Rate, "rate"),
-    (ComparedFigureKind::Time, "time"),
-    (ComparedFigureKind::Offset, "offset"),
+pub(crate) const COMPARED_FIGURES: Choices<ComparedMetricKind, 7> = [
+    (ComparedMetricKind::P50, "p50"),
+    (ComparedMetricKind::P99, "p99"),
+    (ComparedMetricKind::P999, "p99.9"),
+    (ComparedMetricKind::Loss, "loss"),
+    (ComparedMetricKind::Rate, "rate"),
+    (ComparedMetricKind::Time, "time"),
+    (ComparedMetricKind::Offset, "offset"),
 ];
 
 pub(crate) const COMPARE_VERDICTS: Choices<CompareVerdict, 5> = [
@@ -61,13 +62,16 @@ pub(crate) const CAMPAIGN_ENDS: Choices<CampaignEnd, 8> = [
     (CampaignEnd::Lost, "lost"),
 ];
 
-pub(crate) const ENGINES: Choices<Engine, 3> =
-    [(Engine::Udp, "udp"), (Engine::Packet, "packet"), (Engine::Xdp, "xdp")];
+pub(crate) const ENGINES: Choices<LoadEngineKind, 3> = [
+    (LoadEngineKind::Udp, "udp"),
+    (LoadEngineKind::Packet, "packet"),
+    (LoadEngineKind::Xdp, "xdp"),
+];
 
 pub(crate) const SPACINGS: Choices<Spacing, 2> =
     [(Spacing::Constant, "constant"), (Spacing::Exponential, "exponential")];
 
-pub(crate) const REASONS: Choices<InvalidReason, 16> = [
+pub(crate) const REASONS: Choices<InvalidReason, 21> = [
     (InvalidReason::Length, "length"),
     (InvalidReason::Mode, "mode"),
     (InvalidReason::Version, "version"),
@@ -81,20 +85,26 @@ pub(crate) const REASONS: Choices<InvalidReason, 16> = [
     (InvalidReason::Sequence, "sequence"),
     (InvalidReason::Source, "source"),
     (InvalidReason::Monitor, "monitor"),
-    (InvalidReason::Contract, "contract"),
+    (InvalidReason::KissRate, "kiss-rate"),
+    (InvalidReason::KissDeny, "kiss-deny"),
+    (InvalidReason::KissRstr, "kiss-rstr"),
+    (InvalidReason::KissOther, "kiss-other"),
+    (InvalidReason::UnicastTerms, "unicast-terms"),
     (InvalidReason::Nts, "nts"),
     (InvalidReason::Mac, "mac"),
+    (InvalidReason::KissNtsn, "kiss-ntsn"),
 ];
 
-pub(crate) const PLACES: Choices<Place, 8> = [
-    (Place::Generator, "generator"),
-    (Place::OwnRing, "own_ring"),
-    (Place::Link, "link"),
-    (Place::Interface, "interface"),
-    (Place::Socket, "socket"),
-    (Place::Server, "server"),
-    (Place::Late, "late"),
-    (Place::Unknown, "unknown"),
+pub(crate) const PLACES: Choices<LossLocation, 9> = [
+    (LossLocation::Generator, "generator"),
+    (LossLocation::OwnRing, "own_ring"),
+    (LossLocation::Link, "link"),
+    (LossLocation::Interface, "interface"),
+    (LossLocation::Socket, "socket"),
+    (LossLocation::Server, "server"),
+    (LossLocation::Late, "late"),
+    (LossLocation::Invalid, "invalid"),
+    (LossLocation::Unknown, "unknown"),
 ];
 
 pub(crate) const SEARCH_KINDS: Choices<SearchKind, 2> =
@@ -128,102 +138,105 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 5> = [
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 95> = [
-    (Code::GeneratorBehind, "generator-behind"),
-    (Code::GeneratorLimit, "generator-limit"),
-    (Code::RequestsLate, "requests-late"),
-    (Code::ReceiveRingOverflow, "receive-ring-overflow"),
-    (Code::SharedMachine, "shared-machine"),
-    (Code::ClockUnsynchronised, "clock-unsynchronised"),
-    (Code::ServerUnsynchronised, "server-unsynchronised"),
-    (Code::FrequencyMoved, "frequency-moved"),
-    (Code::NoReplies, "no-replies"),
-    (Code::InvalidReplies, "invalid-replies"),
-    (Code::DuplicateReplies, "duplicate-replies"),
-    (Code::LossUnexplained, "loss-unexplained"),
-    (Code::FewSamples, "few-samples"),
-    (Code::Noisy, "noisy"),
-    (Code::SearchUnfinished, "search-unfinished"),
-    (Code::Interrupted, "interrupted"),
-    (Code::EngineFailed, "engine-failed"),
-    (Code::EngineFallback, "engine-fallback"),
-    (Code::BasicReplies, "basic-replies"),
-    (Code::CaptureIncomplete, "capture-incomplete"),
-    (Code::CountersUnread, "counters-unread"),
-    (Code::ServerSilent, "server-silent"),
-    (Code::NotRecovered, "not-recovered"),
-    (Code::UnevenReplies, "uneven-replies"),
-    (Code::ClientsHurt, "clients-hurt"),
-    (Code::EstablishmentsFailed, "establishments-failed"),
-    (Code::CountsDisagree, "counts-disagree"),
-    (Code::RepliesUnopened, "replies-unopened"),
-    (Code::RepliesUnstamped, "replies-unstamped"),
-    (Code::OffsetsTooLarge, "offsets-too-large"),
-    (Code::KissOfDeath, "kiss-of-death"),
-    (Code::StampsMissing, "stamps-missing"),
-    (Code::ServersDisagree, "servers-disagree"),
-    (Code::NegativeDelay, "negative-delay"),
-    (Code::NeverLocked, "never-locked"),
-    (Code::ClockStepped, "clock-stepped"),
-    (Code::ClockUnread, "clock-unread"),
-    (Code::TaiUnknown, "tai-unknown"),
-    (Code::Denied, "denied"),
-    (Code::FarEndVanished, "far-end-vanished"),
-    (Code::FarEndLimit, "far-end-limit"),
-    (Code::PathLoss, "path-loss"),
-    (Code::PathReordered, "path-reordered"),
-    (Code::Fragmented, "fragmented"),
-    (Code::OneWayUnknown, "one-way-unknown"),
-    (Code::DscpChanged, "dscp-changed"),
-    (Code::LoadMissed, "load-missed"),
-    (Code::ClockBackwards, "clock-backwards"),
-    (Code::ClockSlow, "clock-slow"),
-    (Code::DeepIdle, "deep-idle"),
-    (Code::SlackWide, "slack-wide"),
-    (Code::CoarseTimers, "coarse-timers"),
-    (Code::WaitsEarly, "waits-early"),
-    (Code::FunctionUnavailable, "function-unavailable"),
-    (Code::NicDrops, "nic-drops"),
-    (Code::NicDown, "nic-down"),
-    (Code::RealTimeRefused, "real-time-refused"),
-    (Code::MemoryUnlocked, "memory-unlocked"),
-    (Code::IdleStatesFree, "idle-states-free"),
-    (Code::PeriodsMissed, "periods-missed"),
-    (Code::LatencyAboveBreak, "latency-above-break"),
-    (Code::NegativeFigure, "negative-figure"),
-    (Code::SwitchesMissing, "switches-missing"),
-    (Code::HandlerUnavailable, "handler-unavailable"),
-    (Code::TimeStolen, "time-stolen"),
-    (Code::WakeUpsLate, "wake-ups-late"),
-    (Code::PartUnmeasured, "part-unmeasured"),
-    (Code::DeadlinesMissed, "deadlines-missed"),
-    (Code::PeriodsUncounted, "periods-uncounted"),
-    (Code::TaskFailed, "task-failed"),
-    (Code::NodeLost, "node-lost"),
-    (Code::NodeAwaited, "node-awaited"),
-    (Code::MessagesMissing, "messages-missing"),
-    (Code::BarriersBroken, "barriers-broken"),
-    (Code::SignalLost, "signal-lost"),
-    (Code::PeriodsNotRun, "periods-not-run"),
-    (Code::TaskUnschedulable, "task-unschedulable"),
-    (Code::CoreOverloaded, "core-overloaded"),
-    (Code::BoundConditional, "bound-conditional"),
-    (Code::BoundExceeded, "bound-exceeded"),
-    (Code::CostAbsent, "cost-absent"),
-    (Code::TasksDiffer, "tasks-differ"),
-    (Code::CostForeign, "cost-foreign"),
-    (Code::CostDoubtful, "cost-doubtful"),
-    (Code::RealTimeThrottled, "real-time-throttled"),
-    (Code::AgentLost, "agent-lost"),
-    (Code::Unmerged, "unmerged"),
-    (Code::StartsApart, "starts-apart"),
-    (Code::InstantsDiffer, "instants-differ"),
-    (Code::BrokerGone, "broker-gone"),
-    (Code::FaultNotInjected, "fault-not-injected"),
-    (Code::FaultUnnoticed, "fault-unnoticed"),
-    (Code::FaultNotRecovered, "fault-not-recovered"),
-    (Code::ZeroCopyCopied, "zero-copy-copied"),
-    (Code::Stalled, "stalled"),
+pub(crate) const CODES: Choices<FindingCode, 98> = [
+    (FindingCode::GeneratorBehind, "generator-behind"),
+    (FindingCode::GeneratorLimit, "generator-limit"),
+    (FindingCode::RequestsLate, "requests-late"),
+    (FindingCode::ReceiveRingOverflow, "receive-ring-overflow"),
+    (FindingCode::SharedMachine, "shared-machine"),
+    (FindingCode::ClockUnsynchronised, "clock-unsynchronised"),
+    (FindingCode::ServerUnsynchronised, "server-unsynchronised"),
+    (FindingCode::CpuFrequencyChanged, "cpu-frequency-changed"),
+    (FindingCode::NoReplies, "no-replies"),
+    (FindingCode::InvalidReplies, "invalid-replies"),
+    (FindingCode::DuplicateReplies, "duplicate-replies"),
+    (FindingCode::LossUnattributed, "loss-unattributed"),
+    (FindingCode::FewSamples, "few-samples"),
+    (FindingCode::TrialsInconsistent, "trials-inconsistent"),
+    (FindingCode::SearchUnfinished, "search-unfinished"),
+    (FindingCode::Interrupted, "interrupted"),
+    (FindingCode::EngineFailed, "engine-failed"),
+    (FindingCode::EngineFallback, "engine-fallback"),
+    (FindingCode::InterleavedNotUsed, "interleaved-not-used"),
+    (FindingCode::CaptureIncomplete, "capture-incomplete"),
+    (FindingCode::CountersUnavailable, "counters-unavailable"),
+    (FindingCode::ServerOutage, "server-outage"),
+    (FindingCode::NotRecovered, "not-recovered"),
+    (FindingCode::UnfairReplies, "unfair-replies"),
+    (FindingCode::CompliantClientLoss, "compliant-client-loss"),
+    (FindingCode::NtsKeFailed, "nts-ke-failed"),
+    (FindingCode::KeysRenewed, "keys-renewed"),
+    (FindingCode::AlgorithmAbandoned, "algorithm-abandoned"),
+    (FindingCode::OtherNtpServer, "other-ntp-server"),
+    (FindingCode::CountsDisagree, "counts-disagree"),
+    (FindingCode::RepliesNotDecrypted, "replies-not-decrypted"),
+    (FindingCode::RepliesWithoutTimestamp, "replies-without-timestamp"),
+    (FindingCode::OffsetsTooLarge, "offsets-too-large"),
+    (FindingCode::KissOfDeath, "kiss-of-death"),
+    (FindingCode::TimestampsMissing, "timestamps-missing"),
+    (FindingCode::ServersDisagree, "servers-disagree"),
+    (FindingCode::NegativeDelay, "negative-delay"),
+    (FindingCode::NeverLocked, "never-locked"),
+    (FindingCode::ClockStepped, "clock-stepped"),
+    (FindingCode::ClockUnreadable, "clock-unreadable"),
+    (FindingCode::TaiUnknown, "tai-unknown"),
+    (FindingCode::UnicastDenied, "unicast-denied"),
+    (FindingCode::FarEndUnreachable, "far-end-unreachable"),
+    (FindingCode::FarEndLimit, "far-end-limit"),
+    (FindingCode::PathLoss, "path-loss"),
+    (FindingCode::PathReordered, "path-reordered"),
+    (FindingCode::Fragmented, "fragmented"),
+    (FindingCode::OneWayUnavailable, "one-way-unavailable"),
+    (FindingCode::DscpChanged, "dscp-changed"),
+    (FindingCode::PathLoadNotReached, "path-load-not-reached"),
+    (FindingCode::ClockBackwards, "clock-backwards"),
+    (FindingCode::ClockSlow, "clock-slow"),
+    (FindingCode::DeepIdle, "deep-idle"),
+    (FindingCode::TimerSlackLarge, "timer-slack-large"),
+    (FindingCode::CoarseTimers, "coarse-timers"),
+    (FindingCode::WaitsReturnedEarly, "waits-returned-early"),
+    (FindingCode::FunctionUnavailable, "function-unavailable"),
+    (FindingCode::NicDrops, "nic-drops"),
+    (FindingCode::NicDown, "nic-down"),
+    (FindingCode::RealTimeRefused, "real-time-refused"),
+    (FindingCode::MemoryNotLocked, "memory-not-locked"),
+    (FindingCode::IdleStatesNotHeld, "idle-states-not-held"),
+    (FindingCode::PeriodsMissed, "periods-missed"),
+    (FindingCode::LatencyAboveBreak, "latency-above-break"),
+    (FindingCode::NegativeFigure, "negative-figure"),
+    (FindingCode::SwitchesMissing, "switches-missing"),
+    (FindingCode::HandlerUnavailable, "handler-unavailable"),
+    (FindingCode::OsNoise, "os-noise"),
+    (FindingCode::WakeupLatencyHigh, "wakeup-latency-high"),
+    (FindingCode::PartUnmeasured, "part-unmeasured"),
+    (FindingCode::DeadlinesMissed, "deadlines-missed"),
+    (FindingCode::PeriodsNotRecorded, "periods-not-recorded"),
+    (FindingCode::TaskFailed, "task-failed"),
+    (FindingCode::NodeLost, "node-lost"),
+    (FindingCode::StragglerNode, "straggler-node"),
+    (FindingCode::MessagesMissing, "messages-missing"),
+    (FindingCode::BarriersBroken, "barriers-broken"),
+    (FindingCode::ReleaseSignalLost, "release-signal-lost"),
+    (FindingCode::PeriodsNotRun, "periods-not-run"),
+    (FindingCode::TaskUnschedulable, "task-unschedulable"),
+    (FindingCode::CoreOverloaded, "core-overloaded"),
+    (FindingCode::BoundConditional, "bound-conditional"),
+    (FindingCode::BoundExceeded, "bound-exceeded"),
+    (FindingCode::CostMissing, "cost-missing"),
+    (FindingCode::TaskSetMismatch, "task-set-mismatch"),
+    (FindingCode::CostFromOtherMachine, "cost-from-other-machine"),
+    (FindingCode::CostUncertain, "cost-uncertain"),
+    (FindingCode::RealTimeThrottled, "real-time-throttled"),
+    (FindingCode::AgentLost, "agent-lost"),
+    (FindingCode::MergeIncomplete, "merge-incomplete"),
+    (FindingCode::StartSpreadLarge, "start-spread-large"),
+    (FindingCode::StartTimesDiffer, "start-times-differ"),
+    (FindingCode::BrokerUnreachable, "broker-unreachable"),
+    (FindingCode::FaultNotInjected, "fault-not-injected"),
+    (FindingCode::FaultNotDetected, "fault-not-detected"),
+    (FindingCode::FaultNotRecovered, "fault-not-recovered"),
+    (FindingCode::ZeroCopyFallback, "zero-copy-fallback"),
+    (FindingCode::Stalled, "stalled"),
 ];
 
 pub(crate) const NIC_XDP_MODES: Choices<NicXdpMode, 4> = [
@@ -233,14 +246,14 @@ pub(crate) const NIC_XDP_MODES: Choices<NicXdpMode, 4> = [
     (NicXdpMode::Several, "several"),
 ];
 
-pub(crate) const NIC_XDP_ABILITIES: Choices<NicXdpAbility, 7> = [
-    (NicXdpAbility::Native, "native"),
-    (NicXdpAbility::Redirect, "redirect"),
-    (NicXdpAbility::RedirectTarget, "redirect-target"),
-    (NicXdpAbility::ZeroCopy, "zero-copy"),
-    (NicXdpAbility::Offload, "offload"),
-    (NicXdpAbility::Fragments, "fragments"),
-    (NicXdpAbility::TimestampMetadata, "timestamp-metadata"),
+pub(crate) const NIC_XDP_ABILITIES: Choices<NicXdpFeature, 7> = [
+    (NicXdpFeature::Native, "native"),
+    (NicXdpFeature::Redirect, "redirect"),
+    (NicXdpFeature::RedirectTarget, "redirect-target"),
+    (NicXdpFeature::ZeroCopy, "zero-copy"),
+    (NicXdpFeature::Offload, "offload"),
+    (NicXdpFeature::Fragments, "fragments"),
+    (NicXdpFeature::TimestampMetadata, "timestamp-metadata"),
 ];
 
 pub(crate) const NIC_PURPOSES: Choices<NicPurpose, 3> = [
@@ -329,7 +342,7 @@ pub(crate) const HANDLER_KINDS: Choices<HandlerKind, 3> = [
 
 pub(crate) const HOST_VERDICTS: Choices<HostVerdict, 4> = [
     (HostVerdict::Fit, "fit"),
-    (HostVerdict::Doubtful, "doubtful"),
+    (HostVerdict::Marginal, "marginal"),
     (HostVerdict::Unfit, "unfit"),
     (HostVerdict::Unjudged, "unjudged"),
 ];
@@ -353,11 +366,14 @@ pub(crate) const HOST_PART_STATES: Choices<HostPartState, 7> = [
     (HostPartState::Absent, "absent"),
 ];
 
-pub(crate) const SWITCH_PARTNERS: Choices<SwitchPartner, 2> =
-    [(SwitchPartner::Process, "process"), (SwitchPartner::Thread, "thread")];
+pub(crate) const SWITCH_PARTNERS: Choices<SwitchPeer, 2> =
+    [(SwitchPeer::Process, "process"), (SwitchPeer::Thread, "thread")];
 
-pub(crate) const SWITCH_WAYS: Choices<SwitchWay, 3> =
-    [(SwitchWay::Pipe, "pipe"), (SwitchWay::Futex, "futex"), (SwitchWay::Eventfd, "eventfd")];
+pub(crate) const SWITCH_WAYS: Choices<SwitchMechanism, 3> = [
+    (SwitchMechanism::Pipe, "pipe"),
+    (SwitchMechanism::Futex, "futex"),
+    (SwitchMechanism::Eventfd, "eventfd"),
+];
 
 pub(crate) const SWITCH_PLACEMENTS: Choices<SwitchPlacement, 2> =
     [(SwitchPlacement::SameCore, "same-core"), (SwitchPlacement::AcrossCores, "across-cores")];
@@ -375,11 +391,14 @@ pub(crate) const ROW_ENDS: Choices<RowEnd, 4> = [
     (RowEnd::Failed, "failed"),
 ];
 
-pub(crate) const STAMP_KINDS: Choices<StampKind, 3> =
-    [(StampKind::Hardware, "hardware"), (StampKind::Kernel, "kernel"), (StampKind::User, "user")];
+pub(crate) const STAMP_KINDS: Choices<TimestampSource, 3> = [
+    (TimestampSource::Hardware, "hardware"),
+    (TimestampSource::Kernel, "kernel"),
+    (TimestampSource::User, "user"),
+];
 
 pub(crate) const TCP_DIRECTIONS: Choices<TcpDirection, 2> =
-    [(TcpDirection::Out, "out"), (TcpDirection::Back, "back")];
+    [(TcpDirection::Forward, "forward"), (TcpDirection::Backward, "backward")];
 
 pub(crate) const STALL_PATTERNS: Choices<StallPattern, 8> = [
     (StallPattern::Single, "single"),
@@ -417,7 +436,7 @@ pub(crate) const TREE_ASSUMPTIONS: Choices<RelayTreeAssumption, 5> = [
     (RelayTreeAssumption::SameDepth, "same-depth"),
     (RelayTreeAssumption::SameNodes, "same-nodes"),
     (RelayTreeAssumption::SamePath, "same-path"),
-    (RelayTreeAssumption::SamePlace, "same-place"),
+    (RelayTreeAssumption::SameIndex, "same-index"),
 ];
 
 pub(crate) const TREE_SHAPES: Choices<RelayTreeShapeKind, 3> = [

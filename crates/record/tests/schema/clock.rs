@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    CLOCK_SCHEMA, ClockConditions, ClockCounts, ClockMethod, ClockMethodKind, ClockOscillator,
-    ClockOutage, ClockResult, ClockStretch,
+    CLOCK_SCHEMA, ClockBucket, ClockConditions, ClockCounts, ClockMethod, ClockMethodKind,
+    ClockOscillator, ClockOutage, ClockResult,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -111,8 +111,8 @@ fn outage() -> impl Strategy<Value = ClockOutage> {
     )
 }
 
-fn stretch() -> impl Strategy<Value = ClockStretch> {
-    (any::<u64>(), any::<[i64; 2]>()).prop_map(|(begin_s, [min_ns, max_ns])| ClockStretch {
+fn stretch() -> impl Strategy<Value = ClockBucket> {
+    (any::<u64>(), any::<[i64; 2]>()).prop_map(|(begin_s, [min_ns, max_ns])| ClockBucket {
         begin_s,
         min_ns,
         max_ns,
@@ -124,8 +124,8 @@ fn counts() -> impl Strategy<Value = ClockCounts> {
     ([named(), named(), named()], any::<[u64; 2]>()).prop_map(
         |([pulses, pulse_doubts, sentence_doubts], [wrong_labels, steps])| ClockCounts {
             pulses,
-            pulse_doubts,
-            sentence_doubts,
+            pulse_rejects: pulse_doubts,
+            sentence_rejects: sentence_doubts,
             wrong_labels,
             steps,
         },

@@ -17,7 +17,7 @@ const COMPARISON: &str = include_str!("clock_compare.json");
 
 fn comparison() -> impl Strategy<Value = ClockCompareResult> {
     let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), any::<[u64; 2]>());
-    let step = any::<(u64, i64)>().prop_map(|(place, step_ns)| ClockStep { place, step_ns });
+    let step = any::<(u64, i64)>().prop_map(|(place, step_ns)| ClockStep { slot: place, step_ns });
     let outcome = (vec(clock(), 0..3), vec(step, 0..3));
     let judged = (vec(limit(), 0..3), vec(finding(), 0..3));
     (facts, outcome, judged).prop_map(|(facts, (clocks, steps), (limits, findings))| {
@@ -44,7 +44,7 @@ fn clock() -> impl Strategy<Value = ComparedClock> {
     let measured = (option::of(figures()), option::of(figures()), option::of(drift()));
     let sample =
         any::<(u64, i64, i64, Option<u64>)>().prop_map(|(place, at_ns, offset_ns, doubt_ns)| {
-            ClockSample { place, at_ns, offset_ns, doubt_ns }
+            ClockSample { slot: place, at_ns, offset_ns, error_bound_ns: doubt_ns }
         });
     let rest = (vec(allan(), 0..3), vec(sample, 0..3));
     (named, lost, measured, rest).prop_map(|(named, lost, measured, (allan, samples))| {
@@ -57,7 +57,7 @@ fn clock() -> impl Strategy<Value = ComparedClock> {
             missed,
             error,
             offset_ns,
-            doubt_ns,
+            error_bound_ns: doubt_ns,
             drift,
             allan,
             samples,
@@ -78,7 +78,7 @@ fn the_values_stand_where_their_names_say() {
     let kinds: Vec<_> = result.clocks.iter().map(|clock| clock.kind).collect();
     assert_eq!(kinds, [ComparedKind::Kernel, ComparedKind::Pps]);
     let sample = result.clocks[1].samples[0];
-    assert_eq!((sample.place, sample.offset_ns, sample.doubt_ns), (1, -250, None));
+    assert_eq!((sample.slot, sample.offset_ns, sample.error_bound_ns), (1, -250, None));
 }
 
 #[test]

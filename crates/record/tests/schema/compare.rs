@@ -1,8 +1,8 @@
 //! The result of a comparison of two runs against its golden file, and any that the types allow.
 
 use horolog_record::{
-    COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedCondition, ComparedFigure,
-    ComparedFigureKind, ComparedRun,
+    COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedCondition, ComparedMetric,
+    ComparedMetricKind, ComparedRun,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -23,20 +23,20 @@ fn run() -> impl Strategy<Value = ComparedRun> {
     })
 }
 
-fn figure() -> impl Strategy<Value = ComparedFigure> {
+fn figure() -> impl Strategy<Value = ComparedMetric> {
     let named = (any::<String>(), chosen(COMPARED_FIGURES), chosen(COMPARE_VERDICTS));
     let figures = (number(), number(), option::of(number()), option::of(number()));
     let all = (named, figures, any::<bool>());
     all.prop_map(|((place, figure, verdict), (earlier, later, low, high), of_measurer)| {
-        ComparedFigure {
-            place,
+        ComparedMetric {
+            path: place,
             figure,
             earlier: Some(earlier),
             later: Some(later),
             low,
             high,
             verdict,
-            of_measurer,
+            informational: of_measurer,
         }
     })
 }
@@ -47,7 +47,7 @@ fn comparison() -> impl Strategy<Value = CompareResult> {
     let limits = (number(), number());
     let places = (vec(any::<String>(), 0..3), vec(any::<String>(), 0..3));
     let condition = any::<[String; 3]>().prop_map(|[place, earlier, later]| ComparedCondition {
-        place,
+        path: place,
         earlier,
         later,
     });
@@ -86,10 +86,10 @@ fn the_file_is_written_as_it_was_read() {
 fn the_values_stand_where_their_names_say() {
     let result: CompareResult = read(COMPARISON);
     let [first, second, third] = &result.figures[..] else { panic!("{result:?}") };
-    assert_eq!((first.figure, first.verdict), (ComparedFigureKind::P999, CompareVerdict::Worse));
+    assert_eq!((first.figure, first.verdict), (ComparedMetricKind::P999, CompareVerdict::Worse));
     assert_eq!((first.low, first.high), (Some(0.25), Some(0.5)));
-    assert_eq!((second.figure, second.low), (ComparedFigureKind::Loss, None));
-    assert_eq!((third.figure, third.of_measurer), (ComparedFigureKind::P50, true));
+    assert_eq!((second.figure, second.low), (ComparedMetricKind::Loss, None));
+    assert_eq!((third.figure, third.informational), (ComparedMetricKind::P50, true));
     assert_eq!(result.later_repeats[0].reference, "last~1");
     assert_eq!(result.only_later, ["trials[offered_rate=30000].rtt_ns"]);
 }

@@ -1,9 +1,9 @@
 //! The result of a run of periodic tasks against its golden file, and any that the types allow.
 
 use horolog_record::{
-    CYCLE_SCHEMA, CycleClock, CycleCost, CycleNode, CycleOverhead, CycleResult, CycleRun,
-    CycleSent, CycleServed, CycleShared, CycleSignal, CycleSpeedup, CycleState, CycleStep,
-    CycleStretch, CycleTask, TaskPolicy, TaskScheduling,
+    CYCLE_SCHEMA, CycleBucket, CycleClock, CycleCost, CycleNode, CycleOverhead, CycleResult,
+    CycleRun, CycleServed, CycleSharedTask, CycleSignal, CycleSignalStats, CycleSpeedup,
+    CycleState, CycleStep, CycleTask, TaskPolicy, TaskScheduling,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -48,9 +48,10 @@ fn run() -> impl Strategy<Value = CycleRun> {
     )
 }
 
-fn sent() -> impl Strategy<Value = CycleSent> {
-    (any::<[u64; 2]>(), option::of(distribution()))
-        .prop_map(|([packets, failed], lateness_ns)| CycleSent { packets, failed, lateness_ns })
+fn sent() -> impl Strategy<Value = CycleSignalStats> {
+    (any::<[u64; 2]>(), option::of(distribution())).prop_map(|([packets, failed], lateness_ns)| {
+        CycleSignalStats { packets, failed, lateness_ns }
+    })
 }
 
 fn speedup() -> impl Strategy<Value = CycleSpeedup> {
@@ -76,7 +77,7 @@ fn node() -> impl Strategy<Value = CycleNode> {
             name,
             host,
             conditions,
-            clock_injected_ns,
+            injected_offset_ns: clock_injected_ns,
             clocks,
             tasks,
         },
@@ -131,7 +132,7 @@ fn task() -> impl Strategy<Value = CycleTask> {
             failed,
             messages_missing: lost,
             barriers_broken: broken,
-            lateness_ns,
+            start_latency_ns: lateness_ns,
             execution_ns,
             response_ns,
             computation_ns,
@@ -140,7 +141,7 @@ fn task() -> impl Strategy<Value = CycleTask> {
             barrier_ns,
             overhead,
             served,
-            fault,
+            failure: fault,
             states,
             series,
         }
@@ -164,7 +165,7 @@ pub(crate) fn scheduling() -> impl Strategy<Value = TaskScheduling> {
     let policies = (chosen(TASK_POLICIES), chosen(TASK_POLICIES));
     (policies, any::<u8>(), option::of(any::<usize>()), option::of(any::<String>())).prop_map(
         |((asked, policy), priority, core, error)| TaskScheduling {
-            asked,
+            requested: asked,
             policy,
             priority,
             core,
@@ -188,26 +189,26 @@ fn served() -> impl Strategy<Value = CycleServed> {
     (any::<[u64; 3]>(), option::of(distribution())).prop_map(
         |([events, left, left_max], response_ns)| CycleServed {
             events,
-            left,
-            left_max,
+            backlog: left,
+            backlog_max: left_max,
             response_ns,
         },
     )
 }
 
-fn stretch() -> impl Strategy<Value = CycleStretch> {
+fn stretch() -> impl Strategy<Value = CycleBucket> {
     ([number(), number(), number()], any::<[u64; 2]>()).prop_map(
-        |([at_s, ratio_mean, ratio_max], [lateness_max_ns, missed])| CycleStretch {
+        |([at_s, ratio_mean, ratio_max], [lateness_max_ns, missed])| CycleBucket {
             at_s,
             ratio_mean,
             ratio_max,
-            lateness_max_ns,
+            start_latency_max_ns: lateness_max_ns,
             missed,
         },
     )
 }
 
-fn shared() -> impl Strategy<Value = CycleShared> {
+fn shared() -> impl Strategy<Value = CycleSharedTask> {
     let step = [number(), number(), number()].prop_map(
         |[computation_max_ns, communication_max_ns, barrier_ns]| CycleStep {
             computation_max_ns,
@@ -218,11 +219,11 @@ fn shared() -> impl Strategy<Value = CycleShared> {
     let counts = (any::<u64>(), vec(any::<u64>(), 0..3));
     (any::<String>(), counts, prop::array::uniform4(number()), vec(step, 0..2)).prop_map(
         |(task, (periods, awaited), [imbalance, waited_ns, span_ns, predicted_ns], steps)| {
-            CycleShared {
+            CycleSharedTask {
                 task,
                 periods,
                 imbalance,
-                awaited,
+                straggler_periods: awaited,
                 waited_ns,
                 span_ns,
                 steps,
@@ -247,7 +248,7 @@ fn the_values_stand_where_their_names_say() {
     let [first, second] = &run.nodes[..] else { panic!("two nodes") };
     assert_eq!((first.tasks[0].missed, first.tasks[0].overrun), (2, 1));
     assert_eq!(second.clocks[0].ahead_ns, -1_742);
-    assert_eq!(run.shared[0].awaited, [3, 297]);
+    assert_eq!(run.shared[0].straggler_periods, [3, 297]);
 }
 
 #[test]

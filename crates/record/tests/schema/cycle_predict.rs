@@ -2,8 +2,8 @@
 
 use horolog_record::{
     CYCLE_PREDICT_SCHEMA, CyclePredictBound, CyclePredictCost, CyclePredictCostKind,
-    CyclePredictMeasured, CyclePredictMethod, CyclePredictResult, CyclePredictTask,
-    CyclePredictTerm, CyclePredictTermKind, CyclePredictVerdict, CyclePredictWorst, TaskPolicy,
+    CyclePredictMeasured, CyclePredictMethod, CyclePredictPercentile, CyclePredictResult,
+    CyclePredictTask, CyclePredictTerm, CyclePredictTermKind, CyclePredictVerdict, TaskPolicy,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -16,13 +16,13 @@ use crate::strategies::{chosen, finding, host, limit, number};
 
 const PREDICTION: &str = include_str!("cycle_predict.json");
 
-const WORSTS: Choices<CyclePredictWorst, 6> = [
-    (CyclePredictWorst::P50, "p50"),
-    (CyclePredictWorst::P90, "p90"),
-    (CyclePredictWorst::P99, "p99"),
-    (CyclePredictWorst::P99_9, "p99-9"),
-    (CyclePredictWorst::P99_99, "p99-99"),
-    (CyclePredictWorst::Max, "max"),
+const WORSTS: Choices<CyclePredictPercentile, 6> = [
+    (CyclePredictPercentile::P50, "p50"),
+    (CyclePredictPercentile::P90, "p90"),
+    (CyclePredictPercentile::P99, "p99"),
+    (CyclePredictPercentile::P99_9, "p99-9"),
+    (CyclePredictPercentile::P99_99, "p99-99"),
+    (CyclePredictPercentile::Max, "max"),
 ];
 
 const COSTS: Choices<CyclePredictCostKind, 6> = [
@@ -75,7 +75,7 @@ fn result() -> impl Strategy<Value = CyclePredictResult> {
             command,
             host,
             nodes,
-            worst,
+            percentile: worst,
             costs,
             tasks,
             limits,
@@ -123,10 +123,10 @@ fn task() -> impl Strategy<Value = CyclePredictTask> {
                 core,
                 utilisation,
                 verdict,
-                why,
+                reason: why,
                 method,
                 safe,
-                printed,
+                as_published: printed,
                 margin_ns,
                 before,
                 measured,

@@ -1,10 +1,10 @@
 //! The result of a test of an application against its golden file, and any that the types allow.
 
 use horolog_record::{
-    CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestCount, CycleTestDetected, CycleTestFault,
-    CycleTestFaultKind, CycleTestGrade, CycleTestNode, CycleTestNotice, CycleTestNoticed,
-    CycleTestResult, CycleTestRun, CycleTestScale, CycleTestScore, CycleTestSearch,
-    CycleTestSource, CycleTestStage, CycleTestState, CycleTestTrial,
+    CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestCount, CycleTestDetection,
+    CycleTestDetectionKind, CycleTestFault, CycleTestFaultKind, CycleTestFirstDetection,
+    CycleTestGrade, CycleTestNode, CycleTestResult, CycleTestRun, CycleTestScale, CycleTestScore,
+    CycleTestSearch, CycleTestSource, CycleTestStage, CycleTestState, CycleTestTrial,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -30,17 +30,17 @@ const FAULTS: Choices<CycleTestFaultKind, 8> = [
     (CycleTestFaultKind::Slow, "slow"),
 ];
 
-const NOTICES: Choices<CycleTestNotice, 10> = [
-    (CycleTestNotice::DataError, "data-error"),
-    (CycleTestNotice::Lost, "lost"),
-    (CycleTestNotice::Late, "late"),
-    (CycleTestNotice::Repeated, "repeated"),
-    (CycleTestNotice::MessageMissing, "message-missing"),
-    (CycleTestNotice::MessageLate, "message-late"),
-    (CycleTestNotice::BarrierBroken, "barrier-broken"),
-    (CycleTestNotice::NodeAwaited, "node-awaited"),
-    (CycleTestNotice::NodeSilent, "node-silent"),
-    (CycleTestNotice::DeadlineMissed, "deadline-missed"),
+const NOTICES: Choices<CycleTestDetectionKind, 10> = [
+    (CycleTestDetectionKind::DataError, "data-error"),
+    (CycleTestDetectionKind::Lost, "lost"),
+    (CycleTestDetectionKind::Late, "late"),
+    (CycleTestDetectionKind::Repeated, "repeated"),
+    (CycleTestDetectionKind::MessageMissing, "message-missing"),
+    (CycleTestDetectionKind::MessageLate, "message-late"),
+    (CycleTestDetectionKind::BarrierBroken, "barrier-broken"),
+    (CycleTestDetectionKind::StragglerNode, "straggler-node"),
+    (CycleTestDetectionKind::NodeTimeout, "node-timeout"),
+    (CycleTestDetectionKind::DeadlineMissed, "deadline-missed"),
 ];
 
 const SCALES: Choices<CycleTestScale, 5> = [
@@ -88,8 +88,8 @@ fn application() -> impl Strategy<Value = CycleTestApplication> {
                 deadline_ns,
                 nodes,
                 steady,
-                slow_after_ns,
-                silent_after,
+                response_limit_ns: slow_after_ns,
+                node_timeout: silent_after,
             }
         },
     )
@@ -112,7 +112,7 @@ fn run() -> impl Strategy<Value = CycleTestRun> {
             sources,
             states,
             faults,
-            noticed,
+            detections: noticed,
         }
     })
 }
@@ -162,7 +162,7 @@ fn source() -> impl Strategy<Value = CycleTestSource> {
             name,
             due,
             sent,
-            unsent,
+            send_failed: unsent,
             bytes,
             rate,
             lateness_ns,
@@ -189,7 +189,7 @@ fn fault() -> impl Strategy<Value = CycleTestFault> {
     let count =
         (chosen(NOTICES), any::<u64>()).prop_map(|(kind, count)| CycleTestCount { kind, count });
     let detected = (any::<u64>(), any::<String>(), chosen(NOTICES))
-        .prop_map(|(after_ns, by, kind)| CycleTestDetected { after_ns, by, kind });
+        .prop_map(|(after_ns, by, kind)| CycleTestFirstDetection { after_ns, by, kind });
     let seen = (any::<u64>(), vec(count, 0..2), option::of(detected), option::of(any::<u64>()));
     (facts, times, seen).prop_map(|((kind, [of, state]), (at_s, [for_s, first_s]), seen)| {
         let (injected, noticed, detected, recovered_after_ns) = seen;
@@ -197,20 +197,20 @@ fn fault() -> impl Strategy<Value = CycleTestFault> {
             kind,
             of,
             at_s,
-            for_s,
+            duration_s: for_s,
             state,
             injected,
             first_s,
-            noticed,
+            detections: noticed,
             detected,
             recovered_after_ns,
         }
     })
 }
 
-fn noticed() -> impl Strategy<Value = CycleTestNoticed> {
+fn noticed() -> impl Strategy<Value = CycleTestDetection> {
     (chosen(NOTICES), any::<String>(), option::of(any::<String>()), any::<u64>())
-        .prop_map(|(kind, by, of, count)| CycleTestNoticed { kind, by, of, count })
+        .prop_map(|(kind, by, of, count)| CycleTestDetection { kind, by, of, count })
 }
 
 fn search() -> impl Strategy<Value = CycleTestSearch> {
@@ -261,7 +261,7 @@ fn each_choice_keeps_its_name() {
     check(GRADES);
     assert_eq!(FAULTS.map(|(kind, _)| kind), CycleTestFaultKind::ALL);
     assert_eq!(FAULTS.map(|(_, name)| name), CycleTestFaultKind::ALL.map(CycleTestFaultKind::name));
-    assert_eq!(NOTICES.map(|(kind, _)| kind), CycleTestNotice::ALL);
+    assert_eq!(NOTICES.map(|(kind, _)| kind), CycleTestDetectionKind::ALL);
     assert_eq!(SCALES.map(|(scale, _)| scale), CycleTestScale::ALL);
     assert_eq!(GRADES.map(|(_, name)| name), CycleTestGrade::ALL.map(CycleTestGrade::name));
 }
@@ -279,7 +279,7 @@ fn the_values_stand_where_their_names_say() {
     let run = result.run.unwrap();
     let [stop] = &run.faults[..] else { panic!("one fault") };
     assert!(stop.has_recovered());
-    assert_eq!(stop.noticed_as(CycleTestNotice::NodeSilent), 1);
+    assert_eq!(stop.noticed_as(CycleTestDetectionKind::NodeTimeout), 1);
     assert_eq!(result.search.unwrap().lower, Some(1.25));
     assert_eq!(result.scorecard[0].grade, Some(CycleTestGrade::Excellent));
 }

@@ -39,7 +39,7 @@ fn result() -> impl Strategy<Value = HostAllResult> {
             host,
             time_ns,
             verdict,
-            worst,
+            worst_findings: worst,
             parts,
             clock,
             delay,
@@ -66,8 +66,8 @@ fn outcome() -> impl Strategy<Value = HostPartOutcome> {
             part,
             interface,
             state,
-            why,
-            took_ns,
+            reason: why,
+            duration_ns: took_ns,
         },
     )
 }
@@ -83,7 +83,7 @@ fn the_file_is_written_as_it_was_read() {
 fn the_values_stand_where_their_names_say() {
     let result: HostAllResult = read(ALL);
     assert_eq!((result.verdict, result.time_ns), (HostVerdict::Unfit, 60_000_000_000));
-    let [first, second] = &result.worst[..] else { panic!("two findings") };
+    let [first, second] = &result.worst_findings[..] else { panic!("two findings") };
     assert_eq!((first.part, first.others), (Some(HostPart::Timer), 0));
     assert_eq!((second.part, second.others), (None, 2));
     let states: Vec<_> = result.parts.iter().map(|one| one.state).collect();

@@ -1,8 +1,8 @@
 //! The result of a look at a host's clocks against its golden file, and any that the types allow.
 
 use horolog_record::{
-    ClockFacts, ClocksourceFacts, CoreOrder, HOST_CLOCK_SCHEMA, HostClockResult, HzSource,
-    IdleState, KernelDiscipline, PhcFacts, RtcFacts, TickFacts, WakingFacts,
+    ClockFacts, ClocksourceFacts, CoreMonotonicity, HOST_CLOCK_SCHEMA, HostClockResult, HzSource,
+    IdleState, KernelDiscipline, PhcFacts, RtcFacts, TickFacts, WakeupFacts,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -33,7 +33,7 @@ pub(crate) fn result() -> impl Strategy<Value = HostClockResult> {
             clocksource,
             clocks,
             system_call_ns,
-            watched_ns,
+            observed_ns: watched_ns,
             cores,
             rtcs,
             phcs,
@@ -96,17 +96,17 @@ fn clock() -> impl Strategy<Value = ClockFacts> {
                 cost_ns,
                 by_vdso,
                 rate_ppm,
-                rate_doubt_ppm,
+                rate_error_bound_ppm: rate_doubt_ppm,
             }
         },
     )
 }
 
-fn cores() -> impl Strategy<Value = CoreOrder> {
+fn cores() -> impl Strategy<Value = CoreMonotonicity> {
     (any::<usize>(), any::<[u64; 3]>()).prop_map(
-        |(cores, [handed_over, backwards, backwards_max_ns])| CoreOrder {
+        |(cores, [handed_over, backwards, backwards_max_ns])| CoreMonotonicity {
             cores,
-            handed_over,
+            handoffs: handed_over,
             backwards,
             backwards_max_ns,
         },
@@ -122,7 +122,7 @@ fn rtc() -> impl Strategy<Value = RtcFacts> {
             driver,
             set_system_clock,
             system_ahead_ns,
-            doubt_ns,
+            error_bound_ns: doubt_ns,
             error,
         },
     )
@@ -132,7 +132,7 @@ fn phc() -> impl Strategy<Value = PhcFacts> {
     let texts = (any::<String>(), option::of(any::<String>()), option::of(any::<String>()));
     let offset = (option::of(any::<i64>()), option::of(any::<u64>()));
     (texts, offset).prop_map(|((device, clock_name, error), (system_ahead_ns, doubt_ns))| {
-        PhcFacts { device, clock_name, system_ahead_ns, doubt_ns, error }
+        PhcFacts { device, clock_name, system_ahead_ns, error_bound_ns: doubt_ns, error }
     })
 }
 
@@ -152,7 +152,7 @@ fn kernel() -> impl Strategy<Value = KernelDiscipline> {
     )
 }
 
-fn waking() -> impl Strategy<Value = WakingFacts> {
+fn waking() -> impl Strategy<Value = WakeupFacts> {
     let texts = (option::of(any::<String>()), option::of(any::<String>()));
     let state = (any::<String>(), any::<u64>(), any::<bool>()).prop_map(
         |(name, exit_latency_ns, disabled)| IdleState { name, exit_latency_ns, disabled },
@@ -162,7 +162,7 @@ fn waking() -> impl Strategy<Value = WakingFacts> {
     (texts, lists, rest).prop_map(|((idle_driver, hypervisor), lists, rest)| {
         let ((governors, idle_states), (timer_slack_ns, stolen_share, moved)) = (lists, rest);
         let [namespace_monotonic_ns, namespace_boottime_ns] = moved;
-        WakingFacts {
+        WakeupFacts {
             timer_slack_ns,
             governors,
             idle_driver,

@@ -1,8 +1,8 @@
 //! The result of measured delays against its golden file, and any that the types allow.
 
 use horolog_record::{
-    Claim, ClaimVerdict, DelayCell, DelayKind, DelaySetting, HOST_DELAY_SCHEMA, HostDelayResult,
-    InterruptedDelay,
+    ClaimVerdict, DelayCell, DelayClaim, DelayKind, DelaySetting, HOST_DELAY_SCHEMA,
+    HostDelayResult, InterruptedDelay,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -71,7 +71,7 @@ fn interrupted() -> impl Strategy<Value = InterruptedDelay> {
             InterruptedDelay {
                 resumption,
                 requested_ns,
-                took_ns,
+                duration_ns: took_ns,
                 ended,
                 interruptions,
                 calls,
@@ -81,11 +81,11 @@ fn interrupted() -> impl Strategy<Value = InterruptedDelay> {
     )
 }
 
-fn claim() -> impl Strategy<Value = Claim> {
+fn claim() -> impl Strategy<Value = DelayClaim> {
     let texts: [_; 3] = std::array::from_fn(|_| any::<String>());
-    (texts, chosen(CLAIM_VERDICTS)).prop_map(|([id, says, figure], verdict)| Claim {
+    (texts, chosen(CLAIM_VERDICTS)).prop_map(|([id, says, figure], verdict)| DelayClaim {
         id,
-        says,
+        statement: says,
         verdict,
         figure,
     })

@@ -2,8 +2,8 @@
 //! allow.
 
 use horolog_record::{
-    HOST_INTERRUPT_SCHEMA, HandlerDelay, HandlerRepetition, HostInterruptResult, StolenCore,
-    StolenGap, StolenPart,
+    HOST_INTERRUPT_SCHEMA, HandlerDelay, HandlerRepetition, HostInterruptResult, OsNoise,
+    OsNoiseGap, OsNoiseShare,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -36,7 +36,7 @@ pub(crate) fn result() -> impl Strategy<Value = HostInterruptResult> {
             distance_max_ns,
             clock_ns,
             handlers,
-            stolen,
+            os_noise: stolen,
             limits,
             findings,
         }
@@ -57,12 +57,16 @@ fn handler() -> impl Strategy<Value = HandlerDelay> {
     })
 }
 
-fn stolen() -> impl Strategy<Value = StolenCore> {
+fn stolen() -> impl Strategy<Value = OsNoise> {
     let part = || {
-        any::<[u64; 3]>().prop_map(|[gaps, total_ns, max_ns]| StolenPart { gaps, total_ns, max_ns })
+        any::<[u64; 3]>().prop_map(|[gaps, total_ns, max_ns]| OsNoiseShare {
+            gaps,
+            total_ns,
+            max_ns,
+        })
     };
     let gap = (number(), any::<u64>(), any::<bool>())
-        .prop_map(|(at_s, length_ns, by_threads)| StolenGap { at_s, length_ns, by_threads });
+        .prop_map(|(at_s, length_ns, by_threads)| OsNoiseGap { at_s, length_ns, by_threads });
     let counters: [_; 4] = std::array::from_fn(|_| option::of(any::<u64>()));
     let gaps = (option::of(distribution()), vec(gap, 0..3));
     (any::<usize>(), any::<[u64; 3]>(), [part(), part(), part()], gaps, counters).prop_map(
@@ -70,7 +74,7 @@ fn stolen() -> impl Strategy<Value = StolenCore> {
             let [duration_ns, turn_ns, threshold_ns] = times;
             let [all, by_threads, by_others] = parts;
             let [run_delay_ns, steal_ns, interrupts, system_management] = counters;
-            StolenCore {
+            OsNoise {
                 core,
                 duration_ns,
                 turn_ns,
@@ -102,7 +106,7 @@ fn the_values_stand_where_their_names_say() {
     let [handler, missing] = &result.handlers[..] else { panic!("two handlers") };
     assert_eq!((handler.repetitions[0].count, handler.elsewhere), (1_000, 2));
     assert!(missing.delay_ns.is_none() && missing.error.is_some());
-    let core = &result.stolen[0];
+    let core = &result.os_noise[0];
     assert_eq!((core.all.gaps, core.by_threads.gaps, core.by_others.gaps), (90, 50, 40));
     assert_eq!((core.interrupts, core.system_management), (Some(271), Some(1)));
 }

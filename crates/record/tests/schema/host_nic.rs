@@ -2,7 +2,7 @@
 
 use horolog_record::{
     HOST_NIC_SCHEMA, HostNicResult, NicAdvice, NicCoalescing, NicDrops, NicInterrupt, NicOffload,
-    NicQueues, NicRings, NicSpreading, NicTimestamps, NicUntold, NicXdp, NicXdpMode,
+    NicQueues, NicRings, NicRss, NicTimestamps, NicUnavailable, NicXdp, NicXdpMode,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -49,7 +49,7 @@ pub(crate) fn result() -> impl Strategy<Value = HostNicResult> {
                 speed_mbit_s,
                 full_duplex,
                 queues,
-                spreading,
+                rss: spreading,
                 interrupts,
                 rings,
                 coalescing,
@@ -57,7 +57,7 @@ pub(crate) fn result() -> impl Strategy<Value = HostNicResult> {
                 xdp,
                 timestamps,
                 drops,
-                untold,
+                unavailable: untold,
                 advice,
                 findings,
             }
@@ -75,13 +75,9 @@ fn queues() -> impl Strategy<Value = NicQueues> {
     })
 }
 
-fn spreading() -> impl Strategy<Value = NicSpreading> {
+fn spreading() -> impl Strategy<Value = NicRss> {
     (any::<usize>(), vec(any::<u64>(), 0..3), any::<u32>()).prop_map(
-        |(entries, entries_of_queues, key_bytes)| NicSpreading {
-            entries,
-            entries_of_queues,
-            key_bytes,
-        },
+        |(entries, entries_of_queues, key_bytes)| NicRss { entries, entries_of_queues, key_bytes },
     )
 }
 
@@ -125,7 +121,8 @@ fn offload() -> impl Strategy<Value = NicOffload> {
 
 fn xdp() -> impl Strategy<Value = NicXdp> {
     let can = option::of(vec(chosen(NIC_XDP_ABILITIES), 0..3));
-    (option::of(chosen(NIC_XDP_MODES)), can).prop_map(|(attached, can)| NicXdp { attached, can })
+    (option::of(chosen(NIC_XDP_MODES)), can)
+        .prop_map(|(attached, can)| NicXdp { attached, supported: can })
 }
 
 fn timestamps() -> impl Strategy<Value = NicTimestamps> {
@@ -152,8 +149,8 @@ fn drops() -> impl Strategy<Value = NicDrops> {
     })
 }
 
-fn untold() -> impl Strategy<Value = NicUntold> {
-    any::<[String; 2]>().prop_map(|[what, why]| NicUntold { what, why })
+fn untold() -> impl Strategy<Value = NicUnavailable> {
+    any::<[String; 2]>().prop_map(|[what, why]| NicUnavailable { item: what, reason: why })
 }
 
 fn advice() -> impl Strategy<Value = NicAdvice> {

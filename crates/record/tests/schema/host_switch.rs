@@ -51,16 +51,16 @@ fn steps() -> impl Strategy<Value = SwitchSteps> {
             turns_ns,
             switches,
             per_switch_ns,
-            document_ns,
+            paper_ns: document_ns,
         },
     );
     let medians = (option::of(number()), option::of(number()), option::of(any::<String>()));
     (chosen(SWITCH_PARTNERS), vec(repetition, 0..3), medians).prop_map(
         |(partner, repetitions, (per_switch_ns, document_ns, error))| SwitchSteps {
-            partner,
+            peer: partner,
             repetitions,
             per_switch_ns,
-            document_ns,
+            paper_ns: document_ns,
             error,
         },
     )
@@ -69,7 +69,7 @@ fn steps() -> impl Strategy<Value = SwitchSteps> {
 fn exchange() -> impl Strategy<Value = SwitchExchange> {
     let repetition = (number(), number(), number(), option::of(number())).prop_map(
         |(alone_ns, turn_ns, switches_per_turn, per_switch_ns)| ExchangeRepetition {
-            alone_ns,
+            baseline_ns: alone_ns,
             turn_ns,
             switches_per_turn,
             per_switch_ns,
@@ -81,8 +81,8 @@ fn exchange() -> impl Strategy<Value = SwitchExchange> {
         |((way, partner, placement), repetitions, medians, turn_ns)| {
             let (turn_mean_ns, per_switch_ns, error) = medians;
             SwitchExchange {
-                way,
-                partner,
+                mechanism: way,
+                peer: partner,
                 placement,
                 repetitions,
                 turn_mean_ns,
@@ -106,7 +106,7 @@ fn the_values_stand_where_their_names_say() {
     let result: HostSwitchResult = read(SWITCH);
     let steps = &result.steps[0];
     assert_eq!((steps.repetitions[0].loop_ns, steps.repetitions[0].switches), (1_000_000, 5_000));
-    assert_eq!((steps.per_switch_ns, steps.document_ns), (Some(800.0), Some(1_800.0)));
+    assert_eq!((steps.per_switch_ns, steps.paper_ns), (Some(800.0), Some(1_800.0)));
     assert_eq!(steps.repetitions[1].per_switch_ns, None);
     assert_eq!(result.exchanges[0].turn_mean_ns, Some(5_930.5));
 }

@@ -33,7 +33,7 @@ pub(crate) fn result() -> impl Strategy<Value = HostTimerResult> {
             planned,
             cores,
             break_above_ns,
-            broken_by,
+            limit_exceeded: broken_by,
             limits,
             findings,
         }
@@ -79,7 +79,7 @@ fn the_values_stand_where_their_names_say() {
     assert_eq!((first.core, first.missed, first.cost.past_ns), (0, 3, 3_100));
     assert_eq!(first.scheduling.policy, SchedulingPolicy::Fifo);
     assert_eq!(second.scheduling.timer_slack_ns, Some(50_000));
-    assert_eq!(result.broken_by.unwrap().latency_ns, 5_100_000);
+    assert_eq!(result.limit_exceeded.unwrap().latency_ns, 5_100_000);
 }
 
 #[test]

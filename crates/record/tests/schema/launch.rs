@@ -68,7 +68,15 @@ fn dependency() -> impl Strategy<Value = Dependency> {
     let known = (any::<bool>(), any::<Option<u64>>(), any::<[u64; 2]>(), any::<Option<String>>());
     (chosen(KINDS), any::<String>(), known).prop_map(|(kind, target, known)| {
         let (held, held_after_ns, [tries, lost], seen) = known;
-        Dependency { kind, target, held, held_after_ns, tries, lost, seen }
+        Dependency {
+            kind,
+            target,
+            held,
+            satisfied_after_ns: held_after_ns,
+            tries,
+            lost,
+            last_check: seen,
+        }
     })
 }
 
@@ -134,8 +142,8 @@ fn the_files_are_written_as_they_were_read() {
 fn the_values_stand_where_their_names_say() {
     let after: AfterResult = read(AFTER);
     let [port, mount] = &after.dependencies[..] else { unreachable!("two dependencies") };
-    assert_eq!((port.held, port.held_after_ns, port.tries), (true, Some(12_345_678_901), 8));
-    assert_eq!((mount.held, mount.held_after_ns, mount.lost), (false, None, 1));
+    assert_eq!((port.held, port.satisfied_after_ns, port.tries), (true, Some(12_345_678_901), 8));
+    assert_eq!((mount.held, mount.satisfied_after_ns, mount.lost), (false, None, 1));
     let at: AtResult = read(AT);
     assert_eq!((at.met, at.missed, at.every_ns), (200, 3, Some(1_000_000_000)));
     assert_eq!((at.head_start_ns, at.memory_locked), (Some(5_000_000), true));

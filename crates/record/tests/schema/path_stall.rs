@@ -1,7 +1,7 @@
 //! The result of a search for stalls against its golden file, and any that the types allow.
 
 use horolog_record::{
-    AckDelays, DelayedAck, HeldSamples, Mechanism, PATH_STALL_SCHEMA, PathStallResult, StallCell,
+    AckDelays, DelayedAck, HoldSamples, Mechanism, PATH_STALL_SCHEMA, PathStallResult, StallCell,
     StallClaim, StallKernel, StallPattern, StallWatch, WatchedConnection, WindowStep,
 };
 use proptest::collection::vec;
@@ -89,7 +89,7 @@ fn cell() -> impl Strategy<Value = StallCell> {
             in_band,
             stalled_read,
             mechanism,
-            held: HeldSamples { nagle, window, cork, delivered },
+            held: HoldSamples { nagle, window, cork, delivered },
             service_max_ns,
             near_tcp,
             far_tcp,
@@ -114,8 +114,8 @@ fn window() -> impl Strategy<Value = WindowStep> {
 fn claim() -> impl Strategy<Value = StallClaim> {
     any::<([String; 3], Option<bool>)>().prop_map(|([id, says, figure], held)| StallClaim {
         id,
-        says,
-        held,
+        statement: says,
+        holds: held,
         figure,
     })
 }
@@ -123,7 +123,13 @@ fn claim() -> impl Strategy<Value = StallClaim> {
 fn watched() -> impl Strategy<Value = StallWatch> {
     (any::<(u16, [u64; 3])>(), vec(connection(), 0..3)).prop_map(|((port, counts), connections)| {
         let [duration_ns, connections_missed, packets_dropped] = counts;
-        StallWatch { port, duration_ns, connections, connections_missed, packets_dropped }
+        StallWatch {
+            port,
+            duration_ns,
+            connections,
+            connections_untracked: connections_missed,
+            packets_dropped,
+        }
     })
 }
 
@@ -160,7 +166,7 @@ fn the_values_stand_where_their_names_say() {
     assert_eq!((cell.pattern, cell.writes, cell.stalled), (StallPattern::Batch, 3, 9));
     assert_eq!(cell.mechanism, Some(Mechanism::NagleDelayedAck));
     assert_eq!((cell.held.nagle, cell.acks.as_ref().unwrap().released), (80, 9));
-    assert_eq!(result.claims[1].held, None);
+    assert_eq!(result.claims[1].holds, None);
     assert_eq!(result.watched.unwrap().connections[0].client_stalls, 40);
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn end() -> impl Strategy<Value = PathEnd> {
     (texts, any::<[Option<u64>; 2]>()).prop_map(|(texts, [cores, mtu])| {
         let [node, cpu, kernel, distribution, interface, nic, congestion_control, program] = texts;
         PathEnd {
-            node,
+            hostname: node,
             cpu,
             cores,
             kernel,
@@ -122,7 +122,7 @@ fn the_file_is_written_as_it_was_read() {
 fn the_values_stand_where_their_names_say() {
     let result: PathTcpResult = read(PATH_TCP);
     assert_eq!(result.latency[0].rtt_ns.as_ref().unwrap().p50, 3_615);
-    assert_eq!(result.bandwidth[1].direction, TcpDirection::Back);
+    assert_eq!(result.bandwidth[1].direction, TcpDirection::Backward);
     assert_eq!(result.bandwidth[0].zero_copy.unwrap().copied, 12);
     assert_eq!(result.target.address.port(), 8_625);
 }

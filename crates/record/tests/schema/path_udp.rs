@@ -98,7 +98,7 @@ fn row() -> impl Strategy<Value = PathRow> {
             length,
             fragments,
             duration_s,
-            planned_rate,
+            intended_rate: planned_rate,
             achieved_rate,
             load,
             counts,
@@ -114,8 +114,8 @@ fn row() -> impl Strategy<Value = PathRow> {
             host_send_ns,
             host_receive_ns,
             wire_ns,
-            dscp_there,
-            dscp_back,
+            dscp_forward: dscp_there,
+            dscp_backward: dscp_back,
             ended,
         }
     })
@@ -172,8 +172,8 @@ fn the_values_stand_where_their_names_say() {
     assert!((row.loss_ratio() - 0.01).abs() < 1e-12);
     assert!((row.order_ratio().unwrap() - (1.0 - 3.0 / 990.0)).abs() < 1e-12);
     let losses = row.losses().unwrap();
-    assert_eq!((losses.far_limit, losses.far_socket, losses.path_there), (3, 2, 2));
-    assert_eq!((losses.near_socket, losses.path_back), (1, 0), "no more than were lost");
+    assert_eq!((losses.far_limit, losses.far_socket, losses.path_forward), (3, 2, 2));
+    assert_eq!((losses.near_socket, losses.path_backward), (1, 0), "no more than were lost");
     let silent = PathRow { counts: PathCounts::default(), ..row.clone() };
     assert_eq!((silent.loss_ratio(), silent.order_ratio()), (0.0, None));
 }

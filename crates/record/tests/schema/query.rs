@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use horolog_record::{
-    AllanDeviation, Best, Difference, Drift, Figures, HardwareClock, NtsUse, QUERY_SCHEMA,
-    QueryCounts, QueryEnd, QueryResult, Sample, ServerResult, ServerState, StampCounts,
+    AllanDeviation, BestSample, Difference, Drift, ExactSummary, ExchangeSample, HardwareClock,
+    NtsUse, QUERY_SCHEMA, QueryCounts, QueryEnd, QueryResult, ServerResult, ServerState,
+    TimestampCounts,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -68,11 +69,11 @@ fn server() -> impl Strategy<Value = ServerResult> {
             port,
             nts,
             hardware_clock,
-            says,
+            server_state: says,
             counts,
             ended,
-            transmit_stamps,
-            receive_stamps,
+            transmit_timestamps: transmit_stamps,
+            receive_timestamps: receive_stamps,
             offset_ns,
             delay_ns,
             dispersion_ns,
@@ -85,18 +86,29 @@ fn server() -> impl Strategy<Value = ServerResult> {
     })
 }
 
-fn stamps() -> impl Strategy<Value = StampCounts> {
-    any::<[u64; 3]>().prop_map(|[hardware, kernel, user]| StampCounts { hardware, kernel, user })
+fn stamps() -> impl Strategy<Value = TimestampCounts> {
+    any::<[u64; 3]>().prop_map(|[hardware, kernel, user]| TimestampCounts {
+        hardware,
+        kernel,
+        user,
+    })
 }
 
 fn nts() -> impl Strategy<Value = NtsUse> {
-    (any::<String>(), any::<String>(), any::<u64>()).prop_map(
-        |(establishment, algorithm, establishments)| NtsUse {
-            establishment,
+    let texts = (any::<String>(), any::<String>(), any::<[Option<String>; 2]>());
+    (texts, any::<[u64; 3]>()).prop_map(|((establishment, algorithm, named), counts)| {
+        let ([server, abandoned_algorithm], [establishments, renewals, renewals_failed]) =
+            (named, counts);
+        NtsUse {
+            ke_server: establishment,
             algorithm,
-            establishments,
-        },
-    )
+            ke_exchanges: establishments,
+            server,
+            renewals,
+            renewals_failed,
+            abandoned_algorithm,
+        }
+    })
 }
 
 fn clock() -> impl Strategy<Value = HardwareClock> {
@@ -136,13 +148,15 @@ fn end() -> impl Strategy<Value = QueryEnd> {
 
 fn counts() -> impl Strategy<Value = QueryCounts> {
     let kisses = btree_map(any::<String>(), any::<u64>(), 0..3);
-    (any::<[u64; 8]>(), counted(REASONS), kisses).prop_map(|(counts, invalid, kisses)| {
-        let [sent, received, lost, interleaved, duplicate, late, unreachable, refused] = counts;
+    (any::<[u64; 9]>(), counted(REASONS), kisses).prop_map(|(counts, invalid, kisses)| {
+        let [sent, received, lost, interleaved, unsynchronised, ..] = counts;
+        let [.., duplicate, late, unreachable, refused] = counts;
         QueryCounts {
             sent,
             received,
             lost,
             interleaved,
+            unsynchronised,
             duplicate,
             late,
             invalid,
@@ -153,9 +167,9 @@ fn counts() -> impl Strategy<Value = QueryCounts> {
     })
 }
 
-pub(crate) fn figures() -> impl Strategy<Value = Figures> {
+pub(crate) fn figures() -> impl Strategy<Value = ExactSummary> {
     (any::<u64>(), [number(), number(), number()], any::<[i64; 7]>()).prop_map(
-        |(count, [mean, stddev, rms], [min, p1, p5, p50, p95, p99, max])| Figures {
+        |(count, [mean, stddev, rms], [min, p1, p5, p50, p95, p99, max])| ExactSummary {
             count,
             mean,
             stddev,
@@ -171,9 +185,9 @@ pub(crate) fn figures() -> impl Strategy<Value = Figures> {
     )
 }
 
-fn best() -> impl Strategy<Value = Best> {
+fn best() -> impl Strategy<Value = BestSample> {
     (any::<[i64; 2]>(), any::<[u64; 2]>()).prop_map(
-        |([offset_ns, delay_ns], [dispersion_ns, bound_ns])| Best {
+        |([offset_ns, delay_ns], [dispersion_ns, bound_ns])| BestSample {
             offset_ns,
             delay_ns,
             dispersion_ns,
@@ -198,13 +212,13 @@ pub(crate) fn allan() -> impl Strategy<Value = AllanDeviation> {
     })
 }
 
-fn sample() -> impl Strategy<Value = Sample> {
+fn sample() -> impl Strategy<Value = ExchangeSample> {
     let numbers = (any::<[u64; 2]>(), any::<[i64; 6]>());
     let kinds = (chosen(STAMP_KINDS), chosen(STAMP_KINDS), any::<bool>());
     (numbers, kinds).prop_map(|((whole, signed), (transmit, receive, interleaved))| {
         let [sequence, dispersion_ns] = whole;
         let [t1_ns, t2_ns, t3_ns, t4_ns, offset_ns, delay_ns] = signed;
-        Sample {
+        ExchangeSample {
             sequence,
             t1_ns,
             t2_ns,

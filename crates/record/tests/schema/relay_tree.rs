@@ -44,7 +44,7 @@ fn node() -> impl Strategy<Value = RelayTreeNode> {
         |(name, parent, [place, depth], delay_ns)| RelayTreeNode {
             name,
             parent,
-            place,
+            child_index: place,
             depth,
             delay_ns,
         },
@@ -96,11 +96,11 @@ fn method() -> impl Strategy<Value = RelayTreeMethod> {
     (any::<[u64; 4]>(), any::<usize>(), any::<bool>()).prop_map(
         |([packets, rounds, warm_up, interval_ns], payload, awake)| RelayTreeMethod {
             packets,
-            rounds,
+            repetitions: rounds,
             warm_up,
             interval_ns,
             payload,
-            awake,
+            idle_states_held: awake,
         },
     )
 }
@@ -124,7 +124,7 @@ fn gain() -> impl Strategy<Value = RelayTreeGain> {
                 along_path_ns,
                 same_path,
                 regular,
-                printed_mean_ns,
+                published_mean_ns: printed_mean_ns,
                 nodes,
                 measured_tree_ns: measured.0,
                 measured_mean_ns: measured.1,
@@ -168,7 +168,7 @@ fn the_file_is_written_as_it_was_read() {
 #[test]
 fn the_values_stand_where_their_names_say() {
     let result: RelayTreeResult = read(TREE);
-    assert_eq!((result.nodes[2].parent, result.nodes[2].place), (Some(0), 1));
+    assert_eq!((result.nodes[2].parent, result.nodes[2].child_index), (Some(0), 1));
     let send = &result.engines[0];
     assert_eq!((send.tree_ns, send.mean_ns, send.slowest), (28_000.75, 25_500.625, 2));
     let measured = send.measured.as_ref().unwrap();

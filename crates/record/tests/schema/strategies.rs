@@ -5,11 +5,11 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 
 use horolog_record::{
-    BENCH_CORES_SCHEMA, BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, Candidate,
-    CaptureCheck, ClassCounts, CoresColumn, CoresPoint, CoresRun, DEMO_SCHEMA, DemoResult,
-    Distribution, Fairness, Finding, Host, LOAD_SCHEMA, LimitResult, LoadResult, NtsCapacity,
-    OffsetMethod, Overload, Part, Percentiles, Point, Responses, SearchResult, Series,
-    SignedDistribution, Silence, Target, Trial, WellBehaved,
+    BENCH_CORES_SCHEMA, BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, CaptureCheck,
+    ClassCounts, CompliantClients, CoresColumn, CoresPoint, CoresRepetition, DEMO_SCHEMA,
+    DemoCandidate, DemoResult, Distribution, Fairness, Finding, Host, LOAD_SCHEMA, LimitResult,
+    LoadResult, MixPartResult, NtsCapacity, OffsetMethod, Outage, Overload, Percentiles, Point,
+    Responses, SearchResult, Series, SignedDistribution, Target, Trial,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::num::f64::{NEGATIVE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
@@ -48,7 +48,7 @@ pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
             trials,
             search,
             series,
-            silences,
+            outages: silences,
             overload,
             limits,
             findings,
@@ -58,7 +58,7 @@ pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
 
 pub(crate) fn demo_result() -> impl Strategy<Value = DemoResult> {
     let candidate = (any::<String>(), vec(any::<String>(), 0..3), load_result())
-        .prop_map(|(label, server_command, load)| Candidate { label, server_command, load });
+        .prop_map(|(label, server_command, load)| DemoCandidate { label, server_command, load });
     let command = vec(any::<String>(), 0..3);
     (any::<String>(), command, host(), vec(candidate, 0..3), vec(finding(), 0..3)).prop_map(
         |(started, command, host, candidates, findings)| DemoResult {
@@ -93,7 +93,7 @@ pub(crate) fn bench_nts_result() -> impl Strategy<Value = BenchNtsResult> {
 
 pub(crate) fn bench_cores_result() -> impl Strategy<Value = BenchCoresResult> {
     let run = (any::<[u64; 2]>(), number(), number()).prop_map(
-        |([sent, received], achieved_rate, responses_per_s)| CoresRun {
+        |([sent, received], achieved_rate, responses_per_s)| CoresRepetition {
             sent,
             achieved_rate,
             received,
@@ -132,14 +132,14 @@ pub(crate) fn bench_cores_result() -> impl Strategy<Value = BenchCoresResult> {
 /// Trials without parts, or with one or two that have none.
 pub(crate) fn trial() -> impl Strategy<Value = Trial> {
     let part = (any::<String>(), chosen(MODES), number(), whole_trial())
-        .prop_map(|(name, mode, share, trial)| Part { name, mode, share, trial });
+        .prop_map(|(name, mode, share, trial)| MixPartResult { name, mode, share, trial });
     let parts = vec(part, 0..3);
     (whole_trial(), parts).prop_map(|(trial, parts)| Trial { parts, ..trial })
 }
 
 fn whole_trial() -> impl Strategy<Value = Trial> {
     let rates = (number(), number(), number());
-    let counts: [_; 15] = std::array::from_fn(|_| any::<u64>());
+    let counts: [_; 16] = std::array::from_fn(|_| any::<u64>());
     let distributions: [_; 3] = std::array::from_fn(|_| option::of(distribution()));
     let distributions = (distributions, option::of(signed()), option::of(any::<u64>()));
     let maps = (counted(REASONS), counted(PLACES));
@@ -147,7 +147,19 @@ fn whole_trial() -> impl Strategy<Value = Trial> {
     (rates, counts, maps, distributions, apart).prop_map(|(rates, counts, maps, all, apart)| {
         let (phase, fairness, well_behaved) = apart;
         let (offered_rate, achieved_rate, duration_s) = rates;
-        let [clients, sent, received, lost, duplicate, late, basic, interleaved, nts, ..] = counts;
+        let [
+            clients,
+            sent,
+            received,
+            lost,
+            duplicate,
+            late,
+            basic,
+            interleaved,
+            nts,
+            unsynchronised,
+            ..,
+        ] = counts;
         let [.., delay, sync_follow_up, grant, denial, cancellation, granted_messages] = counts;
         let (invalid, lost_at) = maps;
         let ([rtt_ns, response_time_ns, lateness_ns], tx_offset_ns, stamped) = all;
@@ -162,6 +174,7 @@ fn whole_trial() -> impl Strategy<Value = Trial> {
             lost,
             duplicate,
             late,
+            unsynchronised,
             invalid,
             responses: Responses {
                 basic,
@@ -177,11 +190,11 @@ fn whole_trial() -> impl Strategy<Value = Trial> {
             authenticated: (nts % 2 == 0).then_some(ClassCounts { sent, received, lost }),
             cookies_reused: (late % 2 == 0).then_some(late),
             fairness,
-            well_behaved,
+            compliant_clients: well_behaved,
             rtt_ns,
             response_time_ns,
             tx_offset_ns,
-            stamped,
+            timestamped: stamped,
             lateness_ns,
             lost_at,
             parts: Vec::new(),
@@ -261,12 +274,12 @@ fn fairness() -> impl Strategy<Value = Fairness> {
     })
 }
 
-fn well_behaved() -> impl Strategy<Value = WellBehaved> {
+fn well_behaved() -> impl Strategy<Value = CompliantClients> {
     let counts: [_; 7] = std::array::from_fn(|_| any::<u64>());
     (counts, number(), any::<u32>(), option::of(distribution())).prop_map(
         |(counts, interval_s, burst, rtt_ns)| {
             let [clients, sent, received, lost, invalid, clients_asking, clients_hurt] = counts;
-            WellBehaved {
+            CompliantClients {
                 clients,
                 interval_s,
                 burst,
@@ -274,8 +287,8 @@ fn well_behaved() -> impl Strategy<Value = WellBehaved> {
                 received,
                 lost,
                 invalid,
-                clients_asking,
-                clients_hurt,
+                clients_active: clients_asking,
+                clients_affected: clients_hurt,
                 rtt_ns,
             }
         },
@@ -287,11 +300,11 @@ fn series() -> impl Strategy<Value = Series> {
 }
 
 fn point() -> impl Strategy<Value = Point> {
-    let counts: [_; 5] = std::array::from_fn(|_| any::<u64>());
+    let counts: [_; 6] = std::array::from_fn(|_| any::<u64>());
     let figures: [_; 5] = std::array::from_fn(|_| any::<u64>());
     (number(), any::<usize>(), number(), counts, option::of(figures)).prop_map(
         |(at_s, trial, offered_rate, counts, figures)| {
-            let [sent, received, lost, late, invalid] = counts;
+            let [sent, received, lost, late, unsynchronised, invalid] = counts;
             let rtt_ns = figures.map(|[p50, p90, p99, p99_9, max]| Percentiles {
                 p50,
                 p90,
@@ -299,15 +312,26 @@ fn point() -> impl Strategy<Value = Point> {
                 p99_9,
                 max,
             });
-            Point { at_s, trial, offered_rate, sent, received, lost, late, invalid, rtt_ns }
+            Point {
+                at_s,
+                trial,
+                offered_rate,
+                sent,
+                received,
+                lost,
+                late,
+                unsynchronised,
+                invalid,
+                rtt_ns,
+            }
         },
     )
 }
 
-fn silence() -> impl Strategy<Value = Silence> {
+fn silence() -> impl Strategy<Value = Outage> {
     let times = (number(), number(), option::of(number()));
     (any::<usize>(), times, any::<bool>()).prop_map(
-        |(trial, (from_s, to_s, recovery_ms), ended)| Silence {
+        |(trial, (from_s, to_s, recovery_ms), ended)| Outage {
             trial,
             from_s,
             to_s,
@@ -335,7 +359,7 @@ pub(crate) fn limit() -> impl Strategy<Value = LimitResult> {
             bound,
             value,
             trial,
-            of,
+            scope: of,
             failed,
         },
     )

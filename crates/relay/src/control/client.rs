@@ -1,67 +1,73 @@
-//! The asking end of the control socket.
+//! Client of the control socket.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use horolog_sys::explain::explain;
 use horolog_sys::unix::connect_at_once;
 
-use super::message::{Answer, Fault, Request};
+use super::message::{ControlRequest, ControlResponse, ErrorClass};
 use crate::Listing;
-use crate::node::CHANGE_PATIENCE;
+use crate::relay::CHANGE_TIMEOUT;
 
-/// How long a relay may take for what is no change, or to read a request.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// A listing of the largest table is far smaller.
+/// Timeout for a request that changes nothing, and for sending a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Limit of a response; a listing of the largest table is far smaller.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
 
-/// Why a relay did not do what it was asked to.
+/// Reason for which a request was not executed.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
-    /// Nobody answers there.
-    #[error("no relay answers at {0}: {1}; see that it runs, or name its socket with --socket")]
+pub enum ControlClientError {
+    /// No relay answers on the socket.
+    #[error("no relay answers at {0}: {why}; check that it runs, or name its socket with \
+             --socket", why = explain(.1))]
     NoAnswer(PathBuf, #[source] io::Error),
-    /// It was asked and did not say what became of that.
+    /// The request was sent and its outcome is unknown.
     #[error(
-        "the relay at {0} took the change and has not answered: {1}; it may still make it, which \
-         'horolog relay list' shows"
-    )]
+        "the relay at {0} received the change and has not answered: {why}; check with 'horolog \
+         relay list' whether it applied it", why = explain(.1))]
     Unanswered(PathBuf, #[source] io::Error),
-    /// What answers is no relay, or another version of it.
-    #[error("what answers at {0} is no relay of this version: {1}")]
+    /// The response is not that of a relay of this version.
+    #[error("{0} does not answer as a relay of this version: {1}")]
     Nonsense(PathBuf, String),
-    /// It refused.
+    /// The relay refused the request.
     #[error("{0}")]
-    Refused(String, Fault),
+    Refused(String, ErrorClass),
 }
 
-/// Asks the relay at `path`; its state, where that was asked for.
-pub fn ask(path: &Path, request: &Request) -> Result<Option<Listing>, AskError> {
-    // Who asks for a change waits for longer than that may take.
+/// Sends a request to the relay at `path`; returns its state if requested.
+pub fn request(
+    path: &Path,
+    request: &ControlRequest,
+) -> Result<Option<Listing>, ControlClientError> {
+    // A change has a longer timeout than it may take.
     let patience = match request {
-        Request::List => PATIENCE,
-        _ => PATIENCE + CHANGE_PATIENCE,
+        ControlRequest::List => REQUEST_TIMEOUT,
+        _ => REQUEST_TIMEOUT + CHANGE_TIMEOUT,
     };
-    let no_answer = |error| AskError::NoAnswer(path.to_owned(), error);
+    let no_answer = |error| ControlClientError::NoAnswer(path.to_owned(), error);
     let mut stream = connect_at_once(path).map_err(no_answer)?;
     let text = exchange(&mut stream, request.to_line().as_bytes(), patience);
     let text = text.map_err(|error| match request {
-        Request::List => no_answer(error),
-        _ => AskError::Unanswered(path.to_owned(), error),
+        ControlRequest::List => no_answer(error),
+        _ => ControlClientError::Unanswered(path.to_owned(), error),
     })?;
     match serde_json::from_slice(&text) {
-        Ok(Answer::Done) => Ok(None),
-        Ok(Answer::Listing(listing)) => Ok(Some(*listing)),
-        Ok(Answer::Refused { reason, fault }) => Err(AskError::Refused(reason, fault)),
-        Err(error) => Err(AskError::Nonsense(path.to_owned(), error.to_string())),
+        Ok(ControlResponse::Done) => Ok(None),
+        Ok(ControlResponse::Listing(listing)) => Ok(Some(*listing)),
+        Ok(ControlResponse::Refused { reason, fault }) => {
+            Err(ControlClientError::Refused(reason, fault))
+        }
+        Err(error) => Err(ControlClientError::Nonsense(path.to_owned(), error.to_string())),
     }
 }
 
 fn exchange(stream: &mut UnixStream, line: &[u8], patience: Duration) -> io::Result<Vec<u8>> {
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     stream.set_read_timeout(Some(patience))?;
-    // One who does not read to the end may have said why.
+    // A relay that does not read to the end may have sent its reason.
     let written = stream.write_all(line);
     let mut answer = Vec::new();
     let read = stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);

@@ -1,4 +1,4 @@
-//! What is asked for at the control socket, and what is answered. Pure.
+//! Requests and responses of the control socket. Pure.
 
 use std::net::SocketAddr;
 
@@ -6,90 +6,90 @@ use serde::{Deserialize, Serialize};
 
 use crate::{GroupSpec, Listing, Relay, RelayError, Spec, TableError, fields};
 
-/// A line longer than this is no request: the longest names all children that a table takes.
+/// Longest line of a request: the longest one names all children that a table can hold.
 pub(super) const REQUEST_BYTES_MAX: usize = 128 << 10;
 
-/// What is asked for.
+/// Request to a relay.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Request {
-    /// The table and what was counted.
+pub enum ControlRequest {
+    /// The table and the counts.
     List,
-    /// A new group.
+    /// Addition of a group.
     AddGroup {
         /// The group.
         group: GroupSpec,
     },
-    /// A group less.
+    /// Removal of a group.
     RemoveGroup {
         /// Its name.
         group: String,
     },
-    /// More children of a group.
+    /// Addition of children to a group.
     AddChildren {
         /// Its name.
         group: String,
-        /// Where they listen.
+        /// Their addresses.
         #[serde(deserialize_with = "fields::addresses")]
         children: Vec<SocketAddr>,
     },
-    /// Fewer children of a group.
+    /// Removal of children from a group.
     RemoveChildren {
         /// Its name.
         group: String,
-        /// Where they listen.
+        /// Their addresses.
         #[serde(deserialize_with = "fields::addresses")]
         children: Vec<SocketAddr>,
     },
 }
 
-/// Whose fault a refusal is.
+/// Class of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Fault {
-    /// What was asked for cannot be.
+pub enum ErrorClass {
+    /// The request is invalid.
     Request,
     /// The relay's host lacks something.
     Host,
 }
 
-/// What is answered.
+/// Response of a relay.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum Answer {
-    /// It was done, and is in force.
+pub enum ControlResponse {
+    /// The change was made, and is in force.
     Done,
     /// The state of the relay.
     Listing(Box<Listing>),
     /// Nothing was changed.
     Refused {
-        /// Why, in one line.
+        /// The reason, in one line.
         reason: String,
-        /// Whose fault it is.
-        fault: Fault,
+        /// The class of the refusal.
+        fault: ErrorClass,
     },
 }
 
-/// What a line asks for, or why it asks for nothing.
-pub type Requested = Result<Request, String>;
+/// Request of a line, or the reason for which it is none.
+pub type Requested = Result<ControlRequest, String>;
 
-impl Request {
-    /// Reads a request. The reason of a refusal is one line.
+impl ControlRequest {
+    /// Parses a request. The reason of a refusal is one line.
     pub fn parse(line: &[u8]) -> Requested {
         serde_json::from_slice(line).map_err(|error| {
             let reason: String = error.to_string().chars().filter(|c| !c.is_control()).collect();
-            format!("that is no request: {reason}")
+            format!("invalid request: {reason}")
         })
     }
 
-    /// The same as a line.
+    /// Returns the request as a line.
     #[must_use]
     pub fn to_line(&self) -> String {
         // A structure of names and numbers always has a JSON form, without line ends.
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 
-    /// Makes the change that is asked for in a table that was asked for before.
+    /// Applies the requested change to the specification of a table.
     pub fn edit(self, spec: &mut Spec) -> Result<(), TableError> {
         match self {
             Self::List => {}
@@ -113,13 +113,13 @@ impl Request {
         Ok(())
     }
 
-    /// Has a relay do it.
-    pub fn carry_out(self, relay: &Relay) -> Answer {
+    /// Executes the request on a relay.
+    pub fn execute(self, relay: &Relay) -> ControlResponse {
         match self {
-            Self::List => Answer::Listing(Box::new(relay.listing())),
+            Self::List => ControlResponse::Listing(Box::new(relay.listing())),
             change => match relay.change(|spec| change.edit(spec)) {
-                Ok(()) => Answer::Done,
-                Err(error) => Answer::refused(&error),
+                Ok(()) => ControlResponse::Done,
+                Err(error) => ControlResponse::refused(&error),
             },
         }
     }
@@ -131,16 +131,16 @@ fn find<'a>(spec: &'a mut Spec, name: &str) -> Result<&'a mut GroupSpec, TableEr
     found.ok_or_else(|| TableError::NoGroup(shown()))
 }
 
-impl Answer {
+impl ControlResponse {
     fn refused(error: &RelayError) -> Self {
-        let fault = if error.is_usage() { Fault::Request } else { Fault::Host };
+        let fault = if error.is_usage() { ErrorClass::Request } else { ErrorClass::Host };
         Self::Refused { reason: error.to_string(), fault }
     }
 
-    /// The answer as a line.
+    /// Returns the response as a line.
     #[must_use]
     pub fn to_line(&self) -> String {
-        // As for a request.
+        // The JSON form always exists, as for a request.
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 }

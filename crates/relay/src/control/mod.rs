@@ -1,11 +1,11 @@
-//! The control interface: one line of JSON for each connection to a Unix socket, and one line in
-//! answer. It can change who gets copies, but neither where copies may go at all nor how many: that
-//! stands in the table file.
+//! Control interface: one request line of JSON for each connection to a Unix socket, and one
+//! response line. It can change the receivers of copies, but neither the permitted destinations nor
+//! the rates: these are set by the table file.
 
 mod client;
 mod message;
 mod server;
 
-pub use client::{AskError, ask};
-pub use message::{Answer, Fault, Request, Requested};
-pub use server::{Control, ControlError, default_path};
+pub use client::{ControlClientError, request};
+pub use message::{ControlRequest, ControlResponse, ErrorClass, Requested};
+pub use server::{Control, ControlSocketError, default_path};

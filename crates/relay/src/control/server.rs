@@ -1,4 +1,4 @@
-//! The relay's end of the control socket.
+//! Server of the control socket.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -10,31 +10,35 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_sys::unix::{Answerer, AnswererError};
+use horolog_sys::explain::explain;
+use horolog_sys::unix::{UnixResponder, UnixResponderError};
 
-use super::message::{Answer, Fault, REQUEST_BYTES_MAX, Request};
+use super::message::{ControlRequest, ControlResponse, ErrorClass, REQUEST_BYTES_MAX};
 use crate::Relay;
 
-/// How long somebody may take to ask, and to read the answer.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Askers that are answered at the same time; one more waits.
+/// Timeout for a client to send its request, and to read the response.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Clients that are served at the same time; one more waits.
 const ASKERS_MAX: usize = 64;
-/// The owner of the process alone may ask.
+/// Permissions for the owner of the process only.
 const MODE: u32 = 0o600;
 
-/// Why there is no control socket.
+/// Reason for which there is no control socket.
 #[derive(Debug, thiserror::Error)]
-pub enum ControlError {
-    /// Another relay answers there.
+pub enum ControlSocketError {
+    /// Another relay uses it.
     #[error("{0} is the socket of another relay; choose another with --socket")]
     InUse(PathBuf),
-    /// The socket could not be made.
-    #[error("cannot make the socket {0}: {1}; choose another path with --socket")]
+    /// The socket could not be created.
+    #[error(
+        "cannot create the socket {0}: {why}; choose another path with --socket",
+        why = explain(.1)
+    )]
     Bind(PathBuf, #[source] io::Error),
 }
 
-/// Where a relay's control socket is unless one is named: `/run/horolog/relay/control.sock` for
-/// root, the same below `$XDG_RUNTIME_DIR` for others, who have none when that is not set.
+/// Returns the default path of a relay's control socket: `/run/horolog/relay/control.sock` for
+/// root, the same below `$XDG_RUNTIME_DIR` for other users, who have none if that is not set.
 #[must_use]
 pub fn default_path() -> Option<PathBuf> {
     let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
@@ -43,18 +47,18 @@ pub fn default_path() -> Option<PathBuf> {
     directory.map(|directory| directory.join("horolog/relay/control.sock"))
 }
 
-/// A thread that answers at a control socket until it is dropped.
+/// Thread that serves a control socket until it is dropped.
 #[derive(Debug)]
-pub struct Control(Answerer);
+pub struct Control(UnixResponder);
 
 impl Control {
-    /// Answers at `path` for `relay`; the owner of the process alone may ask.
-    pub fn start(path: &Path, relay: Arc<Relay>) -> Result<Self, ControlError> {
+    /// Serves `relay` at `path`, to the owner of the process only.
+    pub fn start(path: &Path, relay: Arc<Relay>) -> Result<Self, ControlSocketError> {
         let asking = Arc::new(AtomicUsize::new(0));
         let answer = move |stream: UnixStream| {
-            let asker = Asker::new(&asking);
+            let asker = ClientSlot::new(&asking);
             let relay = Arc::clone(&relay);
-            // Whoever hangs up before the answer gets none.
+            // A client that disconnects early gets no response.
             let converse = move || {
                 let _asker = asker;
                 drop(converse(stream, &relay));
@@ -62,35 +66,35 @@ impl Control {
             if asking.load(Ordering::Relaxed) > ASKERS_MAX {
                 converse();
             } else {
-                // Where the system has no room for a thread, who asks is hung up on.
+                // If the system has no room for a thread, the client is disconnected.
                 drop(thread::Builder::new().name("asked".into()).spawn(converse));
             }
         };
-        let started = Answerer::start("control", path.to_owned(), MODE, answer);
+        let started = UnixResponder::start("control", path.to_owned(), MODE, answer);
         started.map(Self).map_err(|error| match error {
-            AnswererError::InUse => ControlError::InUse(path.to_owned()),
-            AnswererError::Io(error) => ControlError::Bind(path.to_owned(), error),
+            UnixResponderError::InUse => ControlSocketError::InUse(path.to_owned()),
+            UnixResponderError::Io(error) => ControlSocketError::Bind(path.to_owned(), error),
         })
     }
 
-    /// Whether the thread has ended without being told to.
+    /// Returns true if the thread has ended without a request to do so.
     #[must_use]
     pub fn has_died(&self) -> bool {
         self.0.has_died()
     }
 }
 
-/// One who asks, among those that are counted.
-struct Asker(Arc<AtomicUsize>);
+/// One client among those counted.
+struct ClientSlot(Arc<AtomicUsize>);
 
-impl Asker {
+impl ClientSlot {
     fn new(all: &Arc<AtomicUsize>) -> Self {
         all.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(all))
     }
 }
 
-impl Drop for Asker {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -98,21 +102,23 @@ impl Drop for Asker {
 
 fn converse(mut stream: UnixStream, relay: &Relay) -> io::Result<()> {
     let requested = match read_line(&mut stream)? {
-        Some(line) => Request::parse(&line),
-        None => Err(format!("a request may have {REQUEST_BYTES_MAX} bytes; ask for less at once")),
+        Some(line) => ControlRequest::parse(&line),
+        None => {
+            Err(format!("a request is limited to {REQUEST_BYTES_MAX} bytes; send less at once"))
+        }
     };
     let answer = match requested {
-        Ok(request) => request.carry_out(relay),
-        Err(reason) => Answer::Refused { reason, fault: Fault::Request },
+        Ok(request) => request.execute(relay),
+        Err(reason) => ControlResponse::Refused { reason, fault: ErrorClass::Request },
     };
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     stream.write_all(answer.to_line().as_bytes())
 }
 
-/// Reads to the end of the line; `None` where it is longer than a request may be. Such a one is
-/// read to its end too, so that who writes it comes to reading the answer.
+/// Reads to the end of the line; `None` if it is longer than a request may be. Such a line is read
+/// to its end too, so that the client proceeds to reading the response.
 fn read_line(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + CLIENT_TIMEOUT;
     let (mut line, mut buffer) = (Some(Vec::new()), [0; 4_096]);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

@@ -1,46 +1,46 @@
-//! Engines: how copies that were decided upon leave. The host's own two stand here, which hand each
-//! copy to a socket; neither ever waits, and neither tries a copy twice.
+//! Engines, which send the copies that were decided upon. The two socket engines are defined here;
+//! they pass each copy to a socket, never wait, and try no copy twice.
 //!
-//! An engine below the host is another body of the same decision ([`crate::decide`]): it is given
-//! the table with its lists, limits and children, leaves what it does not know to these, and keeps
-//! books of the same kinds.
+//! The XDP engine is another implementation of the same decision ([`crate::decide`]): it receives
+//! the table with its lists, limits and children, leaves unsupported packets to the socket engines,
+//! and keeps counters of the same kinds.
 
 mod send;
 mod sendmmsg;
 
 use horolog_sys::socket::Socket;
 
-use crate::Child;
+use crate::GroupChild;
 use send::Send;
 use sendmmsg::Sendmmsg;
 
-/// A copy to send.
+/// Copy to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Outbound<'a> {
     /// Its payload.
     pub bytes: &'a [u8],
-    /// Who gets it, and the book in which that is noted.
-    pub child: &'a Child,
+    /// Its receiver, with the counters for its outcome.
+    pub child: &'a GroupChild,
 }
 
-/// Sends copies.
-pub trait Engine: std::fmt::Debug + std::marker::Send {
-    /// Sends all `copies` in their order by a socket, without waiting, and notes in each child's
-    /// book what became of its copy. A copy that cannot leave holds up none of the others.
+/// Sender of copies.
+pub trait CopySender: std::fmt::Debug + std::marker::Send {
+    /// Sends all `copies` in their order by a socket, without waiting, and counts the outcome of
+    /// each in its child's counters. A copy that cannot be sent delays none of the others.
     fn send<'a>(&mut self, socket: &Socket, copies: &mut (dyn Iterator<Item = Outbound<'a>> + '_));
 }
 
-/// Which engine.
+/// Kind of a socket engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EngineKind {
-    /// One system call for each child, as host-based multicast is done.
+    /// One system call for each child, as usual for host-based multicast.
     Send,
     /// One system call for many copies.
     Sendmmsg,
 }
 
 impl EngineKind {
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl EngineKind {
         }
     }
 
-    pub(crate) fn make(self) -> Box<dyn Engine> {
+    pub(crate) fn make(self) -> Box<dyn CopySender> {
         match self {
             Self::Send => Box::new(Send),
             Self::Sendmmsg => Box::new(Sendmmsg::new()),

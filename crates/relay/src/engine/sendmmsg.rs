@@ -1,15 +1,15 @@
-//! Up to [`SLOTS`] copies by one sendmmsg(2), of several packets where those have few children. It
-//! saves the entry into the kernel, and nothing of the way from there.
+//! Engine with up to [`SLOTS`] copies in one sendmmsg(2), of several packets if these have few
+//! children. It saves entries into the kernel, and none of the path from there.
 
 use std::os::fd::AsFd;
 
-use horolog_sys::message::{MessageTable, Outgoing};
+use horolog_sys::message::{MessageTable, OutgoingDatagram};
 use horolog_sys::socket::Socket;
 
-use super::{Engine, Outbound};
-use crate::Drop;
+use super::{CopySender, Outbound};
+use crate::CopyDrop;
 
-/// More in one call gain nothing that can be measured.
+/// More in one call gain nothing measurable.
 const SLOTS: usize = 64;
 
 #[derive(Debug)]
@@ -20,26 +20,28 @@ impl Sendmmsg {
         Self(MessageTable::new(SLOTS))
     }
 
-    /// Sends a call's worth. The kernel stops at one that it refuses, and says why when that one is
-    /// the first.
+    /// Sends the copies of one call. The kernel stops at a copy that it refuses, and returns the
+    /// reason if that is the first one.
     fn send_slots(&mut self, socket: &Socket, mut copies: &[Option<Outbound<'_>>]) {
         while let [Some(first), ..] = copies {
-            let messages = copies.iter().flatten().map(|copy| Outgoing {
+            let messages = copies.iter().flatten().map(|copy| OutgoingDatagram {
                 bytes: copy.bytes,
                 remote: Some(copy.child.address),
                 local: None,
-                stamp: None,
+                transmit_timestamp: None,
             });
             let left = match self.0.send(socket.as_fd(), messages) {
-                // It never says so of what it was given; a loop without an end would be worse.
+                // The kernel never returns 0 here; a loop without an end would be worse.
                 Ok(0) => break,
                 Ok(sent) => {
                     let (gone, left) = copies.split_at(sent.min(copies.len()));
-                    gone.iter().flatten().for_each(|copy| copy.child.book.sent(copy.bytes.len()));
+                    gone.iter()
+                        .flatten()
+                        .for_each(|copy| copy.child.counters.sent(copy.bytes.len()));
                     left
                 }
                 Err(error) => {
-                    first.child.book.dropped(Drop::of(&error));
+                    first.child.counters.dropped(CopyDrop::of(&error));
                     &copies[1..]
                 }
             };
@@ -48,7 +50,7 @@ impl Sendmmsg {
     }
 }
 
-impl Engine for Sendmmsg {
+impl CopySender for Sendmmsg {
     fn send<'a>(&mut self, socket: &Socket, copies: &mut (dyn Iterator<Item = Outbound<'a>> + '_)) {
         loop {
             let mut slots = [None; SLOTS];

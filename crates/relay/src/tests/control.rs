@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::control::{AskError, Control, Fault, Request, ask};
+use crate::control::{Control, ControlClientError, ControlRequest, ErrorClass, request};
 use crate::{EngineKind, Relay};
 
 use super::{group, spec};
@@ -40,15 +40,17 @@ fn children(count: u16) -> Vec<SocketAddr> {
 fn who_asks_for_too_much_is_told_so() {
     let asked = asked();
     // As a client does it, whose words fill the socket's buffers several times over.
-    let much = Request::AddChildren { group: "g".into(), children: children(60_000) };
+    let much = ControlRequest::AddChildren { group: "g".into(), children: children(60_000) };
     assert!(much.to_line().len() > 1 << 20);
-    let refused = ask(&asked.path, &much).unwrap_err();
-    let AskError::Refused(reason, Fault::Request) = refused else { panic!("{refused}") };
+    let refused = request(&asked.path, &much).unwrap_err();
+    let ControlClientError::Refused(reason, ErrorClass::Request) = refused else {
+        panic!("{refused}")
+    };
     assert!(reason.contains("131072 bytes"), "{reason}");
     // And a byte more than may be, of what would be a request.
     for (more, words) in [(0, "Listing"), (1, "131072 bytes")] {
-        let mut line = vec![b' '; (128 << 10) - Request::List.to_line().len() + 1 + more];
-        line.extend(Request::List.to_line().bytes());
+        let mut line = vec![b' '; (128 << 10) - ControlRequest::List.to_line().len() + 1 + more];
+        line.extend(ControlRequest::List.to_line().bytes());
         let mut stream = UnixStream::connect(&asked.path).unwrap();
         stream.write_all(&line).unwrap();
         let mut answer = String::new();
@@ -56,8 +58,8 @@ fn who_asks_for_too_much_is_told_so() {
         assert!(answer.contains(&words.to_lowercase()), "{more}: {answer}");
     }
     // The largest table's children are not too much.
-    let most = Request::AddChildren { group: "g".into(), children: children(1_024) };
-    ask(&asked.path, &most).unwrap();
+    let most = ControlRequest::AddChildren { group: "g".into(), children: children(1_024) };
+    request(&asked.path, &most).unwrap();
 }
 
 #[test]
@@ -67,7 +69,7 @@ fn who_says_nothing_holds_nobody_up() {
     let mut half = UnixStream::connect(&asked.path).unwrap();
     half.write_all(b"{\"do\":").unwrap();
     let begun = Instant::now();
-    assert!(ask(&asked.path, &Request::List).unwrap().is_some());
+    assert!(request(&asked.path, &ControlRequest::List).unwrap().is_some());
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(1), "{took:?}");
     // They are hung up on, in time.
@@ -84,16 +86,16 @@ fn all_who_ask_at_once_are_answered() {
     let children = children(100);
     thread::scope(|scope| {
         let one = |child: &SocketAddr| {
-            let add = Request::AddChildren { group: "g".into(), children: vec![*child] };
+            let add = ControlRequest::AddChildren { group: "g".into(), children: vec![*child] };
             let path = &asked.path;
-            scope.spawn(move || ask(path, &add).map(drop))
+            scope.spawn(move || request(path, &add).map(drop))
         };
         let all: Vec<_> = children.iter().map(one).collect();
         for asker in all {
             asker.join().unwrap().unwrap();
         }
     });
-    let listing = ask(&asked.path, &Request::List).unwrap().unwrap();
+    let listing = request(&asked.path, &ControlRequest::List).unwrap().unwrap();
     let mut taken = listing.table.groups[0].children.clone();
     taken.sort_unstable();
     assert_eq!(taken, children);

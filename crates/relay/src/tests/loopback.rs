@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::socket::Socket;
 
-use crate::control::{AskError, Control, Fault, Request, ask};
+use crate::control::{Control, ControlClientError, ControlRequest, ErrorClass, request};
 use crate::{EngineKind, Listing, Relay};
 
 use super::{group, spec};
@@ -59,9 +59,9 @@ fn copies_come_in_order_while_others_come_and_go() {
         for round in 0..20_u8 {
             let children: Vec<_> = receivers[1..].iter().map(|(_, at)| *at).collect();
             let change = if round % 2 == 0 {
-                Request::AddChildren { group: "g".into(), children }
+                ControlRequest::AddChildren { group: "g".into(), children }
             } else {
-                Request::RemoveChildren { group: "g".into(), children }
+                ControlRequest::RemoveChildren { group: "g".into(), children }
             };
             relay.change(|spec| change.edit(spec)).unwrap();
             for number in 0..50_u8 {
@@ -123,15 +123,15 @@ fn a_change_that_cannot_be_made_changes_nothing() {
             Ok(())
         })
         .unwrap_err();
-    assert!(error.to_string().contains("group 'h': another program listens"), "{error}");
+    assert!(error.to_string().contains("group 'h': cannot listen"), "{error}");
     assert_eq!(relay.listing().table, before);
     assert_eq!(relay.listing().changes_refused, 1);
     drop(taken);
     for _ in 0..3 {
         // A group that went leaves its address at once.
-        let added = Request::AddGroup { group: group("h", &listen, &[]) };
+        let added = ControlRequest::AddGroup { group: group("h", &listen, &[]) };
         relay.change(|spec| added.edit(spec)).unwrap();
-        let removed = Request::RemoveGroup { group: "h".into() };
+        let removed = ControlRequest::RemoveGroup { group: "h".into() };
         relay.change(|spec| removed.edit(spec)).unwrap();
     }
 }
@@ -163,7 +163,7 @@ fn a_group_may_listen_at_more_or_less_than_before() {
         relayed(&source, at, &socket, round as u8);
         // Nobody else gets in, whatever he would share.
         let other = Socket::udp(at).unwrap();
-        other.share_address(true).unwrap();
+        other.set_reuse_address(true).unwrap();
         assert_eq!(other.bind(at).unwrap_err().kind(), ErrorKind::AddrInUse, "{listen}");
     }
     drop(relay);
@@ -202,7 +202,7 @@ fn an_address_that_another_program_has_a_part_of_is_refused() {
         })
     };
     let error = widen().unwrap_err().to_string();
-    assert!(error.contains("another program listens at 0.0.0.0"), "{error}");
+    assert!(error.contains("cannot listen at 0.0.0.0"), "{error}");
     drop(other);
     widen().unwrap();
 }
@@ -217,14 +217,16 @@ fn the_control_socket_changes_the_table() {
     let _control = Control::start(&path, Arc::new(relay)).unwrap();
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let add = |child: &str| Request::AddChildren {
+    let add = |child: &str| ControlRequest::AddChildren {
         group: "g".into(),
         children: vec![child.parse().unwrap()],
     };
-    assert!(ask(&path, &add("127.0.0.1:9")).unwrap().is_none());
-    let listing = ask(&path, &Request::List).unwrap().unwrap();
+    assert!(request(&path, &add("127.0.0.1:9")).unwrap().is_none());
+    let listing = request(&path, &ControlRequest::List).unwrap().unwrap();
     assert_eq!(listing.table.groups[0].children, ["127.0.0.1:9".parse().unwrap()]);
-    let refused = ask(&path, &add("203.0.113.1:9")).unwrap_err();
-    let AskError::Refused(reason, Fault::Request) = refused else { panic!("{refused}") };
+    let refused = request(&path, &add("203.0.113.1:9")).unwrap_err();
+    let ControlClientError::Refused(reason, ErrorClass::Request) = refused else {
+        panic!("{refused}")
+    };
     assert!(reason.contains("destinations"), "{reason}");
 }

@@ -21,6 +21,7 @@ pub(crate) fn group(name: &str, listen: &str, children: &[&str]) -> GroupSpec {
         sources: networks(&["127.0.0.0/8", "198.51.100.0/24", "2001:db8::/32"]),
         rate: RATE,
         hop_limit: HOP_LIMIT,
+        fragment: true,
         children: children.iter().map(|child| child.parse().unwrap()).collect(),
     }
 }

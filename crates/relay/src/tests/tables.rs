@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use crate::control::Request;
-use crate::{CHILDREN_MAX, GROUPS_MAX, GroupSpec, Spec, SpecFault, Table, TableError};
+use crate::control::ControlRequest;
+use crate::{CHILDREN_MAX, GROUPS_MAX, GroupSpec, RoutingTable, Spec, TableError, TableSpecError};
 
 use super::{group, spec};
 
 fn refused(groups: Vec<GroupSpec>) -> TableError {
-    Table::new(&spec(groups), None).unwrap_err()
+    RoutingTable::new(&spec(groups), None).unwrap_err()
 }
 
 #[test]
@@ -22,23 +22,23 @@ fn what_cannot_be_is_refused_in_a_line_that_says_where() {
         vec![one]
     };
     let cases = [
-        (with(|one| one.name = "a b".into()), "'a b' is no name"),
-        (with(|one| one.name = "a\nb".into()), "'ab' is no name"),
-        (with(|one| one.name = String::new()), "'' is no name"),
+        (with(|one| one.name = "a b".into()), "invalid group name 'a b'"),
+        (with(|one| one.name = "a\nb".into()), "invalid group name 'ab'"),
+        (with(|one| one.name = String::new()), "invalid group name ''"),
         (with(|one| one.sources.clear()), "no sources"),
         (with(|one| one.rate = 0), "rate must be at least 1"),
         (with(|one| one.hop_limit = 0), "hop-limit must be"),
-        (with(|one| one.interface = Some("eth0".into())), "192.0.2.1' is none"),
-        (vec![group("a", "239.0.0.1:1", &[]); 2], "two groups named 'a'"),
+        (with(|one| one.interface = Some("eth0".into())), "192.0.2.1' is not one"),
+        (vec![group("a", "239.0.0.1:1", &[]); 2], "group name 'a' occurs twice"),
         (vec![group("a", at, &[]), group("b", at, &[])], "'a' and 'b' listen at the same"),
         (vec![group("a", "192.0.2.1:0", &[])], "cannot listen"),
         (vec![group("a", "255.255.255.255:1", &[])], "cannot listen"),
         (vec![group("a", "[::ffff:192.0.2.1]:1", &[])], "cannot listen"),
-        (vec![group("a", at, &["192.0.2.2:0"])], "is no child"),
-        (vec![group("a", at, &["239.0.0.1:1"])], "is no child"),
-        (vec![group("a", at, &["0.0.0.0:1"])], "is no child"),
-        (vec![group("a", at, &["[2001:db8::2]:1"])], "another IP version"),
-        (vec![group("a", at, &["203.0.113.1:1"])], "in none of the destinations"),
+        (vec![group("a", at, &["192.0.2.2:0"])], "is not a valid child"),
+        (vec![group("a", at, &["239.0.0.1:1"])], "is not a valid child"),
+        (vec![group("a", at, &["0.0.0.0:1"])], "is not a valid child"),
+        (vec![group("a", at, &["[2001:db8::2]:1"])], "the IP version of"),
+        (vec![group("a", at, &["203.0.113.1:1"])], "outside the destinations"),
         (vec![group("a", at, &["192.0.2.2:1", "192.0.2.2:1"])], "already"),
         (vec![group("a", at, &[at])], "would be a loop"),
         (
@@ -57,14 +57,14 @@ fn a_full_table_takes_no_more() {
     let listen = |at: usize| format!("192.0.2.1:{}", 2_000 + at);
     let groups =
         |count| (0..count).map(|at| group(&format!("g{at}"), &listen(at), &[])).collect::<Vec<_>>();
-    assert!(Table::new(&spec(groups(GROUPS_MAX)), None).is_ok());
+    assert!(RoutingTable::new(&spec(groups(GROUPS_MAX)), None).is_ok());
     assert_eq!(refused(groups(GROUPS_MAX + 1)), TableError::Groups(GROUPS_MAX + 1));
     let children = |count: usize| {
         let children: Vec<String> = (0..count).map(|at| format!("192.0.2.2:{}", 1 + at)).collect();
         let children: Vec<&str> = children.iter().map(String::as_str).collect();
         vec![group("a", "192.0.2.1:1", &children)]
     };
-    assert!(Table::new(&spec(children(CHILDREN_MAX)), None).is_ok());
+    assert!(RoutingTable::new(&spec(children(CHILDREN_MAX)), None).is_ok());
     assert_eq!(refused(children(CHILDREN_MAX + 1)), TableError::Children(CHILDREN_MAX + 1));
 }
 
@@ -74,27 +74,27 @@ fn who_stays_keeps_books_and_places() {
         group("a", "192.0.2.1:1", &["192.0.2.2:1"]),
         group("b", "192.0.2.1:2", &["192.0.2.2:2", "192.0.2.2:3"]),
     ]);
-    let before = Table::new(&wanted, None).unwrap();
-    before.groups()[1].children[1].book.sent(10);
+    let before = RoutingTable::new(&wanted, None).unwrap();
+    before.groups()[1].children[1].counters.sent(10);
     let mut spec = before.spec();
     for request in [
-        Request::RemoveGroup { group: "a".into() },
-        Request::RemoveChildren {
+        ControlRequest::RemoveGroup { group: "a".into() },
+        ControlRequest::RemoveChildren {
             group: "b".into(),
             children: vec!["192.0.2.2:2".parse().unwrap()],
         },
-        Request::AddGroup { group: group("c", "192.0.2.1:1", &["192.0.2.2:9"]) },
+        ControlRequest::AddGroup { group: group("c", "192.0.2.1:1", &["192.0.2.2:9"]) },
     ] {
         request.edit(&mut spec).unwrap();
     }
-    let after = Table::new(&spec, Some(&before)).unwrap();
+    let after = RoutingTable::new(&spec, Some(&before)).unwrap();
     let [b, c] = after.groups() else { panic!("{after:?}") };
-    assert!(Arc::ptr_eq(&b.book, &before.groups()[1].book));
+    assert!(Arc::ptr_eq(&b.counters, &before.groups()[1].counters));
     assert!(Arc::ptr_eq(&b.children[0], &before.groups()[1].children[1]));
-    assert_eq!(b.place, before.groups()[1].place);
-    assert_ne!(b.place, c.place);
-    assert_eq!(c.book.tally().packets + c.children[0].book.tally().packets, 0);
-    let gone = Request::RemoveGroup { group: "a".into() }.edit(&mut spec).unwrap_err();
+    assert_eq!(b.index, before.groups()[1].index);
+    assert_ne!(b.index, c.index);
+    assert_eq!(c.counters.counts().packets + c.children[0].counters.counts().packets, 0);
+    let gone = ControlRequest::RemoveGroup { group: "a".into() }.edit(&mut spec).unwrap_err();
     assert_eq!(gone, TableError::NoGroup("a".into()));
 }
 
@@ -104,8 +104,8 @@ fn a_malformed_file_is_refused_by_its_line() {
     for (text, line, words) in [
         ("[[group]]\nname = 'a'\n", 1, "listen"),
         ("\ndestination = []", 2, "unknown field"),
-        ("copy-rate = -1", 1, "`-1`, expected a whole number from 1 up"),
-        ("\ncopy-rate = 'all'", 2, "expected a whole number from 1 up"),
+        ("copy-rate = -1", 1, "`-1`, expected a whole number of at least 1"),
+        ("\ncopy-rate = 'all'", 2, "expected a whole number of at least 1"),
         (&format!("{group}\nhop-limit = 256"), 5, "`256`, expected a whole number from 1 to 255"),
         (
             &format!("{group}\nchildren = ['x:1']"),
@@ -116,7 +116,7 @@ fn a_malformed_file_is_refused_by_its_line() {
         ("destinations = ['192.0.2.0/33']", 1, "too long"),
         ("\n\n[[group", 3, ""),
     ] {
-        let SpecFault { line: at, reason } = Spec::parse(text).unwrap_err();
+        let TableSpecError { line: at, reason } = Spec::parse(text).unwrap_err();
         assert!(at == line && reason.contains(words), "{text:?}: line {at}: {reason}");
         assert!(!reason.contains('\n') && !reason.is_empty());
     }
@@ -138,6 +138,7 @@ prop_compose! {
         sources in proptest::collection::vec(a_network(), 0..4),
         rate in 0..=i64::MAX as u64,
         hop_limit: u8,
+        fragment: bool,
         children in proptest::collection::vec(any::<std::net::SocketAddr>(), 0..5),
     ) -> GroupSpec {
         // Scope and flow of an IPv6 address are not part of an end's name.
@@ -149,6 +150,7 @@ prop_compose! {
             sources: sources.iter().map(|text| text.parse().unwrap()).collect(),
             rate,
             hop_limit,
+            fragment,
             children: children.into_iter().map(plain).collect(),
         }
     }
@@ -169,15 +171,15 @@ proptest! {
     #[test]
     fn a_file_is_read_as_it_was_written(spec in a_spec()) {
         prop_assert_eq!(Spec::parse(&spec.to_toml()), Ok(spec.clone()));
-        if let Ok(table) = Table::new(&spec, None) {
+        if let Ok(table) = RoutingTable::new(&spec, None) {
             prop_assert_eq!(table.spec(), spec);
         }
     }
 
     #[test]
     fn a_request_is_read_as_it_was_written(group in a_group()) {
-        let request = Request::AddGroup { group };
-        prop_assert_eq!(Request::parse(request.to_line().as_bytes()), Ok(request));
+        let request = ControlRequest::AddGroup { group };
+        prop_assert_eq!(ControlRequest::parse(request.to_line().as_bytes()), Ok(request));
     }
 
     #[test]
@@ -185,7 +187,7 @@ proptest! {
         if let Err(fault) = Spec::parse(&text) {
             prop_assert!(!fault.to_string().contains('\n'));
         }
-        if let Err(reason) = Request::parse(text.as_bytes()) {
+        if let Err(reason) = ControlRequest::parse(text.as_bytes()) {
             prop_assert!(!reason.contains('\n'));
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    ChildListing, GroupListing, InterfaceListing, KernelLimits, LimitsListing, Listing, SCHEMA,
+    ChildListing, GroupListing, InterfaceListing, LimitsListing, Listing, SCHEMA, XdpLimits,
     metrics, text,
 };
 
@@ -19,12 +19,12 @@ fn listing() -> Listing {
         limits: LimitsListing {
             groups: 256,
             children: 1_024,
-            kernel: Some(KernelLimits {
+            kernel: Some(XdpLimits {
                 packet_bytes: 3_500,
                 interfaces: 64,
-                children_behind_an_interface: 256,
+                children_per_interface: 256,
                 addresses: 4_096,
-                ring_drops_unseen: Some("no tracepoint".into()),
+                uncounted_ring_drops: Some("no tracepoint".into()),
             }),
         },
         interfaces: vec![
@@ -35,18 +35,18 @@ fn listing() -> Listing {
         groups: vec![GroupListing {
             name: "video".into(),
             engine: "sendmmsg".into(),
-            not_in_kernel: Some("it has no children".into()),
+            xdp_unavailable: Some("it has no children".into()),
             packets: 10,
             bytes: 640,
             refused: count("source"),
             socket_dropped: Some(2),
-            interface_gone: true,
+            interface_missing: true,
             children: vec![ChildListing {
                 address: table.groups[0].children[0],
                 packets: 4,
                 bytes: 256,
                 dropped: count("too-large"),
-                silent: true,
+                unreachable: true,
             }],
         }],
         table,
@@ -58,15 +58,17 @@ fn listing() -> Listing {
 #[test]
 fn a_person_can_read_it() {
     let expected = "engine xdp; groups: 1 of 256; children: 1 of 1024; at most 1000000 copies/s\n\
-        in the kernel: packets up to 3500 bytes, up to 64 interfaces out, 256 children of a group \
+        in-kernel: packets up to 3500 bytes, up to 64 egress interfaces, 256 children of a group \
         behind each\n\
-        copies that a transmit ring has no room for count as sent: this kernel does not tell of \
+        copies dropped at a full transmit ring count as sent: this kernel does not report \
         them (no tracepoint)\n\
-        packets that come in by eth0 are seen by XDP\n\
-        packets that come in by tun0 go to sockets: no native XDP\n\
-        programs on this host send by relay0\n\
-        video at 239.1.2.3:5000 by sendmmsg (it has no children): 10 packets, 640 bytes; refused: source 3; lost at the full socket 2; its interface is gone\n\
-        \x20 192.0.2.2:5000: 4 copies, 256 bytes; dropped: too-large 3; its next hop does not answer\n\
+        packets received on eth0 are processed by XDP\n\
+        packets received on tun0 are passed to sockets: no native XDP\n\
+        programs on this host send through relay0\n\
+        video at 239.1.2.3:5000 by sendmmsg (it has no children): 10 packets, 640 bytes; refused: \
+        source 3; dropped at the full socket buffer: 2; its interface is gone\n\
+        \x20 192.0.2.2:5000: 4 copies, 256 bytes; dropped: too-large 3; its next hop \
+        does not resolve\n\
         1 receive calls failed\n5 changes of the table were refused\n";
     assert_eq!(text(&listing()), expected);
 }

@@ -1,29 +1,29 @@
-//! A good tree from delays between pairs, under a limit on how many children a node has. To find
-//! the one with the smallest D is NP-hard, with the limit as without it where nodes serve one child
-//! after another (Brosh, Levin and Shavitt, "Approximation and heuristic algorithms for
-//! minimum-delay application-layer multicast trees", IEEE/ACM Transactions on Networking 15(2),
-//! 2007), so this is a heuristic.
+//! Construction of a good tree from delays between pairs, under a limit on the number of children
+//! of a node. Finding the tree with the smallest D is NP-hard, with the limit and, if nodes serve
+//! one child after another, without it (Brosh, Levin and Shavitt, "Approximation and heuristic
+//! algorithms for minimum-delay application-layer multicast trees", IEEE/ACM Transactions on
+//! Networking 15(2), 2007), so this is a heuristic.
 
-use super::{Edge, Pairs, Processing, ShapeError, Tree};
+use super::{Pairs, Processing, ShapeError, Tree, TreeEdge};
 
-/// Why there is no tree.
+/// Reason for which there is no tree.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BuildError {
-    /// Nodes that nothing was found to lead to.
+    /// Nodes to which no path was found.
     #[error(
-        "no way was found to '{name}'{} with at most {degree_max} children a node; measure more \
+        "no path found to '{name}'{} with at most {degree_max} children per node; measure more \
          pairs or allow more children",
         others(*.more)
     )]
     Unreached {
         /// One of them.
         name: String,
-        /// How many there are besides.
+        /// Number of the others.
         more: usize,
-        /// The children that a node may have.
+        /// Children that a node may have.
         degree_max: usize,
     },
-    /// The tree cannot be.
+    /// The tree is invalid.
     #[error(transparent)]
     Shape(#[from] ShapeError),
 }
@@ -33,19 +33,19 @@ fn unreached(pairs: &Pairs, at: usize, more: usize, degree_max: usize) -> BuildE
 }
 
 fn others(count: usize) -> String {
-    if count == 0 { String::new() } else { format!(" and {count} nodes more") }
+    if count == 0 { String::new() } else { format!(" and {count} more nodes") }
 }
 
-/// The compact tree algorithm of Shi and Turner ("Routing in overlay multicast networks", IEEE
-/// INFOCOM 2002), for a root that is given, and with the time that a node takes for each copy: as
-/// in Prim's algorithm the tree grows by one node at a time, and each time it is the one that is
-/// reached the soonest from a node of the tree that has room for a child, behind those that it
-/// serves already. Then each node's children are put into the order that makes D smallest for the
-/// tree found: the one with the longest way below it first. O(n² log n) time, O(n²) memory.
+/// Builds a tree by the compact tree algorithm of Shi and Turner ("Routing in overlay multicast
+/// networks", IEEE INFOCOM 2002), for a given root, and with the processing time of a node for each
+/// copy: as in Prim's algorithm the tree grows by one node at a time, and each time it is the one
+/// that is reached the soonest from a node of the tree that has room for a child, after those that
+/// it serves already. Then each node's children are put into the order that makes D smallest for
+/// the tree found: the one with the longest path below it first. O(n² log n) time, O(n²) memory.
 ///
-/// Where all pairs have the same delay, no tree has a smaller D. Of 4,000 trees over five nodes
-/// with delays and times drawn alike, the median had a D of 1.04 times the smallest, the 99th
-/// percentile 1.5 times, the worst 2.4 times.
+/// If all pairs have the same delay, no tree has a smaller D. Of 4,000 trees over five nodes with
+/// delays and times drawn alike, the median had a D of 1.04 times the smallest, the 99th percentile
+/// 1.5 times, the worst 2.4 times.
 pub fn compact(
     pairs: &Pairs,
     root: usize,
@@ -56,8 +56,8 @@ pub fn compact(
     let nearest: Vec<Vec<usize>> = (0..count).map(|from| nearest(pairs, from)).collect();
     let mut joined = vec![false; count];
     joined[root] = true;
-    // Nodes of the tree: the place among the pairs, when reached, children, and how many of its
-    // nearest are known to be in the tree.
+    // Nodes of the tree: the index among the pairs, the time reached, the children, and the number
+    // of its nearest nodes known to be in the tree.
     let mut tree = vec![Joined { at: root, reached_ns: 0.0, children: 0, passed: 0 }];
     let mut edges = Vec::with_capacity(count - 1);
     while tree.len() < count {
@@ -88,7 +88,7 @@ pub fn compact(
     Ok(in_best_order(pairs, &edges, processing)?)
 }
 
-/// A node of a tree that grows.
+/// Node of a growing tree.
 struct Joined {
     at: usize,
     reached_ns: f64,
@@ -96,10 +96,10 @@ struct Joined {
     passed: usize,
 }
 
-/// The root serves all others, the farthest first.
+/// Builds a star: the root serves all others, the farthest first.
 pub fn star(pairs: &Pairs, root: usize) -> Result<Tree, BuildError> {
     let count = pairs.names().len();
-    let mut edges: Vec<Edge> =
+    let mut edges: Vec<TreeEdge> =
         (0..count).filter(|to| *to != root).map(|to| edge(pairs, root, to)).collect();
     edges.sort_by(|a, b| b.delay_ns.total_cmp(&a.delay_ns));
     if let Some(unknown) = edges.first().filter(|edge| edge.delay_ns.is_infinite()) {
@@ -109,7 +109,7 @@ pub fn star(pairs: &Pairs, root: usize) -> Result<Tree, BuildError> {
     Ok(Tree::new(pairs.names(), &edges)?)
 }
 
-/// Each node serves one other: the nearest that is left.
+/// Builds a chain: each node serves one other, the nearest that is left.
 pub fn chain(pairs: &Pairs, root: usize) -> Result<Tree, BuildError> {
     let mut left: Vec<usize> = (0..pairs.names().len()).filter(|at| *at != root).collect();
     let (mut from, mut edges) = (root, Vec::with_capacity(left.len()));
@@ -126,11 +126,11 @@ pub fn chain(pairs: &Pairs, root: usize) -> Result<Tree, BuildError> {
     Ok(Tree::new(pairs.names(), &edges)?)
 }
 
-fn edge(pairs: &Pairs, from: usize, to: usize) -> Edge {
-    Edge { from, to, delay_ns: pairs.delay_ns(from, to) }
+fn edge(pairs: &Pairs, from: usize, to: usize) -> TreeEdge {
+    TreeEdge { from, to, delay_ns: pairs.delay_ns(from, to) }
 }
 
-/// The nodes that a node can send to, the nearest first.
+/// Returns the nodes to which a node can send, the nearest first.
 fn nearest(pairs: &Pairs, from: usize) -> Vec<usize> {
     let row = pairs.row(from);
     let mut nearest: Vec<usize> =
@@ -139,26 +139,26 @@ fn nearest(pairs: &Pairs, from: usize) -> Vec<usize> {
     nearest
 }
 
-/// The tree of these edges with each node's children in the order that makes D smallest. Of two
-/// children of which the one with the shorter way below comes first, changing places makes the
-/// later of both ends no later.
+/// Returns the tree of these edges with each node's children in the order that makes D smallest. If
+/// of two children the one with the shorter path below comes first, exchanging them makes the later
+/// of both ends no later.
 fn in_best_order(
     pairs: &Pairs,
-    edges: &[Edge],
+    edges: &[TreeEdge],
     processing: Processing,
 ) -> Result<Tree, ShapeError> {
     let count = pairs.names().len();
-    let mut below: Vec<Vec<Edge>> = vec![Vec::new(); count];
-    // From when a node is reached to when the last below it is.
+    let mut below: Vec<Vec<TreeEdge>> = vec![Vec::new(); count];
+    // Time from the arrival at a node to the arrival at the last node below it.
     let mut rest_ns = vec![0.0_f64; count];
-    // A node's edge stands behind that of its parent.
+    // A node's edge comes after that of its parent.
     let mut ordered = Vec::with_capacity(edges.len());
     for edge in edges {
         below[edge.from].push(*edge);
     }
     for at in edges.iter().rev().map(|edge| edge.to).chain(edges.first().map(|edge| edge.from)) {
         let children = &mut below[at];
-        let way = |edge: &Edge| edge.delay_ns + rest_ns[edge.to];
+        let way = |edge: &TreeEdge| edge.delay_ns + rest_ns[edge.to];
         children.sort_by(|a, b| way(b).total_cmp(&way(a)));
         let ends =
             children.iter().enumerate().map(|(place, edge)| processing.copy_ns(place) + way(edge));

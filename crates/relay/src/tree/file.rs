@@ -1,5 +1,5 @@
-//! A tree as a person writes it, in a TOML file: nodes, edges with their delays, and how long
-//! engines take.
+//! Tree as written by a person, in a TOML file: nodes, edges with their delays, and processing
+//! times of engines.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -7,15 +7,15 @@ use std::fmt::Write;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::fault::{check_name, quoted, time_ns, us};
-use super::{Edge, Engine, Fault, NODES_MAX, Processing, ShapeError, Tree};
+use super::error::{check_name, quoted, time_ns, to_us_text};
+use super::{NODES_MAX, Processing, ShapeError, Tree, TreeEdge, TreeEngine, TreeFileError};
 
-/// Engines of a file: one, and one that takes its place.
+/// Engines of a file: one, and one that replaces it.
 pub const ENGINES_MAX: usize = 2;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Raw {
+struct RawTree {
     nodes: Spanned<Vec<Spanned<String>>>,
     #[serde(default)]
     processing: Vec<Spanned<RawProcessing>>,
@@ -40,27 +40,27 @@ struct RawEdge {
     delay_us: Spanned<f64>,
 }
 
-/// What a tree file says.
+/// Content of a tree file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TreeFile {
     /// The tree.
     pub tree: Tree,
-    /// The engines in the order in which the file names them first; the second takes the place of
-    /// the first. There may be none.
-    pub engines: Vec<Engine>,
+    /// Engines in the order of their first mention in the file; the second replaces the first.
+    /// There may be none.
+    pub engines: Vec<TreeEngine>,
 }
 
 impl TreeFile {
-    /// Reads a tree file.
-    pub fn parse(text: &str) -> Result<Self, Fault> {
-        let raw: Raw = toml::from_str(text).map_err(|error| {
+    /// Parses a tree file.
+    pub fn parse(text: &str) -> Result<Self, TreeFileError> {
+        let raw: RawTree = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-            Fault::at(text, at, reason)
+            TreeFileError::at(text, at, reason)
         })?;
-        let reader = Reader { text };
+        let reader = TreeFileReader { text };
         let names = reader.names(&raw.nodes)?;
-        let places = reader.places(&raw.nodes)?;
+        let places = reader.node_indices(&raw.nodes)?;
         let edges = reader.edges(&raw.edges, &places)?;
         let tree = Tree::new(&names, &edges).map_err(|error| {
             let at = match &error {
@@ -69,13 +69,13 @@ impl TreeFile {
                 | ShapeError::Twice { edge, .. } => raw.edges[*edge].span().start,
                 _ => raw.nodes.span().start,
             };
-            Fault::at(text, at, error)
+            TreeFileError::at(text, at, error)
         })?;
         let engines = reader.engines(&raw.processing, &places, &tree)?;
         Ok(Self { tree, engines })
     }
 
-    /// The same as a file. Times have a thousandth of a nanosecond.
+    /// Returns the tree as a file. Times have a resolution of a thousandth of a nanosecond.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let nodes = self.tree.nodes();
@@ -96,14 +96,14 @@ impl TreeFile {
                     "\n[[edge]]\nfrom = \"{}\"\nto = \"{}\"\ndelay-us = {}\n",
                     nodes[parent].name,
                     node.name,
-                    us(node.delay_ns)
+                    to_us_text(node.delay_ns)
                 );
             }
         }
         text
     }
 
-    fn write_engine(&self, text: &mut String, engine: &Engine) {
+    fn write_engine(&self, text: &mut String, engine: &TreeEngine) {
         let usual = engine.processing[0];
         for (at, node) in self.tree.nodes().iter().enumerate() {
             let own = engine.processing[at];
@@ -114,26 +114,26 @@ impl TreeFile {
             if at > 0 {
                 let _ = writeln!(text, "node = \"{}\"", node.name);
             }
-            let (first, next) = (us(own.first_ns), us(own.next_ns));
+            let (first, next) = (to_us_text(own.first_ns), to_us_text(own.next_ns));
             let _ = write!(text, "first-us = {first}\nnext-us = {next}\n");
         }
     }
 }
 
-/// Turns what stands in a text into what it means, or says where it means nothing.
-struct Reader<'a> {
+/// Interpreter of the file's texts; it reports those without a meaning.
+struct TreeFileReader<'a> {
     text: &'a str,
 }
 
-/// The place of each node in the list, by its name.
-type Places<'a> = HashMap<&'a str, usize>;
+/// Index of each node in the list, by its name.
+type NodeIndices<'a> = HashMap<&'a str, usize>;
 
-impl Reader<'_> {
-    fn fault<T>(&self, at: &Spanned<T>, reason: impl std::fmt::Display) -> Fault {
-        Fault::at(self.text, at.span().start, reason)
+impl TreeFileReader<'_> {
+    fn fault<T>(&self, at: &Spanned<T>, reason: impl std::fmt::Display) -> TreeFileError {
+        TreeFileError::at(self.text, at.span().start, reason)
     }
 
-    fn names(&self, nodes: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<String>, Fault> {
+    fn names(&self, nodes: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<String>, TreeFileError> {
         if nodes.get_ref().len() > NODES_MAX {
             return Err(self.fault(nodes, ShapeError::Nodes(nodes.get_ref().len())));
         }
@@ -144,51 +144,70 @@ impl Reader<'_> {
         nodes.get_ref().iter().map(name).collect()
     }
 
-    fn places<'a>(&self, nodes: &'a Spanned<Vec<Spanned<String>>>) -> Result<Places<'a>, Fault> {
-        let mut places = Places::new();
+    fn node_indices<'a>(
+        &self,
+        nodes: &'a Spanned<Vec<Spanned<String>>>,
+    ) -> Result<NodeIndices<'a>, TreeFileError> {
+        let mut places = NodeIndices::new();
         for (at, name) in nodes.get_ref().iter().enumerate() {
             if places.insert(name.get_ref(), at).is_some() {
-                let reason = format!("node '{}' is in the list already", name.get_ref());
+                let reason = format!("node '{}' is listed twice", name.get_ref());
                 return Err(self.fault(name, reason));
             }
         }
         Ok(places)
     }
 
-    fn place(&self, name: &Spanned<String>, places: &Places<'_>) -> Result<usize, Fault> {
+    fn node_index(
+        &self,
+        name: &Spanned<String>,
+        places: &NodeIndices<'_>,
+    ) -> Result<usize, TreeFileError> {
         places.get(name.get_ref().as_str()).copied().ok_or_else(|| {
             let shown = quoted(name.get_ref());
-            self.fault(name, format!("there is no node '{shown}' in the list of nodes"))
+            self.fault(name, format!("node '{shown}' is not in the list of nodes"))
         })
     }
 
-    fn edges(&self, edges: &[Spanned<RawEdge>], places: &Places<'_>) -> Result<Vec<Edge>, Fault> {
+    fn edges(
+        &self,
+        edges: &[Spanned<RawEdge>],
+        places: &NodeIndices<'_>,
+    ) -> Result<Vec<TreeEdge>, TreeFileError> {
         let edge = |edge: &Spanned<RawEdge>| {
             let RawEdge { from, to, delay_us } = edge.get_ref();
             let delay_ns = self.time("delay-us", delay_us)?;
-            Ok(Edge { from: self.place(from, places)?, to: self.place(to, places)?, delay_ns })
+            Ok(TreeEdge {
+                from: self.node_index(from, places)?,
+                to: self.node_index(to, places)?,
+                delay_ns,
+            })
         };
         edges.iter().map(edge).collect()
     }
 
-    fn time(&self, what: &str, us: &Spanned<f64>) -> Result<f64, Fault> {
+    fn time(&self, what: &str, us: &Spanned<f64>) -> Result<f64, TreeFileError> {
         time_ns(what, *us.get_ref()).map_err(|reason| self.fault(us, reason))
     }
 
     fn engines(
         &self,
         entries: &[Spanned<RawProcessing>],
-        places: &Places<'_>,
+        places: &NodeIndices<'_>,
         tree: &Tree,
-    ) -> Result<Vec<Engine>, Fault> {
-        // The tree's order is another than that of the list.
+    ) -> Result<Vec<TreeEngine>, TreeFileError> {
+        // The tree's order differs from that of the list.
         let in_tree: HashMap<&str, usize> =
             tree.nodes().iter().enumerate().map(|(at, node)| (node.name.as_str(), at)).collect();
         let mut engines: Vec<Entries<'_>> = Vec::new();
         for entry in entries {
             let RawProcessing { engine, node, first_us, next_us } = entry.get_ref();
             check_name(engine.get_ref()).map_err(|_| {
-                self.fault(engine, "an engine is named like a node, such as \"host-based\"")
+                self.fault(
+                    engine,
+                    "invalid engine name; use the characters of node names, as in \
+                                    \"host-based\"",
+                )
             })?;
             let processing = Processing {
                 first_ns: self.time("first-us", first_us)?,
@@ -197,7 +216,7 @@ impl Reader<'_> {
             let of = match engines.iter().position(|known| known.name == engine.get_ref()) {
                 Some(known) => known,
                 None if engines.len() == ENGINES_MAX => {
-                    let reason = format!("a tree is compared with {ENGINES_MAX} engines at most");
+                    let reason = format!("a tree supports at most {ENGINES_MAX} engines");
                     return Err(self.fault(engine, reason));
                 }
                 None => {
@@ -210,7 +229,7 @@ impl Reader<'_> {
             let before = match node {
                 None => known.usual.replace(processing),
                 Some(node) => {
-                    self.place(node, places)?;
+                    self.node_index(node, places)?;
                     known.own.insert(in_tree[node.get_ref().as_str()], processing)
                 }
             };
@@ -225,33 +244,33 @@ impl Reader<'_> {
                     "engine '{}' has no processing for node '{node}', nor one for all nodes",
                     entries.name
                 );
-                Fault::at(self.text, entries.begins, reason)
+                TreeFileError::at(self.text, entries.begins, reason)
             })
         };
         engines.iter().map(all_of).collect()
     }
 }
 
-/// What a file says of one engine.
+/// Entries of a file for one engine.
 #[derive(Default)]
 struct Entries<'a> {
     name: &'a str,
-    /// The byte where the first entry stands.
+    /// Byte offset of the first entry.
     begins: usize,
-    /// For all nodes that have none of their own.
+    /// For all nodes without an entry of their own.
     usual: Option<Processing>,
     own: HashMap<usize, Processing>,
 }
 
 impl Entries<'_> {
-    /// The engine at each node, or the name of an inner node that it knows nothing of.
-    fn engine(&self, tree: &Tree) -> Result<Engine, String> {
-        let of = |(at, node): (usize, &super::Node)| {
+    /// Returns the engine at each node, or the name of an inner node without an entry.
+    fn engine(&self, tree: &Tree) -> Result<TreeEngine, String> {
+        let of = |(at, node): (usize, &super::TreeNode)| {
             let known = self.own.get(&at).copied().or(self.usual);
             let known = known.or_else(|| node.children.is_empty().then(Processing::default));
             known.ok_or_else(|| node.name.clone())
         };
         let processing = tree.nodes().iter().enumerate().map(of).collect::<Result<_, _>>()?;
-        Ok(Engine { name: self.name.to_owned(), processing })
+        Ok(TreeEngine { name: self.name.to_owned(), processing })
     }
 }

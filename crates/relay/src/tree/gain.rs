@@ -1,78 +1,78 @@
-//! What another engine gains: equations (3) to (7) as differences of two delays, of all nodes and
-//! of one at a time.
+//! Gain by another engine: equations (3) to (7) as differences of two delays, of all nodes and of
+//! one at a time.
 
-use super::{Delays, Engine, Tree, delays};
+use super::{Tree, TreeDelays, TreeEngine, delays};
 
-/// Times differ by less than this share where only rounding makes them differ.
+/// Share below which times differ by rounding only.
 const ROUNDING: f64 = 1e-9;
 
-/// Why equation (4) does not hold for a tree.
+/// Assumption of equation (4) about a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Assumption {
     /// Inner nodes have the same number of children, two or more.
     SameDegree,
-    /// Leaves are as far from the root.
+    /// All leaves are at the same depth.
     SameDepth,
-    /// Nodes take as long.
+    /// All nodes have the same processing time.
     SameNodes,
-    /// The slowest leaf is the same with both engines. Equation (3) assumes so too.
+    /// The slowest leaf is the same with both engines. Equation (3) assumes this too.
     SamePath,
-    /// Each node on the way to it serves the next at the same place, so that there is one gain for
+    /// Each node on the path to it serves the next at the same index, so that there is one gain for
     /// all of them.
-    SamePlace,
+    SameIndex,
 }
 
 /// Equation (4): the gain of D in a regular tree, `(log_m n) · ΔTP`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Equation4 {
-    /// What does not hold; (4) applies where this is empty.
+    /// Assumptions that do not hold; (4) applies if this is empty.
     pub broken: Vec<Assumption>,
     /// m: the children of the root, and so of each inner node.
     pub degree: usize,
-    /// ΔTP: what one node on the way to the slowest leaf gains, in ns.
+    /// ΔTP: the gain of one node on the path to the slowest leaf, in ns.
     pub processing_ns: f64,
-    /// As printed, n being all nodes: it counts more nodes than are on the way, in ns.
+    /// Value as published, n being all nodes: it counts more nodes than are on the path, in ns.
     pub all_nodes_ns: Option<f64>,
     /// With n the leaves, whose logarithm is the depth: exact, in ns.
     pub leaves_ns: Option<f64>,
 }
 
-/// What one node gains.
+/// Gain of one node.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct NodeGain {
-    /// ΔTP: the mean over its copies of what the other engine is faster, in ns; 0 for a leaf.
+    /// ΔTP: the mean gain over its copies by the other engine, in ns; 0 for a leaf.
     pub processing_ns: f64,
-    /// ΔD if its engine alone is replaced, in ns.
+    /// ΔD if only its engine is replaced, in ns.
     pub tree_ns: f64,
-    /// What the mean delay gains by that, in ns.
+    /// Gain of the mean delay by that, in ns.
     pub mean_ns: f64,
 }
 
-/// What a tree gains by another engine.
+/// Gain of a tree by another engine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Gain {
     /// ΔD, all engines being replaced, in ns: (1) less (2).
     pub tree_ns: f64,
-    /// The gain of the mean delay, in ns: (5) less (6).
+    /// Gain of the mean delay, in ns: (5) less (6).
     pub mean_ns: f64,
-    /// (3): the sum of what the nodes on the way to the slowest leaf gain, in ns. It is ΔD where
+    /// (3): the sum of the gains of the nodes on the path to the slowest leaf, in ns. It is ΔD if
     /// that leaf is the slowest with the other engine too.
     pub along_path_ns: f64,
-    /// Whether it is.
+    /// True if it is.
     pub same_path: bool,
     /// (4).
     pub regular: Equation4,
-    /// (7) as printed, in ns: the sum of ΔTP of all inner nodes but the root, by |V| - 1. It leaves
-    /// out the root, and weighs each node once; by (5) and (6) each copy counts once for each node
-    /// that is reached by it.
+    /// (7) as published, in ns: the sum of ΔTP of all inner nodes but the root, by |V| - 1. It
+    /// leaves out the root, and weighs each node once; by (5) and (6) each copy counts once for
+    /// each node that is reached by it.
     pub printed_mean_ns: f64,
     /// Each node, in the tree's order.
     pub nodes: Vec<NodeGain>,
 }
 
-/// What the tree gains if `after` takes the place of `before`, everywhere and at each node alone.
+/// Returns the gain of the tree if `after` replaces `before`, everywhere and at each node alone.
 #[must_use]
-pub fn gain(tree: &Tree, before: &Engine, after: &Engine) -> Gain {
+pub fn gain(tree: &Tree, before: &TreeEngine, after: &TreeEngine) -> Gain {
     let (old, new) = (delays(tree, before), delays(tree, after));
     let nodes = each(tree, before, after, &old);
     let inner = tree.nodes().iter().zip(&nodes).skip(1);
@@ -90,21 +90,21 @@ pub fn gain(tree: &Tree, before: &Engine, after: &Engine) -> Gain {
     }
 }
 
-/// How much earlier the copy for a node leaves its parent.
-fn faster_ns(tree: &Tree, before: &Engine, after: &Engine, at: usize) -> f64 {
+/// Returns the time by which the copy for a node leaves its parent earlier.
+fn faster_ns(tree: &Tree, before: &TreeEngine, after: &TreeEngine, at: usize) -> f64 {
     before.before_ns(tree, at) - after.before_ns(tree, at)
 }
 
-fn is_slowest(delays: &Delays, leaf: usize) -> bool {
+fn is_slowest(delays: &TreeDelays, leaf: usize) -> bool {
     delays.node_ns[leaf] >= delays.tree_ns * (1.0 - ROUNDING)
 }
 
-/// Each node replaced alone, in a number of steps that is linear in the nodes.
-fn each(tree: &Tree, before: &Engine, after: &Engine, old: &Delays) -> Vec<NodeGain> {
+/// Returns the gain of replacing each node alone, in a number of steps that is linear in the nodes.
+fn each(tree: &Tree, before: &TreeEngine, after: &TreeEngine, old: &TreeDelays) -> Vec<NodeGain> {
     let (sizes, below) = (tree.sizes(), below(tree, old));
-    let beside = beside(tree, &below);
+    let beside = largest_delay_elsewhere(tree, &below);
     let receivers = (tree.nodes().len() - 1) as f64;
-    let of = |(at, node): (usize, &super::Node)| {
+    let of = |(at, node): (usize, &super::TreeNode)| {
         if node.children.is_empty() {
             return NodeGain { processing_ns: 0.0, tree_ns: 0.0, mean_ns: 0.0 };
         }
@@ -121,8 +121,8 @@ fn each(tree: &Tree, before: &Engine, after: &Engine, old: &Delays) -> Vec<NodeG
     tree.nodes().iter().enumerate().map(of).collect()
 }
 
-/// The largest delay of a leaf that is each node or below it.
-fn below(tree: &Tree, old: &Delays) -> Vec<f64> {
+/// Returns, for each node, the largest delay of a leaf that is the node or below it.
+fn below(tree: &Tree, old: &TreeDelays) -> Vec<f64> {
     let mut below = vec![f64::NEG_INFINITY; tree.nodes().len()];
     for (at, node) in tree.nodes().iter().enumerate().rev() {
         if node.children.is_empty() {
@@ -135,11 +135,11 @@ fn below(tree: &Tree, old: &Delays) -> Vec<f64> {
     below
 }
 
-/// The largest delay of a leaf that is neither each node nor below it.
-fn beside(tree: &Tree, below: &[f64]) -> Vec<f64> {
+/// Returns, for each node, the largest delay of a leaf that is neither the node nor below it.
+fn largest_delay_elsewhere(tree: &Tree, below: &[f64]) -> Vec<f64> {
     let mut beside = vec![f64::NEG_INFINITY; tree.nodes().len()];
     for (at, node) in tree.nodes().iter().enumerate() {
-        // The largest of the siblings before each child, then of those behind it.
+        // The largest of the siblings before each child, then of those after it.
         let mut largest = beside[at];
         for child in &node.children {
             beside[*child] = largest;
@@ -156,8 +156,8 @@ fn beside(tree: &Tree, below: &[f64]) -> Vec<f64> {
 
 fn regular(
     tree: &Tree,
-    before: &Engine,
-    after: &Engine,
+    before: &TreeEngine,
+    after: &TreeEngine,
     path: &[usize],
     same_path: bool,
 ) -> Equation4 {
@@ -166,7 +166,8 @@ fn regular(
     let is_inner = |at: &usize| !nodes[*at].children.is_empty();
     let inner = || (0..nodes.len()).filter(is_inner);
     let leaves = || (0..nodes.len()).filter(|at| !is_inner(at));
-    let same = |engine: &Engine| inner().all(|at| engine.processing[at] == engine.processing[0]);
+    let same =
+        |engine: &TreeEngine| inner().all(|at| engine.processing[at] == engine.processing[0]);
     let holds = [
         (
             Assumption::SameDegree,
@@ -176,8 +177,8 @@ fn regular(
         (Assumption::SameNodes, same(before) && same(after)),
         (Assumption::SamePath, same_path),
         (
-            Assumption::SamePlace,
-            path[1..].windows(2).all(|two| nodes[two[0]].place == nodes[two[1]].place),
+            Assumption::SameIndex,
+            path[1..].windows(2).all(|two| nodes[two[0]].child_index == nodes[two[1]].child_index),
         ),
     ];
     let broken = holds.into_iter().filter(|(_, holds)| !holds).map(|(what, _)| what).collect();

@@ -1,12 +1,11 @@
-//! Delays between pairs of nodes, as they were measured: a file with a line for each,
-//! `from,to,delay_us`.
+//! Measured delays between pairs of nodes: a file with a line for each, `from,to,delay_us`.
 
 use std::collections::HashMap;
 
-use super::Fault;
-use super::fault::{check_name, time_ns};
+use super::TreeFileError;
+use super::error::{check_name, time_ns};
 
-/// Nodes of a file of pairs.
+/// Nodes of a file of pairs, at most.
 pub const PAIRED_MAX: usize = 1_024;
 /// The first line.
 const HEADER: &str = "from,to,delay_us";
@@ -15,28 +14,35 @@ const HEADER: &str = "from,to,delay_us";
 #[derive(Clone, PartialEq, Debug)]
 pub struct Pairs {
     names: Vec<String>,
-    /// From each node to each, row by row, in ns; without a bound where it is not known.
+    /// Delays from each node to each, row by row, in ns; infinite if unknown.
     delays_ns: Vec<f64>,
 }
 
 impl Pairs {
-    /// Reads a file of pairs: the header `from,to,delay_us`, then a line for each pair. Empty lines
-    /// and those that begin with `#` say nothing. A pair that stands there in one direction alone
-    /// holds for the other too. Nodes come in the order in which the file names them.
-    pub fn parse(text: &str) -> Result<Self, Fault> {
+    /// Parses a file of pairs: the header `from,to,delay_us`, then a line for each pair. Empty
+    /// lines and those that begin with `#` are ignored. A pair given in one direction only applies
+    /// to the other too. Nodes are in the order in which the file names them.
+    pub fn parse(text: &str) -> Result<Self, TreeFileError> {
         let says = |(_, line): &(usize, &str)| !line.is_empty() && !line.starts_with('#');
         let numbered = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
         let mut lines = numbered.filter(says);
         match lines.next() {
             Some((_, HEADER)) => {}
-            Some((at, _)) => return Err(Fault::new(at, format!("begin with '{HEADER}'"))),
-            None => return Err(Fault::new(1, format!("no pairs; begin with '{HEADER}'"))),
+            Some((at, _)) => {
+                return Err(TreeFileError::new(at, format!("the first line must be '{HEADER}'")));
+            }
+            None => {
+                return Err(TreeFileError::new(
+                    1,
+                    format!("no pairs; the first line must be '{HEADER}'"),
+                ));
+            }
         }
         let mut names: Vec<String> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut pairs: HashMap<(usize, usize), (usize, f64)> = HashMap::new();
         for (at, line) in lines {
-            let fault = |reason: String| Fault::new(at, reason);
+            let fault = |reason: String| TreeFileError::new(at, reason);
             let (from, to, delay_ns) = fields(line).map_err(fault)?;
             let mut place = |name: &str| {
                 check_name(name)?;
@@ -44,7 +50,7 @@ impl Pairs {
                     return Ok(*place);
                 }
                 if names.len() == PAIRED_MAX {
-                    return Err(format!("these are more than {PAIRED_MAX} nodes"));
+                    return Err(format!("there are more than {PAIRED_MAX} nodes"));
                 }
                 names.push(name.to_owned());
                 places.insert(name.to_owned(), names.len() - 1);
@@ -52,15 +58,17 @@ impl Pairs {
             };
             let pair = (place(from).map_err(fault)?, place(to).map_err(fault)?);
             if pair.0 == pair.1 {
-                return Err(fault(format!("'{from}' and '{to}' are one node")));
+                return Err(fault(format!("'{from}' and '{to}' are the same node")));
             }
             if let Some((first, _)) = pairs.insert(pair, (at, delay_ns)) {
-                return Err(fault(format!("the pair '{from}', '{to}' is in line {first} already")));
+                return Err(fault(format!(
+                    "the pair '{from}', '{to}' occurs in line {first} already"
+                )));
             }
         }
         let mut known = Self::new(names);
         if known.names.len() < 2 {
-            return Err(Fault::new(1, "no pairs; write a line for each behind the header"));
+            return Err(TreeFileError::new(1, "no pairs; write one per line after the header"));
         }
         for ((from, to), (_, delay_ns)) in &pairs {
             known.set(*from, *to, *delay_ns);
@@ -71,46 +79,46 @@ impl Pairs {
         Ok(known)
     }
 
-    /// Nodes without a known delay between any two of them.
+    /// Makes nodes without a known delay between any two of them.
     #[must_use]
     pub fn new(names: Vec<String>) -> Self {
         let delays_ns = vec![f64::INFINITY; names.len() * names.len()];
         Self { names, delays_ns }
     }
 
-    /// Makes a delay known, in ns, of one direction.
+    /// Sets a delay, in ns, of one direction.
     ///
     /// # Panics
     ///
-    /// When there is no such node.
+    /// If there is no such node.
     pub fn set(&mut self, from: usize, to: usize, delay_ns: f64) {
         let row = from * self.names.len();
         self.delays_ns[row..row + self.names.len()][to] = delay_ns;
     }
 
-    /// The nodes' names.
+    /// Returns the nodes' names.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// c from one node to another, in ns; infinite where it is not known.
+    /// Returns c from one node to another, in ns; infinite if unknown.
     ///
     /// # Panics
     ///
-    /// When there is no such node.
+    /// If there is no such node.
     #[must_use]
     pub fn delay_ns(&self, from: usize, to: usize) -> f64 {
         self.row(from)[to]
     }
 
-    /// The place of a node.
+    /// Returns the index of a node.
     #[must_use]
-    pub fn place(&self, name: &str) -> Option<usize> {
+    pub fn index_of(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|known| known == name)
     }
 
-    /// c from one node to each.
+    /// Returns c from one node to each.
     pub(super) fn row(&self, from: usize) -> &[f64] {
         &self.delays_ns[from * self.names.len()..][..self.names.len()]
     }

@@ -1,22 +1,23 @@
-//! A tree: its nodes, whose child each is and at which place, and the transmission delays of its
-//! edges. Right by its type: it has one root, and everything else hangs below that.
+//! Tree: its nodes, the parent and index of each, and the transmission delays of its edges. Valid
+//! by construction: it has one root, and every other node is below that.
 
 use std::collections::VecDeque;
 
-/// Nodes of a tree.
+/// Nodes of a tree, at most.
 pub const NODES_MAX: usize = 65_536;
 /// Nodes of a cycle that are named.
 const CYCLE_SHOWN: usize = 8;
 
-/// Why nodes and edges are no tree.
+/// Reason for which nodes and edges are not a tree.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShapeError {
     /// Too many nodes.
-    #[error("{0} nodes are too many; a tree takes {NODES_MAX}")]
+    #[error("{0} nodes exceed the limit of {NODES_MAX} of a tree")]
     Nodes(usize),
     /// Too many nodes of a regular tree, which are not counted to the end.
     #[error(
-        "{degree} children a node and {depth} levels below the root are too many; a tree takes {NODES_MAX} nodes"
+        "{degree} children per node and {depth} levels below the root exceed the limit of \
+         {NODES_MAX} nodes of a tree"
     )]
     Regular {
         /// Children of each inner node.
@@ -25,23 +26,26 @@ pub enum ShapeError {
         depth: usize,
     },
     /// No node, or one alone.
-    #[error("a tree has two nodes or more; with one there is no delay")]
+    #[error("a tree has at least two nodes; a single node has no delay")]
     Alone,
     /// A degree of 0.
-    #[error("a tree whose nodes have no children is one node; give a degree and a depth from 1 up")]
+    #[error(
+        "a tree whose nodes have no children is a single node; choose a degree and a depth of \
+             at least 1"
+    )]
     Nothing,
     /// An edge from a node to itself.
     #[error("node '{name}' is its own child")]
     Oneself {
-        /// The edge, by its place.
+        /// The edge, by its index.
         edge: usize,
         /// The node.
         name: String,
     },
     /// A node with two parents.
-    #[error("node '{child}' has two parents, '{first}' and '{second}'; a tree gives it one")]
+    #[error("node '{child}' has two parents, '{first}' and '{second}'; keep one")]
     Parents {
-        /// The second edge to it, by its place.
+        /// The second edge to it, by its index.
         edge: usize,
         /// The node.
         child: String,
@@ -50,30 +54,30 @@ pub enum ShapeError {
         /// Its parent by the second one.
         second: String,
     },
-    /// An edge twice.
-    #[error("'{child}' is a child of '{parent}' already")]
+    /// A duplicate edge.
+    #[error("'{child}' is listed twice as a child of '{parent}'")]
     Twice {
-        /// The second edge, by its place.
+        /// The second edge, by its index.
         edge: usize,
-        /// From where.
+        /// Its parent.
         parent: String,
-        /// To where.
+        /// Its child.
         child: String,
     },
-    /// A circle.
-    #[error("there is a cycle: {0}; a tree has none, so take one of its edges away")]
+    /// A cycle.
+    #[error("the edges contain a cycle: {0}; remove one of them")]
     Cycle(String),
-    /// A circle, and no node that is outside of it or below.
-    #[error("there is no root, because every node has a parent: {0}")]
+    /// A cycle, and no node that is outside of it or below.
+    #[error("the tree has no root, because every node has a parent: {0}")]
     NoRoot(String),
     /// Two nodes without a parent.
     #[error("'{0}' and '{1}' both have no parent; a tree has one root")]
     Roots(String, String),
 }
 
-/// An edge from a parent to a child; nodes are given by their places in a list.
+/// Edge from a parent to a child; nodes are given by their indices in a list.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Edge {
+pub struct TreeEdge {
     /// The parent.
     pub from: usize,
     /// The child.
@@ -82,28 +86,28 @@ pub struct Edge {
     pub delay_ns: f64,
 }
 
-/// A node of a tree.
+/// Node of a tree.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Node {
+pub struct TreeNode {
     /// Its name.
     pub name: String,
     /// The node above it; the root has none.
     pub parent: Option<usize>,
-    /// Its place among its parent's children, in the order in which they are served.
-    pub place: usize,
+    /// Its index among its parent's children, in the order in which they are served.
+    pub child_index: usize,
     /// Edges between the root and it.
     pub depth: usize,
-    /// The transmission delay from its parent, in ns; the root's is 0.
+    /// Transmission delay from its parent, in ns; the root's is 0.
     pub delay_ns: f64,
     /// Its children, in the order in which they are served.
     pub children: Vec<usize>,
 }
 
-/// A tree. Its nodes stand level by level, the root first, and so each behind its parent; the
-/// children of a node stand together, in the order in which they are served.
+/// Tree. Its nodes are in level order, the root first, so that each comes after its parent; the
+/// children of a node are adjacent, in the order in which they are served.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tree {
-    nodes: Vec<Node>,
+    nodes: Vec<TreeNode>,
 }
 
 impl Tree {
@@ -112,8 +116,8 @@ impl Tree {
     ///
     /// # Panics
     ///
-    /// When an edge names a place that is not in the list.
-    pub fn new(names: &[String], edges: &[Edge]) -> Result<Self, ShapeError> {
+    /// If an edge has an index that is not in the list.
+    pub fn new(names: &[String], edges: &[TreeEdge]) -> Result<Self, ShapeError> {
         match names.len() {
             0 | 1 => return Err(ShapeError::Alone),
             many if many > NODES_MAX => return Err(ShapeError::Nodes(many)),
@@ -125,36 +129,36 @@ impl Tree {
             below[edge.from].push(edge.to);
         }
         let root = root(names, &parents)?;
-        let mut nodes: Vec<Node> = Vec::with_capacity(names.len());
-        // Places in the list, and what is known of the node from above.
+        let mut nodes: Vec<TreeNode> = Vec::with_capacity(names.len());
+        // Indices in the list, with the parent, index and depth of the node.
         let mut next = VecDeque::from([(root, None, 0, 0)]);
         while let Some((at, parent, place, depth)) = next.pop_front() {
             let own = nodes.len();
             if let Some(parent) = parent {
-                let parent: &mut Node = &mut nodes[parent];
+                let parent: &mut TreeNode = &mut nodes[parent];
                 parent.children.push(own);
             }
             for (place, child) in below[at].iter().enumerate() {
                 next.push_back((*child, Some(own), place, depth + 1));
             }
-            nodes.push(Node {
+            nodes.push(TreeNode {
                 name: names[at].clone(),
                 parent,
-                place,
+                child_index: place,
                 depth,
                 delay_ns: parents[at].map_or(0.0, |edge| edge.delay_ns),
                 children: Vec::with_capacity(below[at].len()),
             });
         }
         if nodes.len() < names.len() {
-            // Whoever is not below the root has nobody above it that has no parent.
+            // A node that is not below the root has no ancestor without a parent.
             return Err(ShapeError::Cycle(cycle(names, &parents)));
         }
         Ok(Self { nodes })
     }
 
-    /// The tree whose inner nodes all have `degree` children and whose leaves are all `depth` edges
-    /// from the root. Nodes are called by their number, level by level, from 0 on.
+    /// Makes the tree whose inner nodes all have `degree` children and whose leaves are all `depth`
+    /// edges from the root. Nodes are named by their number, level by level, from 0 on.
     pub fn regular(degree: usize, depth: usize, delay_ns: f64) -> Result<Self, ShapeError> {
         if degree == 0 || depth == 0 {
             return Err(ShapeError::Nothing);
@@ -168,31 +172,31 @@ impl Tree {
             }
         }
         let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
-        let edge = |to: usize| Edge { from: (to - 1) / degree, to, delay_ns };
-        let edges: Vec<Edge> = (1..count).map(edge).collect();
+        let edge = |to: usize| TreeEdge { from: (to - 1) / degree, to, delay_ns };
+        let edges: Vec<TreeEdge> = (1..count).map(edge).collect();
         Self::new(&names, &edges)
     }
 
-    /// Its nodes.
+    /// Returns its nodes.
     #[must_use]
-    pub fn nodes(&self) -> &[Node] {
+    pub fn nodes(&self) -> &[TreeNode] {
         &self.nodes
     }
 
-    /// The most children that a node has.
+    /// Returns the largest number of children of a node.
     #[must_use]
     pub fn degree_max(&self) -> usize {
         self.nodes.iter().map(|node| node.children.len()).max().unwrap_or(0)
     }
 
-    /// Edges from the root to the farthest leaf.
+    /// Returns the edges from the root to the farthest leaf.
     #[must_use]
     pub fn depth(&self) -> usize {
-        // Levels stand in their order.
+        // Levels are in their order.
         self.nodes.last().map_or(0, |node| node.depth)
     }
 
-    /// The places of a node and of all that are above it, from the root on.
+    /// Returns the indices of a node and of all its ancestors, from the root on.
     #[must_use]
     pub fn path(&self, to: usize) -> Vec<usize> {
         let above = |at: &usize| self.nodes[*at].parent;
@@ -201,7 +205,7 @@ impl Tree {
         path
     }
 
-    /// How many nodes are below each, itself counted.
+    /// Returns the number of nodes below each, itself included.
     #[must_use]
     pub fn sizes(&self) -> Vec<usize> {
         let mut sizes = vec![1; self.nodes.len()];
@@ -213,7 +217,7 @@ impl Tree {
         sizes
     }
 
-    /// The same tree with this delay for every edge.
+    /// Returns the same tree with this delay for every edge.
     #[must_use]
     pub fn with_delay(mut self, delay_ns: f64) -> Self {
         for node in self.nodes.iter_mut().filter(|node| node.parent.is_some()) {
@@ -223,9 +227,12 @@ impl Tree {
     }
 }
 
-/// The edge by which each node hangs.
-fn parents<'a>(names: &[String], edges: &'a [Edge]) -> Result<Vec<Option<&'a Edge>>, ShapeError> {
-    let mut parents: Vec<Option<&Edge>> = vec![None; names.len()];
+/// Returns the edge from the parent to each node.
+fn parents<'a>(
+    names: &[String],
+    edges: &'a [TreeEdge],
+) -> Result<Vec<Option<&'a TreeEdge>>, ShapeError> {
+    let mut parents: Vec<Option<&TreeEdge>> = vec![None; names.len()];
     for (at, edge) in edges.iter().enumerate() {
         let (from, to) = (|| names[edge.from].clone(), || names[edge.to].clone());
         if edge.from == edge.to {
@@ -245,8 +252,8 @@ fn parents<'a>(names: &[String], edges: &'a [Edge]) -> Result<Vec<Option<&'a Edg
     Ok(parents)
 }
 
-/// The one node that hangs from none.
-fn root(names: &[String], parents: &[Option<&Edge>]) -> Result<usize, ShapeError> {
+/// Returns the one node without a parent.
+fn root(names: &[String], parents: &[Option<&TreeEdge>]) -> Result<usize, ShapeError> {
     let mut roots = (0..names.len()).filter(|at| parents[*at].is_none());
     match (roots.next(), roots.next()) {
         (Some(root), None) => Ok(root),
@@ -257,9 +264,10 @@ fn root(names: &[String], parents: &[Option<&Edge>]) -> Result<usize, ShapeError
     }
 }
 
-/// The first cycle that there is, as text.
-fn cycle(names: &[String], parents: &[Option<&Edge>]) -> String {
-    // By whom each was met first; who meets one that itself has met goes round.
+/// Returns the first cycle, as text.
+fn cycle(names: &[String], parents: &[Option<&TreeEdge>]) -> String {
+    // Start of the walk that visited each node first; a walk that meets its own nodes has found a
+    // cycle.
     let mut met = vec![None; names.len()];
     for start in 0..names.len() {
         let mut at = start;

@@ -10,8 +10,8 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("n{number}")).collect()
 }
 
-fn edge(from: usize, to: usize, delay_ns: f64) -> Edge {
-    Edge { from, to, delay_ns }
+fn edge(from: usize, to: usize, delay_ns: f64) -> TreeEdge {
+    TreeEdge { from, to, delay_ns }
 }
 
 fn takes(first_ns: f64, next_ns: f64) -> Processing {
@@ -23,12 +23,12 @@ fn near(a: f64, b: f64) -> bool {
 }
 
 /// A root with two children, the first of which has two more; both engines differ by node.
-fn example() -> (Tree, Engine, Engine) {
+fn example() -> (Tree, TreeEngine, TreeEngine) {
     let edges = [edge(0, 1, 100.0), edge(0, 2, 200.0), edge(1, 3, 10.0), edge(1, 4, 20.0)];
     let tree = Tree::new(&names(5), &edges).unwrap();
-    let mut before = Engine::uniform("host-based", &tree, takes(50.0, 30.0));
+    let mut before = TreeEngine::uniform("host-based", &tree, takes(50.0, 30.0));
     before.processing[1] = takes(70.0, 40.0);
-    let after = Engine::uniform("in-kernel", &tree, takes(20.0, 1.0));
+    let after = TreeEngine::uniform("in-kernel", &tree, takes(20.0, 1.0));
     (tree, before, after)
 }
 
@@ -62,7 +62,7 @@ fn gains_are_differences_of_delays() {
 }
 
 /// The tree with every other engine replaced, or one.
-fn replaced(tree: &Tree, before: &Engine, after: &Engine, node: usize) -> Delays {
+fn replaced(tree: &Tree, before: &TreeEngine, after: &TreeEngine, node: usize) -> TreeDelays {
     let mut one = before.clone();
     one.processing[node] = after.processing[node];
     delays(tree, &one)
@@ -72,8 +72,8 @@ fn replaced(tree: &Tree, before: &Engine, after: &Engine, node: usize) -> Delays
 fn in_a_regular_tree_equation_4_is_exact_with_the_leaves_for_n() {
     for (degree, depth) in [(2, 1), (2, 5), (3, 4), (7, 3)] {
         let tree = Tree::regular(degree, depth, 40.0).unwrap();
-        let before = Engine::uniform("a", &tree, takes(20.0, 5.0));
-        let after = Engine::uniform("b", &tree, takes(8.0, 0.5));
+        let before = TreeEngine::uniform("a", &tree, takes(20.0, 5.0));
+        let after = TreeEngine::uniform("b", &tree, takes(8.0, 0.5));
         let all = gain(&tree, &before, &after);
         assert_eq!(all.regular.broken, []);
         assert!(near(all.regular.leaves_ns.unwrap(), all.tree_ns), "{degree} {depth}");
@@ -87,32 +87,33 @@ fn in_a_regular_tree_equation_4_is_exact_with_the_leaves_for_n() {
 
 #[test]
 fn where_equation_4_does_not_apply_it_is_said_why() {
-    let broken =
-        |tree: &Tree, before: &Engine, after: &Engine| gain(tree, before, after).regular.broken;
+    let broken = |tree: &Tree, before: &TreeEngine, after: &TreeEngine| {
+        gain(tree, before, after).regular.broken
+    };
     let (tree, before, after) = example();
     let what = broken(&tree, &before, &after);
     assert_eq!(what, [Assumption::SameDepth, Assumption::SameNodes]);
     let chain = Tree::regular(1, 3, 1.0).unwrap();
-    let before = Engine::uniform("a", &chain, takes(20.0, 5.0));
-    let all = gain(&chain, &before, &Engine::uniform("b", &chain, takes(1.0, 1.0)));
+    let before = TreeEngine::uniform("a", &chain, takes(20.0, 5.0));
+    let all = gain(&chain, &before, &TreeEngine::uniform("b", &chain, takes(1.0, 1.0)));
     assert_eq!(all.regular.broken, [Assumption::SameDegree]);
     assert_eq!((all.regular.leaves_ns, all.regular.all_nodes_ns), (None, None));
     // The long edge is at the first place of the root, and at the last one below.
     let edges = [edge(0, 1, 90.0), edge(0, 2, 1.0), edge(1, 3, 1.0), edge(1, 4, 1.0)];
     let edges = [&edges[..], &[edge(2, 5, 1.0), edge(2, 6, 1.0)]].concat();
     let tree = Tree::new(&names(7), &edges).unwrap();
-    let before = Engine::uniform("a", &tree, takes(20.0, 5.0));
-    let after = Engine::uniform("b", &tree, takes(8.0, 0.0));
-    assert_eq!(broken(&tree, &before, &after), [Assumption::SamePlace]);
-    let other = Engine::uniform("c", &tree, takes(8.0, 200.0));
+    let before = TreeEngine::uniform("a", &tree, takes(20.0, 5.0));
+    let after = TreeEngine::uniform("b", &tree, takes(8.0, 0.0));
+    assert_eq!(broken(&tree, &before, &after), [Assumption::SameIndex]);
+    let other = TreeEngine::uniform("c", &tree, takes(8.0, 200.0));
     assert!(broken(&tree, &before, &other).contains(&Assumption::SamePath));
 }
 
 #[test]
 fn equation_7_as_printed_is_less_than_what_5_and_6_give() {
     let tree = Tree::regular(2, 4, 40.0).unwrap();
-    let before = Engine::uniform("a", &tree, takes(20.0, 0.0));
-    let after = Engine::uniform("b", &tree, takes(8.0, 0.0));
+    let before = TreeEngine::uniform("a", &tree, takes(20.0, 0.0));
+    let after = TreeEngine::uniform("b", &tree, takes(8.0, 0.0));
     let all = gain(&tree, &before, &after);
     // Every node but the root has as many nodes above it as its depth, each of which gains 12.
     let depths: usize = tree.nodes().iter().map(|node| node.depth).sum();
@@ -125,14 +126,14 @@ fn equation_7_as_printed_is_less_than_what_5_and_6_give() {
 #[test]
 fn what_is_no_tree_is_refused() {
     let refused = |count, edges: &[(usize, usize)]| {
-        let edges: Vec<Edge> = edges.iter().map(|(from, to)| edge(*from, *to, 1.0)).collect();
+        let edges: Vec<TreeEdge> = edges.iter().map(|(from, to)| edge(*from, *to, 1.0)).collect();
         Tree::new(&names(count), &edges).unwrap_err().to_string()
     };
-    assert_eq!(refused(1, &[]), "a tree has two nodes or more; with one there is no delay");
+    assert_eq!(refused(1, &[]), "a tree has at least two nodes; a single node has no delay");
     assert_eq!(refused(2, &[(1, 1)]), "node 'n1' is its own child");
     assert!(refused(3, &[(0, 1), (0, 2), (1, 2)]).contains("two parents, 'n0' and 'n1'"));
-    assert_eq!(refused(2, &[(0, 1), (0, 1)]), "'n1' is a child of 'n0' already");
-    assert!(refused(3, &[(0, 1), (1, 2), (2, 0)]).starts_with("there is no root"));
+    assert_eq!(refused(2, &[(0, 1), (0, 1)]), "'n1' is listed twice as a child of 'n0'");
+    assert!(refused(3, &[(0, 1), (1, 2), (2, 0)]).starts_with("the tree has no root"));
     assert!(refused(4, &[(0, 1), (2, 3), (3, 2)]).contains("a cycle: n3 → n2 → n3"));
     assert!(refused(5, &[(1, 2), (2, 3), (3, 1), (3, 4)]).contains("n2 → n3 → n1 → n2"));
     assert_eq!(refused(3, &[(0, 2)]), "'n0' and 'n1' both have no parent; a tree has one root");
@@ -166,17 +167,17 @@ fn a_fault_of_a_tree_file_is_told_by_its_line() {
     };
     let two = |rest: &str| with(&(edge("a", "b", "1") + &edge("a", "c", "1") + rest));
     assert!(fault("").contains("nodes"), "{}", fault(""));
-    assert_eq!(fault("nodes = [\"a\",\n\"a\"]"), "line 2: node 'a' is in the list already");
-    assert!(fault("nodes = [\"a b\"]").contains("'a b' is no name for a node"));
+    assert_eq!(fault("nodes = [\"a\",\n\"a\"]"), "line 2: node 'a' is listed twice");
+    assert!(fault("nodes = [\"a b\"]").contains("invalid node name 'a b'"));
     assert!(with("[[edge]]\nfrom = \"a\"\n").starts_with("line 3: missing field"));
     let negative = with(&edge("a", "b", "-1"));
     assert_eq!(negative, "line 6: delay-us is -1 µs; a time cannot be negative");
     assert!(with(&edge("a", "b", "nan")).starts_with("line 6: delay-us is NaN µs; write"));
-    assert!(with(&edge("a", "x", "1")).starts_with("line 5: there is no node 'x'"));
+    assert!(with(&edge("a", "x", "1")).starts_with("line 5: node 'x' is not in the list"));
     assert!(two(&edge("b", "c", "1")).starts_with("line 11: node 'c' has two parents, 'a'"));
     assert!(two(&edge("b", "b", "1")).starts_with("line 11: node 'b' is its own child"));
     let round = edge("a", "b", "1") + &edge("b", "c", "1") + &edge("c", "a", "1");
-    assert!(with(&round).starts_with("line 1: there is no root, because"));
+    assert!(with(&round).starts_with("line 1: the tree has no root, because"));
     assert!(with(&edge("a", "b", "1")).starts_with("line 1: 'a' and 'c' both have no parent"));
     let processing = |engine: &str, node: &str| {
         format!("[[processing]]\nengine = \"{engine}\"\n{node}first-us = 1\nnext-us = 1\n")
@@ -185,7 +186,7 @@ fn a_fault_of_a_tree_file_is_told_by_its_line() {
     assert!(two(&of_b).starts_with("line 11: engine 'x' has no processing for node 'a'"));
     assert!(two(&(of_b.clone() + &of_b)).starts_with("line 16: engine 'x' has this"));
     let three = processing("x", "") + &processing("y", "") + &processing("z", "");
-    assert!(two(&three).starts_with("line 20: a tree is compared with 2 engines at most"));
+    assert!(two(&three).starts_with("line 20: a tree supports at most 2 engines"));
 }
 
 #[test]
@@ -197,30 +198,27 @@ fn a_file_of_pairs_is_read() {
     assert_eq!((pairs.delay_ns(2, 0), pairs.delay_ns(0, 2)), (7_000.0, 7_000.0), "either way");
     assert!(pairs.delay_ns(1, 2).is_infinite());
     let fault = |text: &str| Pairs::parse(text).unwrap_err().to_string();
-    assert_eq!(fault(""), "line 1: no pairs; begin with 'from,to,delay_us'");
-    assert_eq!(fault("\na,b,1"), "line 2: begin with 'from,to,delay_us'");
+    assert_eq!(fault(""), "line 1: no pairs; the first line must be 'from,to,delay_us'");
+    assert_eq!(fault("\na,b,1"), "line 2: the first line must be 'from,to,delay_us'");
     let line = |line: &str| fault(&format!("from,to,delay_us\na,b,1\n{line}\n"));
     for bad in ["a,b", "a,b,1,2", "a,c,fast", "a"] {
         assert!(line(bad).starts_with("line 3: write 'from,to,delay_us', such as"), "{bad}");
     }
     assert_eq!(line("b,a,-2"), "line 3: delay_us is -2 µs; a time cannot be negative");
     assert!(line("b,a,inf").starts_with("line 3: delay_us is inf µs; write a number"));
-    assert_eq!(line("c,c,1"), "line 3: 'c' and 'c' are one node");
-    assert_eq!(line("a,b,2"), "line 3: the pair 'a', 'b' is in line 2 already");
-    assert!(line("a b,c,2").starts_with("line 3: 'a b' is no name"));
+    assert_eq!(line("c,c,1"), "line 3: 'c' and 'c' are the same node");
+    assert_eq!(line("a,b,2"), "line 3: the pair 'a', 'b' occurs in line 2 already");
+    assert!(line("a b,c,2").starts_with("line 3: invalid node name 'a b'"));
     let many: Vec<String> = (0..=PAIRED_MAX).map(|at| format!("root,n{at},1\n")).collect();
     let many = fault(&format!("from,to,delay_us\n{}", many.concat()));
-    assert_eq!(many, "line 1025: these are more than 1024 nodes");
+    assert_eq!(many, "line 1025: there are more than 1024 nodes");
 }
 
 #[test]
 fn what_cannot_be_reached_is_said() {
     let pairs = Pairs::parse("from,to,delay_us\na,b,1\nc,d,1\n").unwrap();
     let error = compact(&pairs, 0, 4, takes(1.0, 1.0)).unwrap_err().to_string();
-    assert!(
-        error.starts_with("no way was found to 'c' and 1 nodes more with at most 4"),
-        "{error}"
-    );
+    assert!(error.starts_with("no path found to 'c' and 1 more nodes with at most 4"), "{error}");
     assert!(star(&pairs, 0).is_err() && chain(&pairs, 0).is_err());
     let star_shaped = Pairs::parse("from,to,delay_us\na,b,1\na,c,1\n").unwrap();
     assert!(compact(&star_shaped, 0, 1, takes(1.0, 1.0)).is_err());
@@ -231,7 +229,7 @@ fn what_cannot_be_reached_is_said() {
 fn all_trees(count: usize, degree_max: usize, delay_ns: &dyn Fn(usize, usize) -> f64) -> Vec<Tree> {
     let mut trees = Vec::new();
     // Edges one after the other in every order have every parent and every place among them.
-    let mut partial: Vec<Vec<Edge>> = vec![Vec::new()];
+    let mut partial: Vec<Vec<TreeEdge>> = vec![Vec::new()];
     while let Some(edges) = partial.pop() {
         if edges.len() == count - 1 {
             trees.push(Tree::new(&names(count), &edges).unwrap());
@@ -251,7 +249,7 @@ fn all_trees(count: usize, degree_max: usize, delay_ns: &dyn Fn(usize, usize) ->
 }
 
 fn smallest(trees: &[Tree], processing: Processing) -> f64 {
-    let of = |tree: &Tree| delays(tree, &Engine::uniform("x", tree, processing)).tree_ns;
+    let of = |tree: &Tree| delays(tree, &TreeEngine::uniform("x", tree, processing)).tree_ns;
     trees.iter().map(of).fold(f64::INFINITY, f64::min)
 }
 
@@ -279,7 +277,7 @@ fn any_tree() -> impl Strategy<Value = Tree> {
         let hang = |(at, (parent, delay)): (usize, &(prop::sample::Index, f64))| {
             edge(parent.index(at + 1), at + 1, *delay)
         };
-        let hung: Vec<Edge> = edges.iter().enumerate().map(hang).collect();
+        let hung: Vec<TreeEdge> = edges.iter().enumerate().map(hang).collect();
         Tree::new(&names(hung.len() + 1), &hung).unwrap()
     })
 }
@@ -289,8 +287,8 @@ fn any_engine() -> impl Strategy<Value = Vec<Processing>> {
         .prop_map(|times| times.into_iter().map(|(first, next)| takes(first, next)).collect())
 }
 
-fn of(tree: &Tree, processing: &[Processing]) -> Engine {
-    Engine { name: "x".to_owned(), processing: processing[..tree.nodes().len()].to_vec() }
+fn of(tree: &Tree, processing: &[Processing]) -> TreeEngine {
+    TreeEngine { name: "x".to_owned(), processing: processing[..tree.nodes().len()].to_vec() }
 }
 
 fn any_pairs(count: usize) -> impl Strategy<Value = Pairs> {
@@ -361,7 +359,7 @@ proptest! {
     ) {
         let tree = Tree::regular(degree, depth, delay).unwrap();
         let (before, after) = (
-            Engine::uniform("a", &tree, times[0]), Engine::uniform("b", &tree, times[1]),
+            TreeEngine::uniform("a", &tree, times[0]), TreeEngine::uniform("b", &tree, times[1]),
         );
         let all = gain(&tree, &before, &after);
         prop_assert_eq!(&all.regular.broken, &[]);
@@ -374,7 +372,7 @@ proptest! {
         let file = TreeFile { tree, engines };
         let read = TreeFile::parse(&file.to_toml()).unwrap();
         for (old, new) in file.tree.nodes().iter().zip(read.tree.nodes()) {
-            prop_assert_eq!((&old.name, old.parent, old.place), (&new.name, new.parent, new.place));
+            prop_assert_eq!((&old.name, old.parent, old.child_index), (&new.name, new.parent, new.child_index));
             prop_assert!(near(old.delay_ns, new.delay_ns));
         }
         let (old, new) = (delays(&file.tree, &file.engines[0]), delays(&read.tree, &read.engines[0]));

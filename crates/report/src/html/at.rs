@@ -1,23 +1,24 @@
-//! The page of a run at instants: how late it woke and started, as figures and as a plot, and what
-//! became of the programs.
+//! HTML report of a run at instants: wake-up and start latencies, as figures and as a plot, and the
+//! results of the programs.
 
 use horolog_record::{AtResult, Distribution};
 
-use super::Page;
+use super::PageTemplate;
 use super::data::{headed, row};
 use super::escape::each;
-use super::latency::{Place, histogram, tail};
+use super::latency::{PlotTarget, histogram, tail};
 use super::sections::{drawn_alone, findings, machine, paragraph, section, verdict};
 use crate::table::at::{figures, program, summary};
 use crate::units::{full_count, human_ns};
 
-const TABLE: &str = "lateness";
+const TABLE: &str = "latency";
 const TITLES: [&str; 8] = ["count", "min", "mean", "p50", "p90", "p99", "p99.9", "max"];
-const HISTOGRAM: Place =
-    Place { id: "late-histogram", title: "Histogram of lateness", described_by: TABLE };
-const TAIL: Place = Place { id: "late-tail", title: "Lateness by rarity", described_by: TABLE };
+const HISTOGRAM: PlotTarget =
+    PlotTarget { id: "late-histogram", title: "Histogram of latency", described_by: TABLE };
+const TAIL: PlotTarget =
+    PlotTarget { id: "late-tail", title: "Latency percentiles", described_by: TABLE };
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn at(result: &AtResult) -> String {
     let late = late(result);
@@ -28,24 +29,24 @@ pub fn at(result: &AtResult) -> String {
     };
     let rows = each(&late, |(name, late)| row(name, figures(late)));
     let table = if rows.is_empty() {
-        paragraph("No instant was met.")
+        paragraph("No start time was reached.")
     } else {
-        headed(TABLE, "Lateness", ("late", &TITLES), &rows)
+        headed(TABLE, "Latency", ("latency", &TITLES), &rows)
     };
     let main = [
         section("Findings", &findings(&result.findings)),
-        section("Lateness", &(table + &plotted)),
+        section("Latency", &(table + &plotted)),
         section("Programs", &each(&result.programs, |one| paragraph(&program(one)))),
-        section("Run and machine", &machine(&result.command, &result.started, &result.host)),
+        section("Run and host", &machine(&result.command, &result.started, &result.host)),
     ];
-    Page {
+    PageTemplate {
         kind: "at",
         failed: None,
         heading: format!("at {}", result.first),
         lead: format!("started {}", result.started),
         verdict: top(result),
         main: main.concat(),
-        note: "Lateness is counted from the instant on the clock that tells it.",
+        note: "Latency counts from the start time on the clock that defines it.",
         schema: &result.schema,
         plots,
         result,
@@ -54,16 +55,17 @@ pub fn at(result: &AtResult) -> String {
 }
 
 fn late(result: &AtResult) -> Vec<(String, &Distribution)> {
-    let all = [("woken", &result.woken_late_ns), ("started", &result.started_late_ns)];
+    let all = [("wake-up", &result.woken_late_ns), ("start", &result.started_late_ns)];
     all.into_iter().filter_map(|(name, late)| Some((name.to_owned(), late.as_ref()?))).collect()
 }
 
-/// How late the last of the first programs began, or how many instants were met.
+/// Returns the start latency of the last of the first programs, or the number of instants that were
+/// met.
 fn top(result: &AtResult) -> String {
     let latest = result.started_late_ns.as_ref().or(result.woken_late_ns.as_ref());
     match latest {
-        Some(late) => verdict("Late at most", &human_ns(late.max), &summary(result), &[]),
-        None => verdict("Instants met", &full_count(result.met), &summary(result), &[]),
+        Some(late) => verdict("Start latency, max", &human_ns(late.max), &summary(result), &[]),
+        None => verdict("Start times reached", &full_count(result.met), &summary(result), &[]),
     }
 }
 
@@ -81,6 +83,6 @@ mod tests {
         assert!(!main_of(&at(&result)).contains("plot-late-tail"));
         (result.woken_late_ns, result.started_late_ns, result.met) = (None, None, 0);
         let page = at(&result);
-        assert!(main_of(&page).contains("No instant was met"), "{page}");
+        assert!(main_of(&page).contains("No start time was reached"), "{page}");
     }
 }

@@ -1,8 +1,9 @@
-//! Bars in a table. Two numbers stand beside each bar, so nothing is to be guessed from a length.
+//! Bars in a table. Two numbers accompany each bar, so no value has to be estimated from a length.
 
 use super::escape::text;
 
-/// The table. The first title is that of the rows' names, and the last one stands above the bars.
+/// Returns the table. The first title is that of the rows' names, and the last one is above the
+/// bars.
 pub(super) fn table(titles: [&str; 4], rows: &str) -> String {
     let [name, first, second, bar] = titles.map(text);
     format!(
@@ -13,12 +14,13 @@ pub(super) fn table(titles: [&str; 4], rows: &str) -> String {
     )
 }
 
-/// A row with two numbers and what is drawn: a [`bar`], or other markup.
+/// Returns a row with two numbers and a drawing: a [`bar`], or other markup.
 pub(super) fn row(name: &str, numbers: [&str; 2], drawn: &str) -> String {
     named(&text(name), numbers, drawn)
 }
 
-/// The same of a figure by its path, which may be broken behind each part and not within a word.
+/// Returns the row of a figure by its path, which may be wrapped after each part and not within a
+/// word.
 pub(super) fn path_row(path: &str, numbers: [&str; 2], drawn: &str) -> String {
     let breakable = |name: String, sign: &char| name.replace(*sign, &format!("{sign}<wbr>"));
     named(&['.', '_'].iter().fold(text(path), breakable), numbers, drawn)
@@ -33,7 +35,7 @@ fn named(name: &str, numbers: [&str; 2], drawn: &str) -> String {
     )
 }
 
-/// A bar of a share from 0 to 1; none of one that is not known.
+/// Returns a bar of a share from 0 to 1; none for an unknown one.
 pub(super) fn bar(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| {
         let width = 100.0 * share.clamp(0.0, 1.0);

@@ -1,23 +1,23 @@
-//! The page of `bench cores`: the two tables, the responses over the rate, and every single run at
-//! saturation.
+//! HTML report of `bench cores`: the two tables, the responses over the rate, and every single run
+//! at saturation.
 
 use horolog_record::{BenchCoresResult, CoresPoint};
 
-use super::Page;
+use super::PageTemplate;
 use super::escape::{each, text};
-use super::plot::{Axis, Choice, Mark, Plot, Scale, Series, Unit};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotMark, PlotSeries, PlotUnit};
 use super::sections::{
     columns, command_line, drawn, facts, findings, host_facts, paragraph, section, verdict,
 };
-use crate::cores::{Sheet, capacities, cores, responses, sentences};
+use crate::cores::{TextTable, capacities, cores, responses, sentences};
 use crate::units::human_rate;
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn bench_cores(result: &BenchCoresResult) -> String {
     let plots = vec![(by_rate(result), String::new()), (single_runs(result), String::new())];
     let (figures, plots) = drawn(plots);
-    // The first one stands on top.
+    // The first one is at the top of the page.
     let said = sentences(result).into_iter().skip(1);
     let said = each(said, |sentence| paragraph(&sentence));
     let tables = table(&responses(result), "responses") + &table(&capacities(result), "capacities");
@@ -25,9 +25,9 @@ pub fn bench_cores(result: &BenchCoresResult) -> String {
         section("Findings", &findings(&result.findings)),
         section("Responses and cores", &(said + &tables)),
         section("By rate and by run", &figures),
-        section("Run and machine", &machine(result)),
+        section("Run and host", &machine(result)),
     ];
-    Page {
+    PageTemplate {
         kind: "bench cores",
         failed: None,
         heading: "Responses by the number of cores".to_owned(),
@@ -38,7 +38,7 @@ pub fn bench_cores(result: &BenchCoresResult) -> String {
         verdict: top(result),
         main: main.concat(),
         schema: &result.schema,
-        note: "Responses are valid replies in time, per second of sending.",
+        note: "Responses are valid replies within the timeout, per second of sending.",
         plots,
         result,
     }
@@ -56,7 +56,7 @@ fn top(result: &BenchCoresResult) -> String {
     verdict(&name, &figure, said.first().map_or("", String::as_str), &[])
 }
 
-fn table(sheet: &Sheet, id: &str) -> String {
+fn table(sheet: &TextTable, id: &str) -> String {
     let columns = sheet.columns.len();
     let (own, published) = (sheet.published_at, columns - sheet.published_at);
     let class = |index: usize| if index == sheet.published_at { " class=\"first\"" } else { "" };
@@ -79,11 +79,11 @@ fn table(sheet: &Sheet, id: &str) -> String {
     )
 }
 
-/// Mean responses over the rate, one line for each number of cores.
+/// Returns the plot of mean responses over the rate, one line for each number of cores.
 fn by_rate(result: &BenchCoresResult) -> Plot {
     let series = result.columns.iter().map(|column| {
         let point = |point: &CoresPoint| Some((point.rate, point.spread()?.mean));
-        Series::new(cores(column.cores), column.points.iter().filter_map(point).collect())
+        PlotSeries::new(cores(column.cores), column.points.iter().filter_map(point).collect())
     });
     Plot {
         id: "by-rate",
@@ -94,7 +94,7 @@ fn by_rate(result: &BenchCoresResult) -> Plot {
         y: rate_axis("responses per second", "responses"),
         points: true,
         bars: false,
-        marks: vec![Mark {
+        marks: vec![PlotMark {
             axis: "x",
             at: result.required_rate,
             label: format!("required: {}", human_rate(result.required_rate)),
@@ -103,21 +103,22 @@ fn by_rate(result: &BenchCoresResult) -> Plot {
     }
 }
 
-/// The runs one by one where each server was saturated; nothing of one that never was.
+/// Returns the plot of the runs one by one at which each server was saturated; nothing for one that
+/// never was.
 fn single_runs(result: &BenchCoresResult) -> Plot {
     let series = result.columns.iter().filter_map(|column| {
         let point = column.points.iter().find(|point| point.saturated)?;
         let runs = (1_u32..).zip(&point.runs);
         let points = runs.map(|(number, run)| (f64::from(number), run.responses_per_s)).collect();
-        let label = format!("{}, {} asked", cores(column.cores), human_rate(point.rate));
-        Some(Series::new(label, points))
+        let label = format!("{}, {} offered", cores(column.cores), human_rate(point.rate));
+        Some(PlotSeries::new(label, points))
     });
     Plot {
         id: "runs",
         title: "Responses of every run at saturation",
-        hint: "At the first rate that the server did not answer in full.",
+        hint: "At the first rate that the server did not fully answer.",
         described_by: "capacities",
-        x: Axis { label: "run", short: "run", unit: Unit::Count, scale: Scale::Linear },
+        x: Axis { label: "run", short: "run", unit: PlotUnit::Count, scale: AxisScale::Linear },
         y: rate_axis("responses per second", "responses"),
         points: true,
         bars: false,
@@ -127,7 +128,7 @@ fn single_runs(result: &BenchCoresResult) -> Plot {
 }
 
 fn rate_axis(label: &'static str, short: &'static str) -> Axis {
-    Axis { label, short, unit: Unit::Rate, scale: Scale::Linear }
+    Axis { label, short, unit: PlotUnit::Rate, scale: AxisScale::Linear }
 }
 
 fn machine(result: &BenchCoresResult) -> String {

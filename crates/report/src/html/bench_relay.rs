@@ -1,24 +1,24 @@
-//! The page of `bench relay`: for each size the totals over the number of children and what a copy
-//! costs, as tables and as plots.
+//! HTML report of `bench relay`: for each size the totals over the number of children and the cost
+//! of a copy, as tables and as plots.
 
 use std::fmt::Write;
 
 use horolog_record::{BenchRelayResult, RelayCell, RelayEngine};
 
-use super::Page;
+use super::PageTemplate;
 use super::data::{row, table};
 use super::escape::{each, text};
-use super::plot::{Axis, Choice, Mark, Plot, Scale, Series, Unit, View};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotMark, PlotSeries, PlotUnit, PlotView};
 use super::sections::{
     columns, command_line, drawn_alone, facts, findings, host_facts, paragraph, section, verdict,
 };
 use crate::relay::{
-    COST_COLUMNS, DEFINITION, Gain, costs, direct, gain_rows, gains, sentences, size_name,
+    COST_COLUMNS, DEFINITION, EngineRatio, costs, direct, gain_rows, gains, sentences, size_name,
     total_columns, totals,
 };
 use crate::units::ABSENT;
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn bench_relay(result: &BenchRelayResult) -> String {
     let (figures, plots) = drawn_alone(vec![
@@ -29,7 +29,7 @@ pub fn bench_relay(result: &BenchRelayResult) -> String {
         plot(result, ("first-copy", "First copy"), "Median, at half the rate.", TIME, |cell| {
             Some(cell.first_copy_ns.as_ref()?.p50 as f64)
         }),
-        plot(result, ("cpu", "Processor time of a copy"), "Without the source's.", TIME, |cell| {
+        plot(result, ("cpu", "CPU time per copy"), "Without that of the source.", TIME, |cell| {
             cell.cpu_ns_per_copy()
         }),
     ]);
@@ -37,11 +37,11 @@ pub fn bench_relay(result: &BenchRelayResult) -> String {
         section("Findings", &findings(&result.findings)),
         section("Copies without loss", &of_sizes(result, "totals", totals_of)),
         section("Gain", &of_sizes(result, "gains", gains_of)),
-        section("A copy at half of that rate", &of_sizes(result, "costs", costs_of)),
+        section("Cost of a copy at half that rate", &of_sizes(result, "costs", costs_of)),
         section("By number of children", &figures),
-        section("Run and machine", &machine(result)),
+        section("Run and host", &machine(result)),
     ];
-    Page {
+    PageTemplate {
         kind: "bench relay",
         failed: None,
         heading: "Copies by the number of children".to_owned(),
@@ -59,28 +59,32 @@ pub fn bench_relay(result: &BenchRelayResult) -> String {
     .render()
 }
 
-const RATE: Axis =
-    Axis { label: "copies per second", short: "copies", unit: Unit::Rate, scale: Scale::Zero };
-const TIME: Axis = Axis { label: "time", short: "time", unit: Unit::Ns, scale: Scale::Log };
+const RATE: Axis = Axis {
+    label: "copies per second",
+    short: "copies",
+    unit: PlotUnit::Rate,
+    scale: AxisScale::Zero,
+};
+const TIME: Axis = Axis { label: "time", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Log };
 
 const CHILDREN: Axis =
-    Axis { label: "children", short: "children", unit: Unit::Count, scale: Scale::Log };
+    Axis { label: "children", short: "children", unit: PlotUnit::Count, scale: AxisScale::Log };
 
-/// The largest of what is asked of the engines: how many times sending the kernel gives.
+/// Returns the main result of the engines at its largest: the gain over sending through the kernel.
 fn top(result: &BenchRelayResult) -> String {
     let ratios = result.sizes().into_iter().flat_map(|size| {
         let of = move |children| Some((result.ratio(size, children)?, size, children));
         result.children(size).into_iter().filter_map(of).collect::<Vec<_>>()
     });
     let best = ratios.max_by(|a, b| a.0.total_cmp(&b.0));
-    let figure = best.map_or_else(|| ABSENT.to_owned(), |(ratio, ..)| format!("{ratio:.1} times"));
+    let figure = best.map_or_else(|| ABSENT.to_owned(), |(ratio, ..)| format!("{ratio:.1}×"));
     let said = best.map_or_else(String::new, |(_, size, children)| {
-        format!("{} to {children} children: xdp against send", size_name(size))
+        format!("{} to {children} children, xdp versus send", size_name(size))
     });
-    verdict("At most", &figure, &said, &[])
+    verdict("Maximum gain", &figure, &said, &[])
 }
 
-/// The same for each size that has any of it.
+/// Returns the markup of each size that has any.
 fn of_sizes(
     result: &BenchRelayResult,
     id: &str,
@@ -88,7 +92,7 @@ fn of_sizes(
 ) -> String {
     let (mut all, mut number) = (String::new(), 0);
     for size in result.sizes() {
-        // The first one is what the plots refer to.
+        // The first one is the one that the plots refer to.
         let id = if number == 0 { id.to_owned() } else { format!("{id}-{number}") };
         let shown = of(result, size, &id);
         if !shown.is_empty() {
@@ -115,15 +119,16 @@ fn gains_of(result: &BenchRelayResult, size: usize, id: &str) -> String {
     }
     let (titles, rows) = gain_rows(&gains);
     let rows = each(rows, |(name, cells)| row(&name, cells));
-    table(id, "How many times as many copies per second", &titles, &rows)
+    table(id, "Gain in copies per second", &titles, &rows)
 }
 
 fn costs_of(result: &BenchRelayResult, size: usize, id: &str) -> String {
     let rows = each(costs(result, size), |(name, cells)| row(&name, cells));
-    table(id, "What a copy costs", &COST_COLUMNS.map(|(title, _)| title), &rows)
+    table(id, "Cost of a copy", &COST_COLUMNS.map(|(title, _)| title), &rows)
 }
 
-/// A figure over the number of children, a line for each engine and a view for each size.
+/// Returns the plot of a figure over the number of children, a line for each engine and a view for
+/// each size.
 fn plot(
     result: &BenchRelayResult,
     (id, title): (&'static str, &'static str),
@@ -134,13 +139,13 @@ fn plot(
     let series = |size: usize, engine: RelayEngine| {
         let point = |children: usize| {
             let value = figure(result.cell(size, children, engine)?)?;
-            // A logarithmic axis has no place for what is not positive.
+            // A logarithmic axis has no position for values that are not positive.
             (value > 0.0 && children > 0).then_some((children as f64, value))
         };
         let points = result.children(size).into_iter().filter_map(point).collect();
-        Series::new(engine.name().to_owned(), points)
+        PlotSeries::new(engine.name().to_owned(), points)
     };
-    let view = |size| View {
+    let view = |size| PlotView {
         label: size_name(size).into(),
         series: result.engines().into_iter().map(|engine| series(size, engine)).collect(),
     };
@@ -162,13 +167,14 @@ fn plot(
     }
 }
 
-/// What is gained over the number of children, a view for each size that has something to compare.
+/// Returns the plot of the gain over the number of children, a view for each size that has
+/// something to compare.
 fn of_gains(result: &BenchRelayResult) -> Plot {
-    let series = |gain: Gain| {
+    let series = |gain: EngineRatio| {
         let positive = gain.ratios.into_iter().filter(|(of, ratio)| *of > 0 && *ratio > 0.0);
-        Series::new(gain.name, positive.map(|(of, ratio)| (of as f64, ratio)).collect())
+        PlotSeries::new(gain.name, positive.map(|(of, ratio)| (of as f64, ratio)).collect())
     };
-    let view = |size| View {
+    let view = |size| PlotView {
         label: size_name(size).into(),
         series: gains(result, size).into_iter().map(series).collect(),
     };
@@ -177,15 +183,15 @@ fn of_gains(result: &BenchRelayResult) -> Plot {
     Plot {
         id: "gains",
         title: "Gain in copies per second",
-        hint: "How many times as many come: by each engine over the first one, and by each over \
-               the packets that come from the source without a relay.",
+        hint: "Ratio of copies per second: each engine to the first one, and each to the packet \
+               rate of the source without a relay.",
         described_by: "gains",
         x: CHILDREN,
         y: Axis {
-            label: "times as many copies",
+            label: "gain factor",
             short: "gain",
-            unit: Unit::Times,
-            scale: Scale::Log,
+            unit: PlotUnit::Times,
+            scale: AxisScale::Log,
         },
         points: true,
         bars: false,
@@ -194,19 +200,20 @@ fn of_gains(result: &BenchRelayResult) -> Plot {
     }
 }
 
-/// Where nothing is gained. Beyond what is drawn it would be heard and not seen.
-fn as_many(views: &[View]) -> Option<Mark> {
+/// Returns the mark of no gain. Outside the drawn range it would be in the text alternative and not
+/// in the picture.
+fn as_many(views: &[PlotView]) -> Option<PlotMark> {
     let points = || views.iter().flat_map(|view| &view.series).flat_map(|line| &line.points);
     let is_within = points().any(|point| point.1 <= 1.0) && points().any(|point| point.1 >= 1.0);
-    is_within.then(|| Mark { axis: "y", at: 1.0, label: "as many".to_owned() })
+    is_within.then(|| PlotMark { axis: "y", at: 1.0, label: "no gain".to_owned() })
 }
 
 fn machine(result: &BenchRelayResult) -> String {
     let run = facts(&[
         ("Command", Some(command_line(&result.command))),
         ("Started", Some(result.started.clone())),
-        ("Rounds", Some(result.rounds.to_string())),
-        ("Receivers' hosts", Some(result.receivers.to_string())),
+        ("Repetitions", Some(result.repetitions.to_string())),
+        ("Receiver hosts", Some(result.receivers.to_string())),
     ]);
     columns(&[run, host_facts(&result.host)])
 }
@@ -258,6 +265,6 @@ mod tests {
         let mut result = fixture::bench_relay();
         (result.cells, result.direct) = (Vec::new(), Vec::new());
         let page = bench_relay(&result);
-        assert!(main_of(&page).contains("Run and machine"));
+        assert!(main_of(&page).contains("Run and host"));
     }
 }

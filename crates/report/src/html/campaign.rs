@@ -1,26 +1,27 @@
-//! The page of a campaign: what each role measured in all its places, how each part ended, and the
-//! plan.
+//! HTML report of a campaign: the measurements of each role in all its places, the end of each
+//! part, and the plan.
 
 use horolog_record::{CampaignFigures, CampaignPart, CampaignResult, Distribution};
 
+use super::breakdown::breakdowns;
 use super::data::{headed, row};
 use super::escape::{each, text};
-use super::latency::{Place, tail};
-use super::places::places;
-use super::sections::{Body, drawn_alone, findings, machine, paragraph, section};
-use super::{Page, top};
-use crate::campaign::{Figures, METHOD, PART_TITLES, figures, part, sentences};
+use super::latency::{PlotTarget, tail};
+use super::sections::{PageBody, drawn_alone, findings, machine, paragraph, section};
+use super::{PageTemplate, headline};
+use crate::campaign::{METHOD, PART_TITLES, RoleTable, figures, part, sentences};
 
 const TABLE: &str = "parts";
-const TAIL: Place = Place { id: "campaign-tail", title: "Times by rarity", described_by: TABLE };
-/// Lines of a plot: more cannot be told apart.
+const TAIL: PlotTarget =
+    PlotTarget { id: "campaign-tail", title: "Time percentiles", described_by: TABLE };
+/// Maximum number of lines of a plot: more cannot be distinguished.
 const LINES_MAX: usize = 12;
 
-/// Parts whose own results are kept in the page's copy of the result.
+/// Maximum number of parts whose own results are kept in the page's copy of the result.
 const PARTS_MAX: usize = 16;
 
-/// The page as HTML. It holds the result as JSON in the element `result`, without the parts' own
-/// results where there are more than sixteen: those are in the result file.
+/// Returns the page as HTML. It holds the result as JSON in the element `result`, without the
+/// parts' own results if there are more than sixteen: those are in the result file.
 #[must_use]
 pub fn campaign(result: &CampaignResult) -> String {
     let (plotted, plots) = drawn_alone(vec![tail(&TAIL, &distributions(result))]);
@@ -32,22 +33,22 @@ pub fn campaign(result: &CampaignResult) -> String {
     let of_parts = (PART_TITLES[0], &PART_TITLES[1..]);
     let sections = vec![
         ("Findings", findings(&result.findings)),
-        ("What it comes to", each(sentences(result), |line| paragraph(&line))),
-        ("Together", each(figures(result).iter().enumerate(), together)),
-        ("By place", places(result)),
+        ("Summary", each(sentences(result), |line| paragraph(&line))),
+        ("Merged results", each(figures(result).iter().enumerate(), together)),
+        ("Breakdown", breakdowns(result)),
         ("Distributions", plotted),
-        ("Parts", headed(TABLE, "Parts; start: after the instant", of_parts, &parts)),
+        ("Parts", headed(TABLE, "Parts; start: after the start time", of_parts, &parts)),
         ("Plan", format!("<pre>{}</pre>\n", text(&result.plan.text))),
     ];
-    let body = Body { sections, plots };
+    let body = PageBody { sections, plots };
     let run = machine(&result.command, &result.started, &result.host);
-    Page {
+    PageTemplate {
         kind: "campaign",
         failed: None,
         heading: result.plan.name.clone(),
-        lead: format!("{} Started {}.", result.plan.about, result.started),
-        verdict: top::campaign(result),
-        main: body.sections() + &section("Run and machine", &run),
+        lead: format!("{} Started {}.", result.plan.description, result.started),
+        verdict: headline::campaign(result),
+        main: body.sections() + &section("Run and host", &run),
         note: METHOD,
         schema: &result.schema,
         plots: body.plots,
@@ -56,8 +57,8 @@ pub fn campaign(result: &CampaignResult) -> String {
     .render()
 }
 
-/// A copy, in which the parts' own results are not where there are many: they can be a hundred
-/// times as large as the rest, so that they are not even copied to be taken out.
+/// Returns a copy, without the parts' own results if there are many: they can be a hundred times as
+/// large as the rest, so they are not even copied to be removed.
 fn without_many_results(result: &CampaignResult) -> CampaignResult {
     let parts = match result.parts.len() {
         ..=PARTS_MAX => result.parts.clone(),
@@ -66,7 +67,7 @@ fn without_many_results(result: &CampaignResult) -> CampaignResult {
     result.with_parts(parts)
 }
 
-fn together((number, figures): (usize, &Figures)) -> String {
+fn together((number, figures): (usize, &RoleTable)) -> String {
     let rows = each(&figures.rows, |(name, cells)| row(name, cells.clone()));
     let caption = text(&figures.caption);
     let id = format!("role-{number}");
@@ -74,7 +75,7 @@ fn together((number, figures): (usize, &Figures)) -> String {
     paragraph(&figures.caption) + &headed(&id, &caption, (name, titles), &rows)
 }
 
-/// The merged distributions by name.
+/// Returns the merged distributions by name.
 fn distributions(result: &CampaignResult) -> Vec<(String, &Distribution)> {
     let mut all = Vec::new();
     for role in &result.roles {
@@ -94,7 +95,7 @@ fn distributions(result: &CampaignResult) -> Vec<(String, &Distribution)> {
             CampaignFigures::Distributions { distributions } => all.extend(
                 distributions
                     .iter()
-                    .map(|one| (format!("{name}, {}", one.place), &one.distribution)),
+                    .map(|one| (format!("{name}, {}", one.path), &one.distribution)),
             ),
         }
     }
@@ -126,11 +127,11 @@ mod tests {
         let main = main_of(&page);
         assert!(!main.contains("<script>") && !main.contains("<img"), "{main}");
         for shown in
-            ["&lt;script&gt;", "&lt;img src=x&gt;", "load.2", "trials together", "by child"]
+            ["&lt;script&gt;", "&lt;img src=x&gt;", "load.2", "trials, all generators", "by child"]
         {
             assert!(main.contains(shown), "{shown}");
         }
-        for first in ["planned/s", "relay", "part"] {
+        for first in ["offered/s", "relay", "part"] {
             let head = format!("<thead><tr><th scope=\"col\" class=\"words\">{first}</th>");
             assert!(main.contains(&head), "{first}");
         }

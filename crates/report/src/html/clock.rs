@@ -1,29 +1,29 @@
-//! The page of a clock's simulation: the error of both methods over time, their Allan deviations,
-//! and all figures.
+//! HTML report of a clock's simulation: the error of both methods over time, their Allan
+//! deviations, and all figures.
 
 use horolog_record::{AllanDeviation, ClockMethod, ClockResult};
 
-use super::course::Course;
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, Choice, Plot, Scale, Unit};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotUnit};
 use super::sections::{
     columns, command_line, drawn_alone, facts, findings, host_facts, limits, paragraph, section,
 };
 use super::stability::{allan_plot, allan_table};
-use super::{Page, top};
+use super::time_series::TimeSeriesSettings;
+use super::{PageTemplate, headline};
 use crate::clock::{DEFINITION, LITERATURE, conditions, counts, long_time, method_name, outage};
 use crate::limits::failed;
 use crate::table::query::{figure_texts, seconds};
 use crate::units::{ABSENT, full_count};
 
-/// Half of the lines' distance from 0 within which the plot is linear, in ns.
+/// Distance from 0 up to which the scale of the plot is linear, in ns.
 const KNEE_NS: f64 = 100.0;
 
-const STABILITY: &str = "Overlapping, of the clock's error in service (NIST SP 1065). It falls with \
-                         slope −1 where the clock follows the pulses.";
+const STABILITY: &str = "Overlapping, of the clock's error in service (NIST SP 1065). Slope −1 \
+                         where the clock follows the pulses.";
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn clock(result: &ClockResult) -> String {
     let plots = vec![over_time(result), allan_plot(STABILITY, &stability(result))];
@@ -36,14 +36,14 @@ pub fn clock(result: &ClockResult) -> String {
         section("Outages", &outages(result)),
         section("Pulses and sentences", &each(counts(result), |line| paragraph(&line))),
         section("Allan deviation", &allan_table(&stability(result))),
-        section("Simulation and machine", &machine(result)),
+        section("Simulation and host", &machine(result)),
     ];
-    Page {
+    PageTemplate {
         kind: "clock simulate",
         failed: failed(&result.limits),
         heading: format!("{}, {}", result.oscillator.name, long_time(result.duration_s)),
         lead: format!("Seed {}: {}", result.seed, conditions(result)),
-        verdict: top::clock(result),
+        verdict: headline::clock(result),
         main: main.concat(),
         note: DEFINITION,
         schema: &result.schema,
@@ -53,26 +53,26 @@ pub fn clock(result: &ClockResult) -> String {
     .render()
 }
 
-/// How far each clock is off, the worse way in each stretch.
+/// Returns the plot of each clock's error, the largest in each group of points.
 fn over_time(result: &ClockResult) -> Plot {
     let series = |method: &ClockMethod| {
         let points = method.series.iter().map(|stretch| {
             let worst = stretch.min_ns.unsigned_abs().max(stretch.max_ns.unsigned_abs());
             (stretch.begin_s as f64, worst as f64)
         });
-        Course::EVEN.line(method_name(method.kind).to_owned(), points.collect())
+        TimeSeriesSettings::EVEN.line(method_name(method.kind).to_owned(), points.collect())
     };
     Plot {
         id: "error",
         title: "Error over time",
-        hint: "The largest of each stretch, either way. Within the first 100 ns the axis is linear.",
+        hint: "Largest absolute error of each interval. The axis is linear up to 100 ns.",
         described_by: "errors",
-        x: Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear },
+        x: Axis { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear },
         y: Axis {
             label: "error",
             short: "error",
-            unit: Unit::Ns,
-            scale: Scale::Knee { knee: KNEE_NS },
+            unit: PlotUnit::Ns,
+            scale: AxisScale::Knee { knee: KNEE_NS },
         },
         points: false,
         bars: false,
@@ -81,7 +81,7 @@ fn over_time(result: &ClockResult) -> Plot {
     }
 }
 
-/// The methods with their Allan deviations.
+/// Returns the methods with their Allan deviations.
 fn stability(result: &ClockResult) -> Vec<(&str, &[AllanDeviation])> {
     result.methods.iter().map(|one| (method_name(one.kind), one.allan.as_slice())).collect()
 }
@@ -99,10 +99,10 @@ fn errors(result: &ClockResult) -> String {
         row(method_name(method.kind), cells)
     });
     let lock = result.locked_after_s.map_or_else(
-        || "The servo was never locked.".to_owned(),
-        |seconds| format!("The servo was locked after {}.", long_time(seconds)),
+        || "The servo never locked.".to_owned(),
+        |seconds| format!("The servo locked after {}.", long_time(seconds)),
     );
-    let table = table("errors", "Error of the clock", &TITLES, &rows);
+    let table = table("errors", "Clock error", &TITLES, &rows);
     [paragraph(&lock), table, paragraph(LITERATURE)].concat()
 }
 
@@ -126,7 +126,7 @@ fn machine(result: &ClockResult) -> String {
         ("White FM at 1 s", ppb(oscillator.white_fm_ppb)),
         ("Flicker FM", ppb(oscillator.flicker_fm_ppb)),
         ("Random walk FM at 1 s", ppb(oscillator.random_walk_fm_ppb)),
-        ("Ageing a day", ppb(oscillator.ageing_ppb_per_day)),
+        ("Ageing per day", ppb(oscillator.ageing_ppb_per_day)),
         (
             "Temperature",
             Some(format!(

@@ -1,53 +1,53 @@
-//! The page of a comparison of clocks: offsets over time, Allan deviations, and all figures.
+//! HTML report of a comparison of clocks: offsets over time, Allan deviations, and all figures.
 
 use horolog_record::{AllanDeviation, ClockCompareResult, ClockSample, ComparedClock};
 
-use super::course::Course;
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, Choice, Plot, Scale, Unit};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotUnit};
 use super::sections::{drawn_alone, findings, limits, machine, paragraph, section};
 use super::stability::{allan_plot, allan_table};
-use super::{Page, top};
+use super::time_series::TimeSeriesSettings;
+use super::{PageTemplate, headline};
 use crate::limits::failed;
 use crate::table::clock_compare::{OFFSETS, figures, steps};
 use crate::units::{full_count, human_ns};
 
-/// Samples of a clock that are kept in the page's copy of the result.
+/// Maximum number of samples of a clock that are kept in the page's copy of the result.
 const SAMPLES_MAX: usize = 1_000;
 
-const STABILITY: &str = "Overlapping, of the offset. It falls with slope −1 where it is the noise of \
-                         readings, and rises where a clock wanders.";
+const STABILITY: &str = "Overlapping, of the offset. Slope −1 indicates reading noise; a rise \
+                         indicates wander.";
 
-/// The page as HTML. It holds the result as JSON in the element `result`, without the samples of
-/// clocks that have more than a thousand: those are in the result file.
+/// Returns the page as HTML. It holds the result as JSON in the element `result`, without the
+/// samples of clocks that have more than a thousand: those are in the result file.
 #[must_use]
 pub fn clock_compare(result: &ClockCompareResult) -> String {
     let plots = vec![over_time(result), allan_plot(STABILITY, &stability(result))];
     let (plotted, plots) = drawn_alone(plots);
     let stepped = steps(result).map_or_else(String::new, |line| paragraph(&line));
     let rows = each(&result.clocks, |clock| row(&clock.name, figures(clock)));
-    let titles = ["mean", "deviation", "min", "max", "frequency", "doubt", "readings"];
+    let titles = ["mean", "deviation", "min", "max", "frequency", "± bound", "readings"];
     let main = [
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
         section("Clocks", &(table("offsets", "Offsets", &titles, &rows) + &stepped)),
         section("Offset and stability", &plotted),
         section("Allan deviation", &allan_table(&stability(result))),
-        section("Run and machine", &machine(&result.command, &result.started, &result.host)),
+        section("Run and host", &machine(&result.command, &result.started, &result.host)),
     ];
     let names: Vec<_> = result.clocks.iter().map(|clock| clock.name.as_str()).collect();
-    Page {
+    PageTemplate {
         kind: "clock compare",
         failed: failed(&result.limits),
-        heading: format!("system clock against {}", names.join(", ")),
+        heading: format!("system clock versus {}", names.join(", ")),
         lead: format!(
             "{} readings of each, one every {}, started {}",
             full_count(result.count),
             human_ns(result.interval_ns),
             result.started
         ),
-        verdict: top::clock_compare(result),
+        verdict: headline::clock_compare(result),
         main: main.concat(),
         note: OFFSETS,
         schema: &result.schema,
@@ -71,16 +71,22 @@ fn over_time(result: &ClockCompareResult) -> Plot {
     let interval_s = result.interval_ns as f64 / 1e9;
     let series = |clock: &ComparedClock| {
         let point =
-            |sample: &ClockSample| (sample.place as f64 * interval_s, sample.offset_ns as f64);
-        Course::of(interval_s).line(clock.name.clone(), clock.samples.iter().map(point).collect())
+            |sample: &ClockSample| (sample.slot as f64 * interval_s, sample.offset_ns as f64);
+        TimeSeriesSettings::of(interval_s)
+            .line(clock.name.clone(), clock.samples.iter().map(point).collect())
     };
     Plot {
         id: "offset",
         title: "Offset over time",
-        hint: "How far the system clock is ahead of each clock.",
+        hint: "Lead of the system clock over each clock.",
         described_by: "offsets",
-        x: Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear },
-        y: Axis { label: "offset", short: "offset", unit: Unit::Signed, scale: Scale::Linear },
+        x: Axis { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear },
+        y: Axis {
+            label: "offset",
+            short: "offset",
+            unit: PlotUnit::Signed,
+            scale: AxisScale::Linear,
+        },
         points: false,
         bars: false,
         marks: Vec::new(),

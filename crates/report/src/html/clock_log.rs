@@ -1,25 +1,25 @@
-//! The page of a clock's error log: offsets over time with the pulses that were believed and those
-//! that were not, the frequency and its corrections, states and steps.
+//! HTML report of a clock's error log: offsets over time with accepted and rejected pulses, the
+//! frequency and its corrections, states and steps.
 
 use horolog_record::{ClockLogPoint, ClockLogResult, LoggedClock};
 
-use super::course::{Course, thinned_out};
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, Choice, Mark, Plot, Scale, Series, Unit, View};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotMark, PlotSeries, PlotUnit, PlotView};
 use super::sections::{drawn_alone, section};
-use super::{Page, top};
+use super::time_series::{TimeSeriesSettings, downsample};
+use super::{PageTemplate, headline};
 use crate::clock_log::{NOTE, clock_name, figures};
 use crate::table::query::seconds;
 use crate::units::{full_count, signed_mean_ns};
 
-/// Changes of the state that are marked in the plot; more would hide it.
+/// Maximum number of changes of the state that are marked in the plot; more would hide it.
 const MARKS_MAX: usize = 24;
 
-/// Which points of a clock a line shows.
+/// Selector of the points of a clock for a line.
 type Points = fn(&LoggedClock) -> &Vec<ClockLogPoint>;
 
-/// The page as HTML. It holds what is drawn as JSON in the element `result`.
+/// Returns the page as HTML. It holds the drawn data as JSON in the element `result`.
 #[must_use]
 pub fn clock_log(result: &ClockLogResult) -> String {
     let drawn = &without_most_points(result);
@@ -33,12 +33,12 @@ pub fn clock_log(result: &ClockLogResult) -> String {
         section("Pulses", &verdicts(result)),
         section("States and steps", &events(result)),
     ];
-    Page {
+    PageTemplate {
         kind: "clock log",
         failed: None,
         heading: result.file.clone(),
         lead: format!("{} lines", full_count(result.lines)),
-        verdict: top::clock_log(result),
+        verdict: headline::clock_log(result),
         main: main.concat(),
         note: NOTE,
         schema: &result.schema,
@@ -48,7 +48,7 @@ pub fn clock_log(result: &ClockLogResult) -> String {
     .render()
 }
 
-/// As many points as a plot can show apart.
+/// Returns as many points as a plot can show separately.
 fn without_most_points(result: &ClockLogResult) -> ClockLogResult {
     let mut result = result.clone();
     for clock in &mut result.clocks {
@@ -60,19 +60,19 @@ fn without_most_points(result: &ClockLogResult) -> ClockLogResult {
             &mut clock.corrections,
         ] {
             let pairs = points.iter().map(|point| (point.at_s, point.value)).collect();
-            let pairs = thinned_out(pairs).into_iter();
+            let pairs = downsample(pairs).into_iter();
             *points = pairs.map(|(at_s, value)| ClockLogPoint { at_s, value }).collect();
         }
     }
     result
 }
 
-/// The lines of all clocks, without those that have nothing to show.
-fn series(result: &ClockLogResult, lines: &[(&str, Points)]) -> Vec<Series> {
+/// Returns the lines of all clocks, without those that have nothing to show.
+fn series(result: &ClockLogResult, lines: &[(&str, Points)]) -> Vec<PlotSeries> {
     let line = |clock: &LoggedClock, (label, points): &(&str, Points)| {
         let points = points(clock).iter().map(|point| (point.at_s, point.value));
         let label = format!("{}, {label}", clock_name(clock));
-        Course::UNEVEN.line(label, points.collect())
+        TimeSeriesSettings::UNEVEN.line(label, points.collect())
     };
     let all = result.clocks.iter().flat_map(|clock| lines.iter().map(move |one| line(clock, one)));
     all.filter(|series| !series.points.is_empty()).collect()
@@ -81,9 +81,9 @@ fn series(result: &ClockLogResult, lines: &[(&str, Points)]) -> Vec<Series> {
 fn offsets(result: &ClockLogResult) -> Plot {
     let offset: (&str, Points) = ("offset", |clock| &clock.offsets);
     let pulses: [(&str, Points); 2] =
-        [("pulses believed", |clock| &clock.believed), ("pulses refused", |clock| &clock.refused)];
+        [("accepted pulses", |clock| &clock.believed), ("rejected pulses", |clock| &clock.refused)];
     let states = result.clocks.iter().flat_map(|clock| &clock.states);
-    let marks = states.take(MARKS_MAX).map(|state| Mark {
+    let marks = states.take(MARKS_MAX).map(|state| PlotMark {
         axis: "x",
         at: state.at_s,
         label: state.state.clone(),
@@ -92,19 +92,24 @@ fn offsets(result: &ClockLogResult) -> Plot {
     Plot {
         id: "offset",
         title: "Offset over time",
-        hint: "How far the system clock is ahead. Lines across are changes of the state.",
+        hint: "Lead of the system clock. Vertical lines are state changes.",
         described_by: "offsets",
         x: time(),
-        y: Axis { label: "offset", short: "offset", unit: Unit::Signed, scale: Scale::Linear },
+        y: Axis {
+            label: "offset",
+            short: "offset",
+            unit: PlotUnit::Signed,
+            scale: AxisScale::Linear,
+        },
         points: true,
         bars: false,
         marks: marks.collect(),
         shown: Choice {
-            chooser: "shown",
+            chooser: "show",
             view: 0,
             views: vec![
-                View { label: "offset".into(), series: series(result, &[offset]) },
-                View { label: "with pulses".into(), series: series(result, &all) },
+                PlotView { label: "offset".into(), series: series(result, &[offset]) },
+                PlotView { label: "with pulses".into(), series: series(result, &all) },
             ],
         },
     }
@@ -116,11 +121,10 @@ fn frequencies(result: &ClockLogResult) -> Plot {
     Plot {
         id: "frequency",
         title: "Frequency and its correction",
-        hint: "In parts per billion: what the clock would gain without a correction, and the \
-               correction.",
+        hint: "Parts per billion: frequency error without correction, and the correction.",
         described_by: "offsets",
         x: time(),
-        y: Axis { label: "ppb", short: "ppb", unit: Unit::Count, scale: Scale::Linear },
+        y: Axis { label: "ppb", short: "ppb", unit: PlotUnit::Count, scale: AxisScale::Linear },
         points: false,
         bars: false,
         marks: Vec::new(),
@@ -129,7 +133,7 @@ fn frequencies(result: &ClockLogResult) -> Plot {
 }
 
 const fn time() -> Axis {
-    Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear }
+    Axis { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear }
 }
 
 fn verdicts(result: &ClockLogResult) -> String {
@@ -166,7 +170,7 @@ mod tests {
         {
             assert!(page.contains(expected), "{expected}");
         }
-        assert!(page.contains("pulses refused") && page.contains("correction"));
+        assert!(page.contains("rejected pulses") && page.contains("correction"));
     }
 
     #[test]

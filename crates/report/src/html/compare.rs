@@ -1,9 +1,9 @@
-//! The page of a comparison: the verdict, the bounds of each figure's change as a plot and as a
-//! table, and what the two runs have not in common.
+//! HTML report of a comparison: the verdict, the bounds of each figure's change as a plot and as a
+//! table, and the differences between the conditions of the two runs.
 
-use horolog_record::{CompareResult, CompareVerdict, ComparedFigure, ComparedFigureKind};
+use horolog_record::{CompareResult, CompareVerdict, ComparedMetric, ComparedMetricKind};
 
-use super::Page;
+use super::PageTemplate;
 use super::bars;
 use super::data::{headed, row};
 use super::escape::each;
@@ -12,32 +12,32 @@ use crate::table::compare::{BRACKETS, cells, method, name, sentence};
 use crate::units::percent;
 
 const TITLES: [&str; 4] = ["earlier", "later", "change", "verdict"];
-/// Figures whose change is drawn, the most telling first.
+/// Maximum number of figures whose change is drawn, the most significant first.
 const DRAWN_MAX: usize = 40;
-/// Where the scale of changes turns from linear to logarithmic at the least.
+/// Lower limit of the change at which the scale turns from linear to logarithmic.
 const KNEE_MIN: f64 = 1e-3;
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn compare(result: &CompareResult) -> String {
     let rows = each(by_number(&result.figures), |figure| row(&name(figure), cells(figure)));
     let main = [
         section("Findings", &findings(&result.findings)),
         section("Changes", &changes(result)),
-        section("Figures", &headed("figures", "Figures", ("figure", &TITLES), &rows)),
-        section("Only in one of both", &only(result)),
-        section("What else differs", &conditions(result)),
-        section("Run and machine", &machine(&result.command, &result.started, &result.host)),
+        section("Metrics", &headed("figures", "Metrics", ("metric", &TITLES), &rows)),
+        section("Only in one run", &only(result)),
+        section("Other differences", &conditions(result)),
+        section("Run and host", &machine(&result.command, &result.started, &result.host)),
     ];
-    Page {
+    PageTemplate {
         kind: "runs compare",
         failed: failed(result),
-        heading: format!("{} against {}", result.later.reference, result.earlier.reference),
+        heading: format!("{} versus {}", result.later.reference, result.earlier.reference),
         lead: format!("results {}, compared {}", result.later.schema, result.started),
         verdict: top(result),
         main: main.concat(),
-        note: "Times and losses are worse where they are larger, rates where they are smaller, \
-               offsets where they are further from 0.",
+        note: "Larger times and losses are worse, as are smaller rates and offsets further from \
+               0.",
         schema: &result.schema,
         plots: Vec::new(),
         result,
@@ -45,19 +45,19 @@ pub fn compare(result: &CompareResult) -> String {
     .render()
 }
 
-/// How much became worse, for the title and the verdict.
+/// Returns the number of figures that became worse, for the title and the verdict.
 fn failed(result: &CompareResult) -> Option<String> {
-    let is_worse = |one: &&ComparedFigure| one.verdict == CompareVerdict::Worse;
+    let is_worse = |one: &&ComparedMetric| one.verdict == CompareVerdict::Worse;
     match result.deciding().filter(is_worse).count() {
         0 => None,
-        worse => Some(format!("failed: {worse} of {} figures worse", result.deciding().count())),
+        worse => Some(format!("failed: {worse} of {} metrics worse", result.deciding().count())),
     }
 }
 
 fn top(result: &CompareResult) -> String {
     let is = |wanted| result.deciding().filter(move |one| one.verdict == wanted).count();
     let figure = if result.deciding().next().is_none() {
-        "nothing in common"
+        "no common metrics"
     } else if is(CompareVerdict::Worse) > 0 {
         "worse"
     } else if is(CompareVerdict::NotEnough) == result.deciding().count() {
@@ -67,17 +67,17 @@ fn top(result: &CompareResult) -> String {
     } else if is(CompareVerdict::Better) > 0 {
         "better"
     } else {
-        "the same"
+        "same"
     };
     let name = format!("Within {}", percent(result.threshold));
     verdict(&name, figure, &sentence(result), &[])
 }
 
-/// The figures in their order, but that what they are of is in the order of its numbers: of trials
-/// at 5,000 and 10,000 requests a second, the first come first.
-fn by_number(figures: &[ComparedFigure]) -> Vec<&ComparedFigure> {
-    let of = |figure: &ComparedFigure| {
-        let of = figure.place.split_inclusive(']').next().unwrap_or_default();
+/// Returns the figures in their order, except that their subjects are in the order of their
+/// numbers: of trials at 5,000 and 10,000 requests a second, the first come first.
+fn by_number(figures: &[ComparedMetric]) -> Vec<&ComparedMetric> {
+    let of = |figure: &ComparedMetric| {
+        let of = figure.path.split_inclusive(']').next().unwrap_or_default();
         let words: String = of.chars().filter(|c| !c.is_ascii_digit()).collect();
         let numbers = of.split(|c: char| !c.is_ascii_digit());
         (words, numbers.filter_map(|number| number.parse().ok()).collect::<Vec<u64>>())
@@ -97,24 +97,24 @@ fn by_number(figures: &[ComparedFigure]) -> Vec<&ComparedFigure> {
     ordered
 }
 
-/// How much of a figure's place a bar takes: the bounds of its change.
-type Bounds<'a> = (&'a ComparedFigure, f64, f64);
+/// Figure with the bounds of its change, between which its bar extends.
+type ChangeBounds<'a> = (&'a ComparedMetric, f64, f64);
 
-/// The bounds of each change on one axis, with the threshold on either side of no change.
+/// Returns the bounds of each change on one axis, with the threshold on either side of no change.
 fn changes(result: &CompareResult) -> String {
-    let mut known: Vec<Bounds<'_>> = result
+    let mut known: Vec<ChangeBounds<'_>> = result
         .figures
         .iter()
         .filter(|one| one.verdict != CompareVerdict::NotEnough)
         // These are in ns, the others shares.
-        .filter(|one| one.figure != ComparedFigureKind::Offset)
+        .filter(|one| one.figure != ComparedMetricKind::Offset)
         .filter_map(|one| Some((one, one.low?, one.high?)))
         .filter(|(_, low, high)| low.is_finite() && high.is_finite())
         .collect();
     if known.is_empty() {
         return String::new();
     }
-    let size = |(_, low, high): &Bounds<'_>| low.abs().max(high.abs());
+    let size = |(_, low, high): &ChangeBounds<'_>| low.abs().max(high.abs());
     known.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let reach = known.iter().map(size).fold(result.threshold * 1.5, f64::max);
     // Linear up to the threshold and logarithmic beyond, so that one huge change hides no other.
@@ -145,17 +145,16 @@ fn changes(result: &CompareResult) -> String {
     let beyond = if beyond == 0 {
         String::new()
     } else {
-        paragraph(&format!("{beyond} figures that changed less are in the table alone."))
+        paragraph(&format!("{beyond} metrics with smaller changes are only in the table."))
     };
     format!(
         "{}{}{beyond}",
         paragraph(&format!(
-            "{} {BRACKETS} The lines in the middle are no change and the threshold on either side, \
-             beyond which the scale is logarithmic. What is worse is a full bar, what is better a \
-             striped one.",
+            "{} {BRACKETS} The middle line is no change; the lines beside it are the threshold, \
+             beyond which the scale is logarithmic. Solid bars are worse, striped bars better.",
             method(result)
         )),
-        bars::table(["figure", "change", "verdict", ""], &rows),
+        bars::table(["metric", "change", "verdict", ""], &rows),
     )
 }
 
@@ -172,8 +171,8 @@ fn conditions(result: &CompareResult) -> String {
         return String::new();
     }
     let rows =
-        each(&result.conditions, |one| row(&one.place, [one.earlier.clone(), one.later.clone()]));
-    headed("conditions", "Conditions", ("what", &["earlier", "later"]), &rows)
+        each(&result.conditions, |one| row(&one.path, [one.earlier.clone(), one.later.clone()]));
+    headed("conditions", "Conditions", ("condition", &["earlier", "later"]), &rows)
 }
 
 #[cfg(test)]
@@ -190,7 +189,7 @@ mod tests {
         let main = main_of(&page);
         assert!(main.contains("<p class=\"figure\">worse</p>") && !main.contains("<img"), "{main}");
         assert!(main.contains("class=\"bar worse\""), "{main}");
-        let said = format!("failed: 2 of {} figures worse", result.deciding().count());
+        let said = format!("failed: 2 of {} metrics worse", result.deciding().count());
         assert!(page.contains(&format!("<title>{said} – ")) && main.contains(&said), "{main}");
     }
 
@@ -217,8 +216,8 @@ mod tests {
     fn numbers_are_in_their_order() {
         let one = fixture::compare().figures.remove(0);
         let places = ["t[r=10000].b", "t[r=10000].a", "t[r=20000].b", "t[r=5000].b", "c", "a"];
-        let figures = places.map(|place| ComparedFigure { place: place.to_owned(), ..one.clone() });
-        let ordered: Vec<_> = by_number(&figures).iter().map(|one| one.place.as_str()).collect();
+        let figures = places.map(|place| ComparedMetric { path: place.to_owned(), ..one.clone() });
+        let ordered: Vec<_> = by_number(&figures).iter().map(|one| one.path.as_str()).collect();
         let expected = ["t[r=5000].b", "t[r=10000].b", "t[r=10000].a", "t[r=20000].b", "c", "a"];
         assert_eq!(ordered, expected);
     }
@@ -232,7 +231,7 @@ mod tests {
             rest.split_once('<').unwrap().0.to_owned()
         };
         for (verdict, expected) in [
-            (CompareVerdict::Same, "the same"),
+            (CompareVerdict::Same, "same"),
             (CompareVerdict::Better, "better"),
             (CompareVerdict::Unclear, "unclear"),
             (CompareVerdict::NotEnough, "not enough data"),
@@ -241,6 +240,6 @@ mod tests {
             assert_eq!(word(&result), expected);
         }
         result.figures.clear();
-        assert_eq!(word(&result), "nothing in common");
+        assert_eq!(word(&result), "no common metrics");
     }
 }

@@ -1,27 +1,29 @@
-//! The page of periodic tasks: bars and course of execution to period, lateness and response, and
-//! all figures.
+//! HTML report of periodic tasks: bars and time series of execution to period, start latency and
+//! response time, and all figures.
 
 use horolog_record::{CycleResult, Distribution};
 
-use super::course::Course;
 use super::data::{headed, row};
 use super::escape::each;
-use super::latency::{Place, histogram, tail};
-use super::plot::{Axis, Choice, Plot, Scale, Unit};
-use super::sections::{Body, drawn_alone, findings, limits, machine, paragraph, section};
-use super::{Page, top};
+use super::latency::{PlotTarget, histogram, tail};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotUnit};
+use super::sections::{PageBody, drawn_alone, findings, limits, machine, paragraph, section};
+use super::time_series::TimeSeriesSettings;
+use super::{PageTemplate, headline};
 use crate::cycle::{
-    EXTRA, EXTRA_MEANING, FIGURES, MEANING, Row, extra, facts, figures, is_parallel, rows, together,
+    EXTRA, EXTRA_MEANING, FIGURES, MEANING, TaskRow, cross_node_sentences, extra, facts, figures,
+    is_parallel, rows,
 };
 use crate::limits::failed;
 use crate::units::human_ns;
 
 const TABLE: &str = "tasks";
-const LATENESS: Place =
-    Place { id: "lateness", title: "Histogram of lateness", described_by: TABLE };
-const RESPONSE: Place = Place { id: "response", title: "Response by rarity", described_by: TABLE };
+const LATENESS: PlotTarget =
+    PlotTarget { id: "lateness", title: "Histogram of start latency", described_by: TABLE };
+const RESPONSE: PlotTarget =
+    PlotTarget { id: "response", title: "Response time percentiles", described_by: TABLE };
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn cycle(result: &CycleResult) -> String {
     let rows = rows(result);
@@ -29,14 +31,14 @@ pub fn cycle(result: &CycleResult) -> String {
     let periods: u64 = rows.iter().map(|row| row.task.periods).sum();
     let missed: u64 = rows.iter().map(|row| row.task.missed).sum();
     let period_ns = rows.first().map_or(0, |row| row.task.period_ns);
-    Page {
+    PageTemplate {
         kind: "cycle",
         failed: failed(&result.limits),
         heading: format!("periodic tasks every {}", human_ns(period_ns)),
         lead: format!("{missed} of {periods} deadlines missed, started {}", result.started),
-        verdict: top::cycle(result),
+        verdict: headline::cycle(result),
         main: body.sections()
-            + &section("Run and machine", &machine(&result.command, &result.started, &result.host)),
+            + &section("Run and host", &machine(&result.command, &result.started, &result.host)),
         note: MEANING,
         schema: &result.schema,
         plots: body.plots,
@@ -45,15 +47,15 @@ pub fn cycle(result: &CycleResult) -> String {
     .render()
 }
 
-fn body(result: &CycleResult, rows: &[Row<'_>]) -> Body {
-    let of = |figure: fn(&Row<'_>) -> Option<Distribution>| -> Vec<(String, Distribution)> {
-        let named = |row: &Row<'_>| Some((row.name(result), figure(row)?));
+fn body(result: &CycleResult, rows: &[TaskRow<'_>]) -> PageBody {
+    let of = |figure: fn(&TaskRow<'_>) -> Option<Distribution>| -> Vec<(String, Distribution)> {
+        let named = |row: &TaskRow<'_>| Some((row.name(result), figure(row)?));
         rows.iter().filter_map(named).collect()
     };
     let (late, response) =
-        (of(|row| row.task.lateness_ns.clone()), of(|row| row.task.response_ns.clone()));
+        (of(|row| row.task.start_latency_ns.clone()), of(|row| row.task.response_ns.clone()));
     let plots = vec![
-        course(result, rows),
+        ratio_plot(result, rows),
         histogram(&LATENESS, &borrowed(&late)),
         tail(&RESPONSE, &borrowed(&response)),
     ];
@@ -66,31 +68,32 @@ fn body(result: &CycleResult, rows: &[Row<'_>]) -> Body {
             "Tasks",
             bars(result, rows) + &headed(TABLE, "Periodic tasks", ("task", &FIGURES), &cells),
         ),
-        ("Course and distribution", plotted),
+        ("Time series and distribution", plotted),
     ];
     if is_parallel(result) {
         let cells = each(rows, |one| row(&one.name(result), extra(one.task)));
         let extra = headed("extra", "Extra cost of parallel work", ("task", &EXTRA), &cells);
         sections.push(("Several nodes", extra + &paragraph(EXTRA_MEANING)));
     }
-    let told: Vec<_> = together(result).into_iter().chain(facts(result)).collect();
-    sections.push(("How it was", each(told, |line| paragraph(&line))));
-    Body { sections, plots }
+    let told: Vec<_> = cross_node_sentences(result).into_iter().chain(facts(result)).collect();
+    sections.push(("Conditions", each(told, |line| paragraph(&line))));
+    PageBody { sections, plots }
 }
 
 fn borrowed(named: &[(String, Distribution)]) -> Vec<(String, &Distribution)> {
     named.iter().map(|(name, one)| (name.clone(), one)).collect()
 }
 
-/// A bar for each task of each node: execution to period, in the mean and at most.
-fn bars(result: &CycleResult, rows: &[Row<'_>]) -> String {
+/// Returns a bar for each task of each node: execution to period, in the mean and at most.
+fn bars(result: &CycleResult, rows: &[TaskRow<'_>]) -> String {
     each(rows, |one| {
         let (mean, most) = (one.ratio().unwrap_or(0.0), one.ratio_max().unwrap_or(0.0));
         let name = super::escape::text(&one.name(result));
         // As in Fig. 1 of Hao, Xue and Qin: the period is the whole width.
         format!(
-            "<p><label>{name} <meter min=\"0\" max=\"1\" low=\"0.7\" high=\"0.999\" optimum=\"0\" \
-             value=\"{:.4}\">{:.1}%</meter> {:.1}% of the period, {:.1}% at most</label></p>\n",
+            "<p><label>{name} <meter min=\"0\" max=\"1\" low=\"0.7\" high=\"0.999\" \
+             optimum=\"0\" value=\"{:.4}\">{:.1}%</meter> {:.1}% of the period, {:.1}% \
+             max</label></p>\n",
             mean.min(1.0),
             mean * 100.0,
             mean * 100.0,
@@ -99,22 +102,22 @@ fn bars(result: &CycleResult, rows: &[Row<'_>]) -> String {
     })
 }
 
-fn course(result: &CycleResult, rows: &[Row<'_>]) -> Plot {
-    let series = |one: &Row<'_>| {
+fn ratio_plot(result: &CycleResult, rows: &[TaskRow<'_>]) -> Plot {
+    let series = |one: &TaskRow<'_>| {
         let points = one.task.series.iter().map(|stretch| (stretch.at_s, stretch.ratio_max));
-        Course::EVEN.line(one.name(result), points.collect())
+        TimeSeriesSettings::EVEN.line(one.name(result), points.collect())
     };
     Plot {
         id: "ratio",
         title: "Execution to period",
-        hint: "The largest of each stretch of periods; above 100% the next period begins late.",
+        hint: "Maximum of each group of periods; above 100% the next period starts late.",
         described_by: TABLE,
-        x: Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear },
+        x: Axis { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear },
         y: Axis {
             label: "execution to period",
             short: "ratio",
-            unit: Unit::Share,
-            scale: Scale::Zero,
+            unit: PlotUnit::Share,
+            scale: AxisScale::Zero,
         },
         points: false,
         bars: false,

@@ -1,45 +1,45 @@
-//! The page of a prediction for tasks: bars of what each bound is made of, by its deadline, and all
-//! figures.
+//! HTML report of a prediction for tasks: bars of the terms of each bound, in relation to its
+//! deadline, and all figures.
 
 use horolog_record::{
     CyclePredictBound, CyclePredictResult, CyclePredictTask, CyclePredictTermKind as Term,
 };
 
-use super::data::{headed, row, shown};
+use super::data::{headed, row, table_unless_empty};
 use super::escape::each;
-use super::sections::{Body, findings, limits, machine, paragraph, section};
-use super::{Page, bars, top};
+use super::sections::{PageBody, findings, limits, machine, paragraph, section};
+use super::{PageTemplate, bars, headline};
 use crate::cycle_predict::{
     COST_TITLES, METHOD, bounds, cost_rows, heading, rows, sentences, term_rows, terms, titles,
 };
 use crate::limits::failed;
 use crate::units::{human_ns, percent};
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn cycle_predict(result: &CyclePredictResult) -> String {
     let tasks = each(rows(result), |(name, cells)| row(&name, cells));
     let sections = vec![
         ("Limits", limits(&result.limits)),
         ("Findings", findings(&result.findings)),
-        ("What it comes to", each(sentences(result), |line| paragraph(&line))),
-        ("Bounds by their deadlines", bars(result)),
+        ("Summary", each(sentences(result), |line| paragraph(&line))),
+        ("Bounds relative to deadlines", bars(result)),
         ("Tasks", headed("tasks", "Tasks", ("task", &titles(result)), &tasks)),
-        ("What bounds are made of", made_of(result)),
+        ("Bound components", made_of(result)),
         (
-            "What the machine costs",
-            shown("costs", "Costs", ("cost", &COST_TITLES), cost_rows(result)),
+            "Host costs",
+            table_unless_empty("costs", "Costs", ("cost", &COST_TITLES), cost_rows(result)),
         ),
     ];
-    let body = Body { sections, plots: Vec::new() };
+    let body = PageBody { sections, plots: Vec::new() };
     let run = machine(&result.command, &result.started, &result.host);
-    Page {
+    PageTemplate {
         kind: "cycle predict",
         failed: failed(&result.limits),
         heading: heading(result),
         lead: format!("started {}", result.started),
-        verdict: top::cycle_predict(result),
-        main: body.sections() + &section("Run and machine", &run),
+        verdict: headline::cycle_predict(result),
+        main: body.sections() + &section("Run and host", &run),
         note: METHOD,
         schema: &result.schema,
         plots: body.plots,
@@ -50,11 +50,11 @@ pub fn cycle_predict(result: &CyclePredictResult) -> String {
 
 fn made_of(result: &CyclePredictResult) -> String {
     let titles: Vec<&str> = terms(result).into_iter().map(Term::name).collect();
-    shown("terms", "Terms of bounds", ("bound", &titles), term_rows(result))
+    table_unless_empty("terms", "Bound components", ("bound", &titles), term_rows(result))
 }
 
-/// A bar for each bound, of its terms one behind the other; all bars are shares of their deadlines,
-/// and as wide as the longest needs.
+/// Returns a bar for each bound, of its terms one after the other; all bars are shares of their
+/// deadlines, and as wide as the longest needs.
 fn bars(result: &CyclePredictResult) -> String {
     let all = bounds(result);
     if all.is_empty() {
@@ -77,9 +77,9 @@ fn bars(result: &CyclePredictResult) -> String {
         bars::row(&name, numbers, &stack)
     });
     format!(
-        "<p class=\"hint\">The line is the deadline; the figures are in the tables below.</p>\n\
-         <ul class=\"legend\">{legend}</ul>\n{}",
-        bars::table(["bound", "response", "of the deadline", ""], &rows)
+        "<p class=\"hint\">The line is the deadline; the values are in the tables \
+         below.</p>\n<ul class=\"legend\">{legend}</ul>\n{}",
+        bars::table(["bound", "response", "deadline share", ""], &rows)
     )
 }
 
@@ -95,7 +95,7 @@ fn parts(task: &CyclePredictTask, bound: &CyclePredictBound, longest: f64) -> St
     })
 }
 
-/// One of the colours of plots, of which there is one less than terms.
+/// Returns one of the colours of plots, of which there is one less than terms.
 fn colour(term: Term) -> String {
     match term {
         Term::Interrupts => "background:var(--muted)".to_owned(),
@@ -114,7 +114,7 @@ mod tests {
         let mut result = fixture::cycle_predict();
         result.tasks[0].name = "<img src=x>".to_owned();
         result.costs[0].source = "<b>".to_owned();
-        result.tasks[1].why = Some("<i>".to_owned());
+        result.tasks[1].reason = Some("<i>".to_owned());
         let page = cycle_predict(&result);
         let main = main_of(&page);
         assert!(!main.contains("<img") && !main.contains("<b>") && !main.contains("<i>"));

@@ -1,13 +1,13 @@
-//! The page of a test of an application: how responses were in each state, what was injected and
-//! noticed, and all figures.
+//! HTML report of a test of an application: response times in each state, injected faults and their
+//! detection, and all figures.
 
 use horolog_record::{CycleTestResult, CycleTestRun, Distribution};
 
-use super::data::shown;
+use super::data::table_unless_empty;
 use super::escape::each;
-use super::latency::{Place, tail};
-use super::sections::{Body, drawn_alone, findings, limits, machine, paragraph, section};
-use super::{Page, top};
+use super::latency::{PlotTarget, tail};
+use super::sections::{PageBody, drawn_alone, findings, limits, machine, paragraph, section};
+use super::{PageTemplate, headline};
 use crate::cycle_test::{
     FAULTS, METHOD, NODES, Rows, SCORES, SOURCES, STAGES, STATES, TRIALS, fault_rows, heading,
     node_rows, score_rows, score_sentences, sentences, source_rows, stage_rows, state_rows,
@@ -16,21 +16,24 @@ use crate::cycle_test::{
 use crate::limits::failed;
 
 const STATES_ID: &str = "states";
-const RESPONSE: Place =
-    Place { id: "response", title: "Response by rarity, by state", described_by: STATES_ID };
+const RESPONSE: PlotTarget = PlotTarget {
+    id: "response",
+    title: "Response time percentiles by state",
+    described_by: STATES_ID,
+};
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn cycle_test(result: &CycleTestResult) -> String {
     let body = body(result);
     let run = machine(&result.command, &result.started, &result.host);
-    Page {
+    PageTemplate {
         kind: "cycle test",
         failed: failed(&result.limits),
         heading: heading(result),
         lead: format!("started {}", result.started),
-        verdict: top::cycle_test(result),
-        main: body.sections() + &section("Run and machine", &run),
+        verdict: headline::cycle_test(result),
+        main: body.sections() + &section("Run and host", &run),
         note: METHOD,
         schema: &result.schema,
         plots: body.plots,
@@ -39,35 +42,36 @@ pub fn cycle_test(result: &CycleTestResult) -> String {
     .render()
 }
 
-fn body(result: &CycleTestResult) -> Body {
+fn body(result: &CycleTestResult) -> PageBody {
     let run = result.run.as_ref();
     let (plotted, plots) = drawn_alone(run.map(plot).into_iter().collect());
     let of = |id, label, titles: (&str, &[&str]), rows: fn(&CycleTestRun) -> Rows| {
-        run.map_or_else(String::new, |run| shown(id, label, titles, rows(run)))
+        run.map_or_else(String::new, |run| table_unless_empty(id, label, titles, rows(run)))
     };
     let trials = result.search.as_ref().map_or_else(String::new, |search| {
-        shown("trials", "Runs of the search", ("load", &TRIALS), trial_rows(search))
+        table_unless_empty("trials", "Runs of the search", ("load", &TRIALS), trial_rows(search))
     });
     let scale = each(score_sentences(result), |line| paragraph(&line));
     let sections = vec![
         ("Limits", limits(&result.limits)),
         ("Findings", findings(&result.findings)),
-        ("What it comes to", each(sentences(result), |line| paragraph(&line))),
+        ("Summary", each(sentences(result), |line| paragraph(&line))),
         ("Search", trials),
         ("States", of(STATES_ID, "Periods by state", ("state", &STATES), state_rows) + &plotted),
-        ("Faults", of("faults", "What was injected", ("fault", &FAULTS), fault_rows)),
+        ("Faults", of("faults", "Injected faults", ("fault", &FAULTS), fault_rows)),
         ("Nodes", of("nodes", "Nodes", ("node", &NODES), node_rows)),
-        ("Stages", of("stages", "Stages, means of a period", ("stage", &STAGES), stage_rows)),
+        ("Stages", of("stages", "Stages, means per period", ("stage", &STAGES), stage_rows)),
         ("Sources", of("sources", "Sources of reports", ("source", &SOURCES), source_rows)),
         (
             "Scorecard",
-            shown("scorecard", "Scorecard", ("scale", &SCORES), score_rows(result)) + &scale,
+            table_unless_empty("scorecard", "Scorecard", ("scale", &SCORES), score_rows(result))
+                + &scale,
         ),
     ];
-    Body { sections, plots }
+    PageBody { sections, plots }
 }
 
-/// How responses of the states differ.
+/// Returns the plot of the response times of the states.
 fn plot(run: &CycleTestRun) -> super::plot::Plot {
     let named = |state: &horolog_record::CycleTestState| {
         Some((state.name.clone(), state.response_ns.clone()?))

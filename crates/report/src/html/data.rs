@@ -1,13 +1,13 @@
-//! A table of figures whose rows have names.
+//! Table of figures whose rows have names.
 
 use super::escape::{each, text};
 
-/// A table with a name in the first column of every row.
+/// Returns a table with a name in the first column of every row.
 pub(super) fn table(id: &str, label: &str, titles: &[&str], rows: &str) -> String {
     with_corner(id, label, "<td></td>", titles, rows)
 }
 
-/// The same with a word for what the names are of.
+/// Returns a table with a title for the column of names.
 pub(super) fn headed(id: &str, label: &str, (name, titles): (&str, &[&str]), rows: &str) -> String {
     let corner = format!("<th scope=\"col\" class=\"words\">{}</th>", text(name));
     with_corner(id, label, &corner, titles, rows)
@@ -22,8 +22,8 @@ fn with_corner(id: &str, label: &str, corner: &str, titles: &[&str], rows: &str)
     )
 }
 
-/// A table of rows with their names and a word for what these are of, if there are any rows.
-pub(super) fn shown(
+/// Returns a table of rows with their names and a title for these, if there are any rows.
+pub(super) fn table_unless_empty(
     id: &str,
     label: &str,
     titles: (&str, &[&str]),

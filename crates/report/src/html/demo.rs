@@ -1,19 +1,20 @@
-//! The page of a demonstration: what each server reached, their curves in the same plots, and each
-//! one's trials below.
+//! HTML report of a demonstration: the result of each server, their curves in the same plots, and
+//! each one's trials below.
 
-use horolog_record::{Candidate, DemoResult, Distribution, SearchKind, Trial};
+use horolog_record::{DemoCandidate, DemoResult, Distribution, SearchKind, Trial};
 
 use super::escape::{each, text};
 use super::losses::{candidates, losses};
 use super::sections::{
     command_line, drawn, findings, machine, section, times_at_lower_bound, verdict,
 };
-use super::{LOAD_NOTE, Page, series, trials};
+use super::{LOAD_NOTE, PageTemplate, series, trials};
 use crate::findings::of_demo;
-use crate::verdict::{Highest, lower_bound_trial, sentence};
+use crate::verdict::{BestRate, lower_bound_trial, sentence};
 
-/// The page as HTML. It holds the result as JSON in the element `result`, with the histograms of
-/// the trials at the servers' lower bounds only: all of them would make it several times as large.
+/// Returns the page as HTML. It holds the result as JSON in the element `result`, with the
+/// histograms of the trials at the servers' lower bounds only: all of them would make it several
+/// times as large.
 #[must_use]
 pub fn demo(result: &DemoResult) -> String {
     let runs: Vec<_> =
@@ -26,7 +27,7 @@ pub fn demo(result: &DemoResult) -> String {
         (
             series::percentiles(
                 "rtt",
-                "Round trip by percentile, at the rate that each server held",
+                "Round trip by percentile, at the best rate of each server",
                 &rtt,
                 "rtt-figures",
             ),
@@ -35,7 +36,7 @@ pub fn demo(result: &DemoResult) -> String {
         (
             series::percentiles(
                 "response",
-                "Server's response time by percentile, at the rate that it held",
+                "Server's response time by percentile, at its best rate",
                 &response,
                 "response-figures",
             ),
@@ -49,12 +50,12 @@ pub fn demo(result: &DemoResult) -> String {
         section(rate_title(result), &candidates(&result.candidates, "requests per second")),
         section("Rate, loss and latency", &figures),
         section("Servers and their trials", &format!("<div id=\"servers\">\n{servers}</div>\n")),
-        section("Run and machine", &machine(&result.command, &result.started, &result.host)),
+        section("Run and host", &machine(&result.command, &result.started, &result.host)),
     ];
-    Page {
+    PageTemplate {
         kind: "demo",
         failed: None,
-        heading: "How many requests each server holds".to_owned(),
+        heading: "Maximum request rate of each server".to_owned(),
         lead: format!(
             "{} servers under the same search, started {}",
             result.candidates.len(),
@@ -86,7 +87,7 @@ pub(super) fn without_most_histograms(result: &DemoResult) -> DemoResult {
 }
 
 fn rate_title(result: &DemoResult) -> &'static str {
-    let partial = |candidate: &Candidate| {
+    let partial = |candidate: &DemoCandidate| {
         candidate.load.search.as_ref().is_some_and(|search| search.kind == SearchKind::Pdr)
     };
     if result.candidates.iter().any(partial) {
@@ -96,22 +97,22 @@ fn rate_title(result: &DemoResult) -> &'static str {
     }
 }
 
-/// The best server, against the first one.
+/// Returns the best server, compared with the first one.
 fn top(result: &DemoResult) -> String {
-    let rate = |candidate: &Candidate| Highest::of(&candidate.load).held().unwrap_or(-1.0);
+    let rate = |candidate: &DemoCandidate| BestRate::of(&candidate.load).held().unwrap_or(-1.0);
     let best = result.candidates.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)));
     let (Some(best), Some(first)) = (best, result.candidates.first()) else {
-        return verdict(rate_title(result), "-", "No server was tried.", &[]);
+        return verdict(rate_title(result), "-", "No servers were tested.", &[]);
     };
-    let highest = Highest::of(&best.load);
-    let ratio = highest.ratio_to(Highest::of(&first.load));
+    let highest = BestRate::of(&best.load);
+    let ratio = highest.ratio_to(BestRate::of(&first.load));
     let against = if std::ptr::eq(best, first) || ratio == "-" {
         String::new()
     } else {
-        format!(", {ratio} what {} holds", first.label)
+        format!(", {ratio} the rate of {}", first.label)
     };
     let figure = highest.text();
-    let said = format!("{} holds {figure}{against}.", best.label);
+    let said = format!("{}: {figure}{against}.", best.label);
     verdict(rate_title(result), &figure, &said, &times_at_lower_bound(&best.load))
 }
 
@@ -129,19 +130,18 @@ fn at_lower_bound(
         .collect()
 }
 
-fn server((index, candidate): (usize, &Candidate)) -> String {
+fn server((index, candidate): (usize, &DemoCandidate)) -> String {
     let load = &candidate.load;
     let found = findings(&load.findings);
     let found = if found.is_empty() { found } else { format!("<h3>Findings</h3>\n{found}") };
     let lost = losses(load);
-    let lost =
-        if lost.is_empty() { lost } else { format!("<h3>Where requests were lost</h3>\n{lost}") };
+    let lost = if lost.is_empty() { lost } else { format!("<h3>Loss locations</h3>\n{lost}") };
     format!(
         "<details class=\"server\">\n<summary><span class=\"label\">{}</span> \
          <span class=\"figure\">{}</span></summary>\n<p class=\"sentence\">{}</p>\n\
          <p><code>{}</code></p>\n{found}{lost}<h3>Trials</h3>\n{}</details>\n",
         text(&candidate.label),
-        text(&Highest::of(load).text()),
+        text(&BestRate::of(load).text()),
         text(&sentence(load)),
         text(&command_line(&candidate.server_command)),
         trials::trials(load, &format!("trials-{index}")),
@@ -156,10 +156,7 @@ mod tests {
     #[test]
     fn the_best_server_is_named_against_the_first() {
         let markup = top(&fixture::demo());
-        assert!(
-            markup.contains("XDP holds ≥ 3.83 M/s, ≥ 86.7× what chronyd 4.3 holds."),
-            "{markup}"
-        );
+        assert!(markup.contains("XDP: ≥ 3.83 M/s, ≥ 86.7× the rate of chronyd 4.3."), "{markup}");
     }
 
     #[test]
@@ -173,7 +170,7 @@ mod tests {
     fn doubts_about_servers_stand_above_the_plots() {
         let mut result = fixture::demo();
         let mut doubt = fixture::load().findings[0].clone();
-        doubt.code = horolog_record::Code::Noisy;
+        doubt.code = horolog_record::FindingCode::TrialsInconsistent;
         doubt.message = "one of its trials lost more".to_owned();
         result.candidates[3].load.findings = vec![doubt];
         let page = demo(&result);

@@ -1,7 +1,7 @@
-//! The two ways in which a result's text enters the page, as text and as embedded JSON, and the one
-//! way in which pieces of markup are strung together.
+//! Escaping of a result's text in the page, as text and as embedded JSON, and concatenation of
+//! markup.
 
-/// Text for an element or for an attribute in quotes.
+/// Escapes text for an element or for an attribute in quotes.
 pub(super) fn text(raw: &str) -> String {
     let mut escaped = String::with_capacity(raw.len());
     for character in raw.chars() {
@@ -11,7 +11,7 @@ pub(super) fn text(raw: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // A NUL may not stand in a page at all.
+            // A NUL is not allowed in a page at all.
             '\0' => escaped.push('\u{fffd}'),
             other => escaped.push(other),
         }
@@ -19,13 +19,14 @@ pub(super) fn text(raw: &str) -> String {
     escaped
 }
 
-/// JSON for a script element. There, only `<` can end the element or begin a comment, and in JSON
-/// it occurs in strings alone, where it may be written as an escape: the data stay the same.
+/// Escapes JSON for a script element. There, only `<` can end the element or begin a comment, and
+/// in JSON it occurs in strings alone, where it may be written as an escape: the data stay the
+/// same.
 pub(super) fn json(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
 
-/// The markup of each item, one after another.
+/// Returns the markup of each item, one after another.
 pub(super) fn each<T>(
     items: impl IntoIterator<Item = T>,
     markup: impl FnMut(T) -> String,

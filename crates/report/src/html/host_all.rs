@@ -1,11 +1,13 @@
-//! The page of all measurements of a host: the verdict, the worst findings, a row for each part,
-//! and below that each part as its own page shows it.
+//! HTML report of all measurements of a host: the verdict, the worst findings, a row for each part,
+//! and below that each part as in its own report.
 
 use horolog_record::{HostAllResult, HostPartOutcome, WorstFinding};
 
-use super::Page;
+use super::PageTemplate;
 use super::escape::{each, text};
-use super::sections::{Body, command_line, facts, findings, host_facts, limits, section, verdict};
+use super::sections::{
+    PageBody, command_line, facts, findings, host_facts, limits, section, verdict,
+};
 use super::{host_clock, host_delay, host_interrupt, host_nic, host_switch, host_timer};
 use crate::findings::severity_name;
 use crate::host_all::{
@@ -14,25 +16,26 @@ use crate::host_all::{
 use crate::limits::failed;
 use crate::units::{ABSENT, human_ns};
 
-const NOTE: &str = "Each part is what the command of its name measures; how is said there.";
+const NOTE: &str = "Each part is measured by the command of the same name; see there for the \
+    method.";
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn host_all(result: &HostAllResult) -> String {
     let bodies = bodies(result);
     let parts = each(&bodies, |(heading, body)| body.as_part(heading));
     let main = [
         section("Limits", &limits(&result.limits)),
-        section("The worst findings", &worst(&result.worst)),
+        section("Worst findings", &worst(&result.worst_findings)),
         section("Parts", &overview(result)),
-        section("Of the parts together", &findings(&result.findings)),
+        section("Overall", &findings(&result.findings)),
         parts,
-        section("Run and machine", &machine(result)),
+        section("Run and host", &machine(result)),
     ];
-    Page {
+    PageTemplate {
         kind: "host all",
         failed: failed(&result.limits),
-        heading: "what this host is capable of".to_owned(),
+        heading: "host qualification".to_owned(),
         lead: format!("{} parts, started {}", bodies.len(), result.started),
         verdict: verdict(
             "For measuring in microseconds",
@@ -49,17 +52,14 @@ pub fn host_all(result: &HostAllResult) -> String {
     .render()
 }
 
-/// The parts that have a record, in the order in which they ran.
-fn bodies(result: &HostAllResult) -> Vec<(String, Body)> {
+/// Returns the parts that have a record, in the order in which they ran.
+fn bodies(result: &HostAllResult) -> Vec<(String, PageBody)> {
     let parts = [
         result.clock.as_ref().map(|one| ("Clocks", host_clock::body(one))),
         result.delay.as_ref().map(|one| ("Delays", host_delay::body(one))),
         result.timer.as_ref().map(|one| ("Wake-ups", host_timer::body(one))),
         result.switch.as_ref().map(|one| ("Switches", host_switch::body(one))),
-        result
-            .interrupt
-            .as_ref()
-            .map(|one| ("Handlers and stolen time", host_interrupt::body(one))),
+        result.interrupt.as_ref().map(|one| ("Handlers and OS noise", host_interrupt::body(one))),
     ];
     let parts = parts.into_iter().flatten().map(|(heading, body)| (heading.to_owned(), body));
     let nics =
@@ -69,7 +69,7 @@ fn bodies(result: &HostAllResult) -> Vec<(String, Body)> {
 
 fn worst(worst: &[WorstFinding]) -> String {
     if worst.is_empty() {
-        return "<p>No part has any doubt.</p>\n".to_owned();
+        return "<p>No findings.</p>\n".to_owned();
     }
     let items = each(worst, |one| {
         let severity = severity_name(one.finding.severity);
@@ -90,7 +90,7 @@ fn overview(result: &HostAllResult) -> String {
         let headline = headline(result, outcome).unwrap_or_else(|| ABSENT.to_owned());
         let words =
             each([headline, state], |cell| format!("<td class=\"words\">{}</td>", text(&cell)));
-        let (name, took) = (part_name(outcome), human_ns(outcome.took_ns));
+        let (name, took) = (part_name(outcome), human_ns(outcome.duration_ns));
         format!(
             "<tr><th scope=\"row\" class=\"words\">{}</th><td>{took}</td>{words}</tr>\n",
             text(&name)
@@ -98,11 +98,11 @@ fn overview(result: &HostAllResult) -> String {
     };
     let rows = each(&result.parts, of);
     format!(
-        "<div class=\"scroll\" id=\"parts\" tabindex=\"0\" role=\"region\" aria-label=\"Parts\">\n\
-         <table class=\"data\">\n<thead><tr><td></td><th scope=\"col\">took</th>\
-         <th scope=\"col\" class=\"words\">main figure</th>\
-         <th scope=\"col\" class=\"words\">state</th></tr></thead>\n<tbody>\n{rows}</tbody>\n\
-         </table>\n</div>\n"
+        "<div class=\"scroll\" id=\"parts\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"Parts\">\n<table class=\"data\">\n<thead><tr><td></td><th \
+         scope=\"col\">duration</th><th scope=\"col\" class=\"words\">main result</th><th \
+         scope=\"col\" \
+         class=\"words\">state</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n</div>\n"
     )
 }
 
@@ -124,8 +124,8 @@ mod tests {
     #[test]
     fn each_part_is_on_it_with_its_plots_and_no_text_becomes_markup() {
         let mut result = fixture::host_all();
-        result.worst[0].finding.message = "<img src=x>".to_owned();
-        result.parts[0].why = vec!["<script>".to_owned()];
+        result.worst_findings[0].finding.message = "<img src=x>".to_owned();
+        result.parts[0].reason = vec!["<script>".to_owned()];
         let page = host_all(&result);
         assert!(!page.contains("<img") && page.contains("&lt;img src=x&gt;"));
         for shown in ["not fit", "wrap at 32 bit", "plot-median", "plot-wake-ups-histogram"] {
@@ -159,11 +159,11 @@ mod tests {
         (result.clock, result.delay, result.timer) = (None, None, None);
         (result.switch, result.interrupt) = (None, None);
         result.nics.clear();
-        result.worst.clear();
+        result.worst_findings.clear();
         let page = host_all(&result);
         let (_, rest) = page.split_once("<main>").unwrap();
         let (main, _) = rest.split_once("</main>").unwrap();
         assert!(!main.contains("NaN") && !main.contains("plot-"), "{main}");
-        assert!(main.contains("No part has any doubt."));
+        assert!(main.contains("No findings."));
     }
 }

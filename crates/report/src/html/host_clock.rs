@@ -1,17 +1,17 @@
-//! The page of a host's clocks: facts with what they mean, the clocks' figures, and what each
-//! reading costs as a plot.
+//! HTML report of a host's clocks: facts with their meaning, the clocks' figures, and the cost of
+//! each reading as a plot.
 
 use horolog_record::HostClockResult;
 
 use super::data::{row, table};
 use super::escape::{each, text};
-use super::sections::{Body, command_line, facts, findings, host_facts, section};
-use super::{Page, top};
+use super::sections::{PageBody, command_line, facts, findings, host_facts, section};
+use super::{PageTemplate, headline};
 use crate::facts::FactGroup;
 use crate::host_clock::{CLOCK_TITLES, CLOCKS_NOTE, figures, groups};
 use crate::units::human_ns;
 
-/// The page as HTML. It holds the result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the result as JSON in the element `result`.
 #[must_use]
 pub fn host_clock(result: &HostClockResult) -> String {
     let body = body(result);
@@ -20,13 +20,13 @@ pub fn host_clock(result: &HostClockResult) -> String {
         ("Started", Some(result.started.clone())),
     ]);
     let machine = format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host));
-    Page {
+    PageTemplate {
         kind: "host clock",
         failed: None,
         heading: "clocks of this host".to_owned(),
-        lead: format!("watched for {}, started {}", human_ns(result.watched_ns), result.started),
-        verdict: top::host_clock(result),
-        main: body.sections() + &section("Run and machine", &machine),
+        lead: format!("observed for {}, started {}", human_ns(result.observed_ns), result.started),
+        verdict: headline::host_clock(result),
+        main: body.sections() + &section("Run and host", &machine),
         note: CLOCKS_NOTE,
         schema: &result.schema,
         plots: body.plots,
@@ -35,8 +35,8 @@ pub fn host_clock(result: &HostClockResult) -> String {
     .render()
 }
 
-/// What it shows of the result.
-pub(super) fn body(result: &HostClockResult) -> Body {
+/// Returns the content for the result.
+pub(super) fn body(result: &HostClockResult) -> PageBody {
     let rows = each(&result.clocks, |clock| match &clock.error {
         Some(error) => row(&clock.name, [error.clone()]),
         None => row(&clock.name, figures(clock)),
@@ -44,10 +44,10 @@ pub(super) fn body(result: &HostClockResult) -> Body {
     let mut sections = vec![("Findings", findings(&result.findings))];
     sections.extend(fact_sections(&groups(result)));
     sections.push(("Clocks", table("clocks", "Clocks", &CLOCK_TITLES, &rows)));
-    Body { sections, plots: Vec::new() }
+    PageBody { sections, plots: Vec::new() }
 }
 
-/// A section for each group: name, value, meaning.
+/// Returns a section for each group: name, value, meaning.
 pub(super) fn fact_sections(groups: &[FactGroup]) -> Vec<(&'static str, String)> {
     let of = |group: &FactGroup| {
         let rows = each(&group.facts, |fact| {
@@ -60,10 +60,10 @@ pub(super) fn fact_sections(groups: &[FactGroup]) -> Vec<(&'static str, String)>
             )
         });
         let table = format!(
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\">\n\
-             <table class=\"data\">\n<thead><tr><td></td><th scope=\"col\" class=\"words\">value</th>\
-             <th scope=\"col\" class=\"words\">what it means</th></tr></thead>\n<tbody>\n{rows}</tbody>\n\
-             </table>\n</div>\n",
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+             aria-label=\"{title}\">\n<table class=\"data\">\n<thead><tr><td></td><th \
+             scope=\"col\" class=\"words\">value</th><th scope=\"col\" \
+             class=\"words\">meaning</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n</div>\n",
             title = text(group.title)
         );
         (group.title, table)

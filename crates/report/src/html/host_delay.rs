@@ -1,14 +1,14 @@
-//! The page of a host's delays: overshoot over the delay asked for, all figures, claims.
+//! HTML report of a host's delays: overshoot over the requested delay, all figures, claims.
 
 use horolog_record::{ClaimVerdict, DelayKind, Distribution, HostDelayResult};
 
 use super::data::{row, table};
 use super::escape::{each, text};
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit, View};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit, PlotView};
 use super::sections::{
-    Body, command_line, drawn_alone, facts, findings, host_facts, limits, section,
+    PageBody, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
-use super::{Page, top};
+use super::{PageTemplate, headline};
 use crate::host_delay::{
     CLAIMS, INTERRUPTED_TITLES, NOTE, SLACK, cells_of, interrupted, is_measured, resumption,
     setting, setting_name, tally, verdict,
@@ -16,20 +16,19 @@ use crate::host_delay::{
 use crate::limits::failed;
 use crate::units::{ABSENT, full_count, human_ns, mean_ns};
 
-const TITLES: [&str; 9] =
-    ["asked for", "waits", "early", "min", "p50", "p90", "p99", "max", "processor"];
+const TITLES: [&str; 9] = ["requested", "waits", "early", "min", "p50", "p90", "p99", "max", "CPU"];
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn host_delay(result: &HostDelayResult) -> String {
     let body = body(result);
-    Page {
+    PageTemplate {
         kind: "host delay",
         failed: failed(&result.limits),
         heading: "delays of this host".to_owned(),
         lead: format!("{} settings, started {}", result.settings.len(), result.started),
-        verdict: top::host_delay(result),
-        main: body.sections() + &section("Run and machine", &machine(result)),
+        verdict: headline::host_delay(result),
+        main: body.sections() + &section("Run and host", &machine(result)),
         note: NOTE,
         schema: &result.schema,
         plots: body.plots,
@@ -38,8 +37,8 @@ pub fn host_delay(result: &HostDelayResult) -> String {
     .render()
 }
 
-/// What it shows of the result.
-pub(super) fn body(result: &HostDelayResult) -> Body {
+/// Returns the content for the result.
+pub(super) fn body(result: &HostDelayResult) -> PageBody {
     let plots = vec![
         plot(result, "median", "Median overshoot", |one| one.p50),
         plot(result, "tail", "99th percentile of the overshoot", |one| one.p99),
@@ -49,11 +48,11 @@ pub(super) fn body(result: &HostDelayResult) -> Body {
         ("Limits", limits(&result.limits)),
         ("Findings", findings(&result.findings)),
         ("Overshoot", plotted),
-        ("Figures", figures(result)),
+        ("Statistics", figures(result)),
         ("Interrupted by signals", signals(result)),
         (CLAIMS, claims(result)),
     ];
-    Body { sections, plots }
+    PageBody { sections, plots }
 }
 
 fn plot(
@@ -65,14 +64,14 @@ fn plot(
     let view = |index: usize| {
         let line = |kind: DelayKind| {
             let cells = cells_of(result, index).filter(|cell| cell.function == kind);
-            // A logarithmic axis has no place for what is not positive.
+            // A logarithmic axis has no position for values that are not positive.
             let point = |cell: &horolog_record::DelayCell| {
                 Some((cell.requested_ns as f64, of(cell.overshoot_ns.as_ref()?).max(1) as f64))
             };
-            Series::new(kind.name().to_owned(), cells.filter_map(point).collect())
+            PlotSeries::new(kind.name().to_owned(), cells.filter_map(point).collect())
         };
         let series = DelayKind::ALL.into_iter().map(line);
-        View {
+        PlotView {
             label: setting_name(&result.settings[index]).into(),
             series: series.filter(|series| !series.points.is_empty()).collect(),
         }
@@ -83,8 +82,18 @@ fn plot(
         title,
         hint: SLACK,
         described_by: "figures",
-        x: Axis { label: "delay asked for", short: "asked", unit: Unit::Ns, scale: Scale::Log },
-        y: Axis { label: "overshoot", short: "later by", unit: Unit::Ns, scale: Scale::Log },
+        x: Axis {
+            label: "requested delay",
+            short: "requested",
+            unit: PlotUnit::Ns,
+            scale: AxisScale::Log,
+        },
+        y: Axis {
+            label: "overshoot",
+            short: "overshoot",
+            unit: PlotUnit::Ns,
+            scale: AxisScale::Log,
+        },
         points: true,
         bars: false,
         marks: Vec::new(),
@@ -140,7 +149,7 @@ fn claims(result: &HostDelayResult) -> String {
             "<li class=\"{class}\"><span class=\"severity\">{}</span><p>{}</p>\
              <p class=\"advice\">{}</p></li>\n",
             verdict(claim.verdict),
-            text(&claim.says),
+            text(&claim.statement),
             text(&claim.figure)
         )
     });
@@ -152,7 +161,7 @@ fn machine(result: &HostDelayResult) -> String {
         ("Command", Some(command_line(&result.command))),
         ("Started", Some(result.started.clone())),
         ("HZ", result.tick.hz.map(|hz| hz.to_string())),
-        ("Measurement's own cost", Some(human_ns(result.own_cost_ns))),
+        ("Measurement overhead", Some(human_ns(result.own_cost_ns))),
     ]);
     format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host))
 }

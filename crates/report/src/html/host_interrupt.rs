@@ -1,16 +1,16 @@
-//! The page of a run of expiries and a spin: histograms and tails of delays and gaps, and all
+//! HTML report of a run of expiries and a spin: histograms and tails of delays and gaps, and all
 //! figures.
 
-use horolog_record::{Distribution, HostInterruptResult, StolenGap};
+use horolog_record::{Distribution, HostInterruptResult, OsNoiseGap};
 
 use super::data::{row, table};
 use super::escape::each;
 use super::host_timer::paragraph;
-use super::latency::{Place, histogram, tail};
+use super::latency::{PlotTarget, histogram, tail};
 use super::sections::{
-    Body, command_line, drawn_alone, facts, findings, host_facts, limits, section,
+    PageBody, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
-use super::{Page, top};
+use super::{PageTemplate, headline};
 use crate::host::{LATENCY_TITLES, latency_figures};
 use crate::limits::failed;
 use crate::table::host_interrupt::{
@@ -21,26 +21,28 @@ use crate::units::{full_count, human_ns};
 
 const DELAYS: &str = "delays";
 const STOLEN: &str = "stolen";
-const HISTOGRAM: Place =
-    Place { id: "handlers-histogram", title: "Histogram of delays", described_by: DELAYS };
-const TAIL: Place = Place { id: "handlers-tail", title: "Delays by rarity", described_by: DELAYS };
-const GAPS: Place = Place { id: "gaps", title: "Histogram of gaps", described_by: STOLEN };
+const HISTOGRAM: PlotTarget =
+    PlotTarget { id: "handlers-histogram", title: "Histogram of delays", described_by: DELAYS };
+const TAIL: PlotTarget =
+    PlotTarget { id: "handlers-tail", title: "Delay percentiles", described_by: DELAYS };
+const GAPS: PlotTarget =
+    PlotTarget { id: "gaps", title: "Histogram of gaps", described_by: STOLEN };
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn host_interrupt(result: &HostInterruptResult) -> String {
     let body = body(result);
-    Page {
+    PageTemplate {
         kind: "host interrupt",
         failed: failed(&result.limits),
-        heading: "handlers behind an expiry, and stolen time".to_owned(),
+        heading: "handler delays and OS noise".to_owned(),
         lead: format!(
-            "{} expiries a repetition, started {}",
+            "{} expiries per repetition, started {}",
             full_count(result.expiries),
             result.started
         ),
-        verdict: top::host_interrupt(result),
-        main: body.sections() + &section("Run and machine", &machine(result)),
+        verdict: headline::host_interrupt(result),
+        main: body.sections() + &section("Run and host", &machine(result)),
         note: METHOD,
         schema: &result.schema,
         plots: body.plots,
@@ -49,8 +51,8 @@ pub fn host_interrupt(result: &HostInterruptResult) -> String {
     .render()
 }
 
-/// What it shows of the result.
-pub(super) fn body(result: &HostInterruptResult) -> Body {
+/// Returns the content for the result.
+pub(super) fn body(result: &HostInterruptResult) -> PageBody {
     let (delays, gaps) = (delays(result), gaps(result));
     let plots = vec![histogram(&HISTOGRAM, &delays), tail(&TAIL, &delays), histogram(&GAPS, &gaps)];
     let (plotted, plots) = drawn_alone(plots);
@@ -62,21 +64,22 @@ pub(super) fn body(result: &HostInterruptResult) -> Body {
         ("Limits", limits(&result.limits)),
         ("Findings", findings(&result.findings)),
         ("Handlers", table(DELAYS, "Delays of handlers", &LATENCY_TITLES, &handlers) + &means),
-        ("Stolen time", stolen(result)),
+        ("OS noise", stolen(result)),
         ("Distributions", plotted),
-        ("How it was measured", each(sentences(result), |line| paragraph(&line))),
+        ("Method", each(sentences(result), |line| paragraph(&line))),
     ];
-    Body { sections, plots }
+    PageBody { sections, plots }
 }
 
 fn stolen(result: &HostInterruptResult) -> String {
-    if result.stolen.is_empty() {
+    if result.os_noise.is_empty() {
         return String::new();
     }
-    let rows = each(&result.stolen, |core| row(&format!("core {}", core.core), stolen_cells(core)));
-    let facts = each(&result.stolen, |core| paragraph(&stolen_facts(core)));
-    let longest = each(&result.stolen, |core| {
-        let gap = |gap: &StolenGap| {
+    let rows =
+        each(&result.os_noise, |core| row(&format!("core {}", core.core), stolen_cells(core)));
+    let facts = each(&result.os_noise, |core| paragraph(&stolen_facts(core)));
+    let longest = each(&result.os_noise, |core| {
+        let gap = |gap: &OsNoiseGap| {
             let whose = if gap.by_threads { "a thread" } else { "no thread" };
             format!("{} at {:.6} s ({whose})", human_ns(gap.length_ns), gap.at_s)
         };
@@ -86,7 +89,7 @@ fn stolen(result: &HostInterruptResult) -> String {
         }
         paragraph(&format!("Longest gaps of core {}: {}.", core.core, gaps.join(", ")))
     });
-    table(STOLEN, "Time taken from each core", &stolen_titles(), &rows) + &facts + &longest
+    table(STOLEN, "OS noise by core", &stolen_titles(), &rows) + &facts + &longest
 }
 
 fn delays(result: &HostInterruptResult) -> Vec<(String, &Distribution)> {
@@ -95,7 +98,7 @@ fn delays(result: &HostInterruptResult) -> Vec<(String, &Distribution)> {
 }
 
 fn gaps(result: &HostInterruptResult) -> Vec<(String, &Distribution)> {
-    let cores = result.stolen.iter();
+    let cores = result.os_noise.iter();
     cores.filter_map(|one| Some((format!("core {}", one.core), one.gap_ns.as_ref()?))).collect()
 }
 
@@ -126,7 +129,7 @@ mod tests {
     fn a_run_without_figures_still_makes_a_page() {
         let mut result = fixture::host_interrupt();
         result.handlers.truncate(1);
-        result.stolen.clear();
+        result.os_noise.clear();
         let page = host_interrupt(&result);
         let (_, rest) = page.split_once("<main>").unwrap();
         let (main, _) = rest.split_once("</main>").unwrap();

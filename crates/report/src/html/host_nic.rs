@@ -1,14 +1,14 @@
-//! The page of a network card: facts with what they mean, and what to change.
+//! HTML report of a NIC: facts with their meaning, and recommended changes.
 
 use horolog_record::{HostNicResult, NicAdvice};
 
 use super::escape::{each, text};
 use super::host_clock::fact_sections;
-use super::sections::{Body, command_line, facts, findings, host_facts, section};
-use super::{Page, top};
+use super::sections::{PageBody, command_line, facts, findings, host_facts, section};
+use super::{PageTemplate, headline};
 use crate::host_nic::{advice, change, groups};
 
-/// The page as HTML. It holds the result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the result as JSON in the element `result`.
 #[must_use]
 pub fn host_nic(result: &HostNicResult) -> String {
     let body = body(result);
@@ -17,14 +17,14 @@ pub fn host_nic(result: &HostNicResult) -> String {
         ("Started", Some(result.started.clone())),
     ]);
     let machine = format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host));
-    Page {
+    PageTemplate {
         kind: "host nic",
         failed: None,
         heading: format!("interface {}", result.interface),
-        lead: format!("as its driver and the kernel tell, {}", result.started),
-        verdict: top::host_nic(result),
-        main: body.sections() + &section("Run and machine", &machine),
-        note: "Nothing was set.",
+        lead: format!("as reported by the driver and the kernel, {}", result.started),
+        verdict: headline::host_nic(result),
+        main: body.sections() + &section("Run and host", &machine),
+        note: "No settings were changed.",
         schema: &result.schema,
         plots: body.plots,
         result,
@@ -32,12 +32,12 @@ pub fn host_nic(result: &HostNicResult) -> String {
     .render()
 }
 
-/// What it shows of the result.
-pub(super) fn body(result: &HostNicResult) -> Body {
+/// Returns the content for the result.
+pub(super) fn body(result: &HostNicResult) -> PageBody {
     let mut sections = advice(result).map(|(title, advice)| (title, list(&advice))).to_vec();
     sections.push(("Findings", findings(&result.findings)));
     sections.extend(fact_sections(&groups(result)));
-    Body { sections, plots: Vec::new() }
+    PageBody { sections, plots: Vec::new() }
 }
 
 fn list(advice: &[&NicAdvice]) -> String {
@@ -62,10 +62,10 @@ mod tests {
     fn facts_and_changes_are_on_the_page_and_no_text_becomes_markup() {
         let mut result = fixture::host_nic();
         result.interface = "<img src=x>".to_owned();
-        result.untold[0].why = "<script>".to_owned();
+        result.unavailable[0].reason = "<script>".to_owned();
         let page = host_nic(&result);
         assert!(!page.contains("<img") && page.contains("&lt;img src=x&gt;"));
-        assert!(page.contains("ethtool -G eth0 rx 4096") && page.contains("card&#39;s clock"));
+        assert!(page.contains("ethtool -G eth0 rx 4096") && page.contains("PHC"));
         assert!(!page.contains("{{") && !page.contains("NaN"));
     }
 }

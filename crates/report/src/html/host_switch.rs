@@ -1,15 +1,15 @@
-//! The page of a run of switches: histogram and tail of each exchange, and all figures.
+//! HTML report of a run of switches: histogram and tail of each exchange, and all figures.
 
 use horolog_record::{Distribution, HostSwitchResult, SwitchExchange};
 
 use super::data::{row, table};
 use super::escape::each;
 use super::host_timer::paragraph;
-use super::latency::{Place, histogram, tail};
+use super::latency::{PlotTarget, histogram, tail};
 use super::sections::{
-    Body, command_line, drawn_alone, facts, findings, host_facts, limits, section,
+    PageBody, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
-use super::{Page, top};
+use super::{PageTemplate, headline};
 use crate::limits::failed;
 use crate::table::host_switch::{
     METHOD, exchange_cells, exchange_name, exchange_titles, facts as sentences, steps_rows,
@@ -17,25 +17,26 @@ use crate::table::host_switch::{
 use crate::units::full_count;
 
 const TABLE: &str = "exchanges";
-const HISTOGRAM: Place =
-    Place { id: "turns-histogram", title: "Histogram of turns", described_by: TABLE };
-const TAIL: Place = Place { id: "turns-tail", title: "Turns by rarity", described_by: TABLE };
+const HISTOGRAM: PlotTarget =
+    PlotTarget { id: "turns-histogram", title: "Histogram of turns", described_by: TABLE };
+const TAIL: PlotTarget =
+    PlotTarget { id: "turns-tail", title: "Turn percentiles", described_by: TABLE };
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn host_switch(result: &HostSwitchResult) -> String {
     let body = body(result);
-    Page {
+    PageTemplate {
         kind: "host switch",
         failed: failed(&result.limits),
         heading: "switches between processes and threads".to_owned(),
         lead: format!(
-            "{} turns a repetition, started {}",
+            "{} turns per repetition, started {}",
             full_count(result.turns),
             result.started
         ),
-        verdict: top::host_switch(result),
-        main: body.sections() + &section("Run and machine", &machine(result)),
+        verdict: headline::host_switch(result),
+        main: body.sections() + &section("Run and host", &machine(result)),
         note: METHOD,
         schema: &result.schema,
         plots: body.plots,
@@ -44,8 +45,8 @@ pub fn host_switch(result: &HostSwitchResult) -> String {
     .render()
 }
 
-/// What it shows of the result.
-pub(super) fn body(result: &HostSwitchResult) -> Body {
+/// Returns the content for the result.
+pub(super) fn body(result: &HostSwitchResult) -> PageBody {
     let turns = distributions(result);
     let plots = vec![histogram(&HISTOGRAM, &turns), tail(&TAIL, &turns)];
     let (plotted, plots) = drawn_alone(plots);
@@ -56,9 +57,9 @@ pub(super) fn body(result: &HostSwitchResult) -> Body {
         ("The eight steps", steps(result)),
         ("Exchanges", table(TABLE, "Exchanges", &exchange_titles(), &exchanges)),
         ("Distribution of turns", plotted),
-        ("How it was measured", each(sentences(result), |line| paragraph(&line))),
+        ("Method", each(sentences(result), |line| paragraph(&line))),
     ];
-    Body { sections, plots }
+    PageBody { sections, plots }
 }
 
 fn steps(result: &HostSwitchResult) -> String {

@@ -1,31 +1,32 @@
-//! The page of a run of wake-ups: histogram, tail and the course of each core, and all figures.
+//! HTML report of a run of wake-ups: histogram, tail and time series of each core, and all figures.
 
 use horolog_record::{Distribution, HostTimerResult, TimerCore};
 
-use super::course::Course;
 use super::data::{row, table};
 use super::escape::{each, text};
-use super::latency::{Place, histogram, tail, time_axis};
-use super::plot::{Axis, Choice, Plot, Scale, Unit};
+use super::latency::{PlotTarget, histogram, tail, time_axis};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotUnit};
 use super::sections::{
-    Body, command_line, drawn_alone, facts, findings, host_facts, limits, section,
+    PageBody, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
-use super::{Page, top};
+use super::time_series::TimeSeriesSettings;
+use super::{PageTemplate, headline};
 use crate::host::LATENCY_TITLES;
 use crate::limits::failed;
 use crate::table::host_timer::{LATENCY, cells, facts as sentences};
 use crate::units::{full_count, human_ns};
 
 const TABLE: &str = "latencies";
-const HISTOGRAM: Place =
-    Place { id: "wake-ups-histogram", title: "Histogram of latencies", described_by: TABLE };
-const TAIL: Place = Place { id: "wake-ups-tail", title: "Latency by rarity", described_by: TABLE };
+const HISTOGRAM: PlotTarget =
+    PlotTarget { id: "wake-ups-histogram", title: "Histogram of latencies", described_by: TABLE };
+const TAIL: PlotTarget =
+    PlotTarget { id: "wake-ups-tail", title: "Latency percentiles", described_by: TABLE };
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn host_timer(result: &HostTimerResult) -> String {
     let body = body(result);
-    Page {
+    PageTemplate {
         kind: "host timer",
         failed: failed(&result.limits),
         heading: format!("wake-ups every {}", human_ns(result.interval_ns)),
@@ -35,8 +36,8 @@ pub fn host_timer(result: &HostTimerResult) -> String {
             result.cores.len(),
             result.started
         ),
-        verdict: top::host_timer(result),
-        main: body.sections() + &section("Run and machine", &machine(result)),
+        verdict: headline::host_timer(result),
+        main: body.sections() + &section("Run and host", &machine(result)),
         note: LATENCY,
         schema: &result.schema,
         plots: body.plots,
@@ -45,8 +46,8 @@ pub fn host_timer(result: &HostTimerResult) -> String {
     .render()
 }
 
-/// What it shows of the result.
-pub(super) fn body(result: &HostTimerResult) -> Body {
+/// Returns the content for the result.
+pub(super) fn body(result: &HostTimerResult) -> PageBody {
     let cores = distributions(result);
     let plots = vec![histogram(&HISTOGRAM, &cores), tail(&TAIL, &cores), over_time(result)];
     let (plotted, plots) = drawn_alone(plots);
@@ -56,10 +57,10 @@ pub(super) fn body(result: &HostTimerResult) -> Body {
         ("Limits", limits(&result.limits)),
         ("Findings", findings(&result.findings)),
         ("Latencies", table(TABLE, "Wake-up latencies", &titles, &rows)),
-        ("Distribution and course", plotted),
-        ("How it was measured", each(sentences(result), |line| paragraph(&line))),
+        ("Distribution and time series", plotted),
+        ("Method", each(sentences(result), |line| paragraph(&line))),
     ];
-    Body { sections, plots }
+    PageBody { sections, plots }
 }
 
 pub(super) fn paragraph(line: &str) -> String {
@@ -75,14 +76,14 @@ fn distributions(result: &HostTimerResult) -> Vec<(String, &Distribution)> {
 fn over_time(result: &HostTimerResult) -> Plot {
     let series = |core: &TimerCore| {
         let points = core.series.iter().map(|one| (one.at_s, one.max_ns.max(1) as f64));
-        Course::EVEN.line(format!("core {}", core.core), points.collect())
+        TimeSeriesSettings::EVEN.line(format!("core {}", core.core), points.collect())
     };
     Plot {
-        id: "course",
+        id: "latency-over-time",
         title: "Largest latency over time",
-        hint: "The largest of each stretch of periods.",
+        hint: "Maximum of each group of periods.",
         described_by: TABLE,
-        x: Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear },
+        x: Axis { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear },
         y: time_axis(),
         points: false,
         bars: false,

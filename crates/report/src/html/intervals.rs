@@ -1,5 +1,5 @@
-//! The table of the intervals of a course: the text alternative of the plots over time. Of a long
-//! course there are the worst intervals, and all of them summed up by longer ones.
+//! Table of the intervals of a run: the text alternative of the plots over time. For a long run it
+//! has the worst intervals, and a summary of all of them by longer ones.
 
 use std::borrow::Cow;
 
@@ -12,39 +12,40 @@ use crate::clock::{long_time, since_begin};
 use crate::json::to_compact_json;
 use crate::units::{ABSENT, full_count, human_ns, percent_of};
 
-/// A column: its title, its cells.
-type Column = (&'static str, fn(&Point) -> String);
+/// Column: its title, its cells.
+type IntervalColumn = (&'static str, fn(&Point) -> String);
 
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [IntervalColumn; 12] = [
     ("trial", |point| point.trial.saturating_add(1).to_string()),
     ("sent", |point| full_count(point.sent)),
     ("answered", |point| full_count(point.received)),
     ("lost", |point| full_count(point.lost)),
-    ("share lost", |point| percent_of(point.lost, point.sent)),
+    ("loss ratio", |point| percent_of(point.lost, point.sent)),
     ("late", |point| full_count(point.late)),
+    ("unsynchronised", |point| full_count(point.unsynchronised)),
     ("invalid", |point| full_count(point.invalid)),
     ("p50", |point| time(point.rtt_ns.map(|rtt| rtt.p50))),
     ("p99", |point| time(point.rtt_ns.map(|rtt| rtt.p99))),
     ("p99.9", |point| time(point.rtt_ns.map(|rtt| rtt.p99_9))),
     ("max", |point| time(point.rtt_ns.map(|rtt| rtt.max))),
 ];
-/// Intervals that are shown one by one.
+/// Maximum number of intervals that are shown one by one.
 const ROWS_MAX: usize = 600;
-/// The worst of more.
+/// Number of worst intervals shown of a longer run.
 const WORST: usize = 20;
-/// Longer intervals, by which they are summed up, and their lengths in seconds.
+/// Maximum number of longer intervals for the summary, and their lengths in seconds.
 const LONGER_MAX: f64 = 120.0;
 const LENGTHS_S: [f64; 14] =
     [1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1_800.0, 3_600.0, 10_800.0];
-/// Bytes of a result that is in its page with all its intervals.
+/// Maximum size in bytes of a result that is in its page with all its intervals.
 const BYTES_MAX: usize = 740_000;
 
 fn time(ns: Option<u64>) -> String {
     ns.map_or_else(|| ABSENT.to_owned(), human_ns)
 }
 
-/// The result as it is in its page: without the intervals where these make it too large.
-pub(super) fn kept(result: &LoadResult) -> Cow<'_, LoadResult> {
+/// Returns the result as embedded in its page: without the intervals if these make it too large.
+pub(super) fn embedded_result(result: &LoadResult) -> Cow<'_, LoadResult> {
     let is_long = result.series.as_ref().is_some_and(|series| series.points.len() > ROWS_MAX);
     if !is_long || to_compact_json(result).len() <= BYTES_MAX {
         return Cow::Borrowed(result);
@@ -54,8 +55,8 @@ pub(super) fn kept(result: &LoadResult) -> Cow<'_, LoadResult> {
     Cow::Owned(kept)
 }
 
-/// All intervals of a course, of which the page's result may have [`kept`] none; nothing where the
-/// run had none.
+/// Returns the table of all intervals of a run, of which the page's result may have [`kept`] none;
+/// nothing if the run had none.
 pub(super) fn intervals(result: &LoadResult, kept: &LoadResult, id: &str) -> String {
     let Some(series) = &result.series else { return String::new() };
     let (count, interval_s) = (series.points.len(), series.interval_s);
@@ -68,13 +69,13 @@ pub(super) fn intervals(result: &LoadResult, kept: &LoadResult, id: &str) -> Str
     let length_s = longer_s(series);
     let (longer, worst) = (longer(series, length_s), worst(&series.points));
     let left_out = if kept.series.as_ref().is_some_and(|series| series.points.is_empty()) {
-        paragraph("The result that is inside this page is without them: that of --json has them.")
+        paragraph("The result in this page does not contain them; the one written by --json does.")
     } else {
         String::new()
     };
     let said = format!(
-        "Of {} intervals of {interval_s} s these are the {} that lost most or, of those alike, took \
-         longest.",
+        "Of {} intervals of {interval_s} s, the {} with the most loss or, if equal, the highest \
+         latency.",
         full_count(count as u64),
         worst.len()
     );
@@ -97,7 +98,7 @@ fn one_by_one<'p>(
     headed(id, label, ("from", &COLUMNS.map(|(title, _)| title)), &rows)
 }
 
-/// Those that lost the largest share and took longest, in their order.
+/// Returns those with the largest share of losses and the longest times, in their order.
 fn worst(points: &[Point]) -> Vec<&Point> {
     let longest = |point: &Point| point.rtt_ns.map_or(0, |rtt| rtt.max);
     let mut worst: Vec<_> = points.iter().collect();
@@ -109,14 +110,14 @@ fn worst(points: &[Point]) -> Vec<&Point> {
     worst
 }
 
-/// How long the intervals are by which others are summed up.
+/// Returns the length of the intervals of the summary.
 fn longer_s(series: &Series) -> f64 {
     let all_s = series.points.len() as f64 * series.interval_s;
     let few = |length_s: &&f64| all_s / **length_s <= LONGER_MAX;
     LENGTHS_S.iter().find(few).copied().unwrap_or(all_s)
 }
 
-/// What was in a longer interval.
+/// Counts of a longer interval.
 #[derive(Default)]
 struct Longer {
     at_s: f64,
@@ -124,15 +125,16 @@ struct Longer {
     received: u64,
     lost: u64,
     late: u64,
+    unsynchronised: u64,
     invalid: u64,
-    /// The highest of its intervals.
+    /// Highest value of its intervals.
     p50: Option<u64>,
     p99: Option<u64>,
     max: Option<u64>,
 }
 
 fn longer(series: &Series, length_s: f64) -> Vec<Longer> {
-    // Where an interval begins is rounded.
+    // The start of an interval is rounded.
     let place = |point: &Point| ((point.at_s + series.interval_s / 2.0) / length_s).floor();
     let of = |points: &[Point]| {
         let begin_s = points.first().map_or(0.0, |point| place(point) * length_s);
@@ -143,6 +145,7 @@ fn longer(series: &Series, length_s: f64) -> Vec<Longer> {
                 (&mut sum.received, point.received),
                 (&mut sum.lost, point.lost),
                 (&mut sum.late, point.late),
+                (&mut sum.unsynchronised, point.unsynchronised),
                 (&mut sum.invalid, point.invalid),
             ] {
                 *sum = sum.saturating_add(count);
@@ -157,12 +160,13 @@ fn longer(series: &Series, length_s: f64) -> Vec<Longer> {
 }
 
 fn summed_up(longer: &[Longer], id: &str) -> String {
-    const TITLES: [&str; 9] = [
+    const TITLES: [&str; 10] = [
         "sent",
         "answered",
         "lost",
-        "share lost",
+        "loss ratio",
         "late",
+        "unsynchronised",
         "invalid",
         "highest p50",
         "highest p99",
@@ -175,6 +179,7 @@ fn summed_up(longer: &[Longer], id: &str) -> String {
             full_count(one.lost),
             percent_of(one.lost, one.sent),
             full_count(one.late),
+            full_count(one.unsynchronised),
             full_count(one.invalid),
             time(one.p50),
             time(one.p99),
@@ -193,9 +198,9 @@ mod tests {
     #[test]
     fn every_interval_has_a_row() {
         let mut result = fixture::load();
-        assert_eq!(intervals(&result, &kept(&result), "i"), "");
+        assert_eq!(intervals(&result, &embedded_result(&result), "i"), "");
         result.series = Some(fixture::series());
-        let markup = intervals(&result, &kept(&result), "i");
+        let markup = intervals(&result, &embedded_result(&result), "i");
         assert_eq!(markup.matches("scope=\"row\"").count(), 3);
         assert!(markup.contains("<td>50.00%</td>") && markup.contains("<td>-</td>"), "{markup}");
     }
@@ -214,7 +219,7 @@ mod tests {
     #[test]
     fn a_long_course_is_summed_up() {
         let result = long(3_600);
-        let markup = intervals(&result, &kept(&result), "i");
+        let markup = intervals(&result, &embedded_result(&result), "i");
         assert_eq!(markup.matches("scope=\"row\"").count(), 120 + WORST);
         assert!(markup.contains("All of them by 30 s") && markup.contains(">30 min<"));
         let longer = longer(result.series.as_ref().unwrap(), 30.0);
@@ -225,12 +230,15 @@ mod tests {
 
     #[test]
     fn a_page_has_room_for_an_hour_and_says_what_of_more_is_left_out() {
-        let left_out = "is without them";
+        let left_out = "does not contain them";
         let hour = long(3_600);
-        assert!(!intervals(&hour, &kept(&hour), "i").contains(left_out) && *kept(&hour) == hour);
+        assert!(
+            !intervals(&hour, &embedded_result(&hour), "i").contains(left_out)
+                && *embedded_result(&hour) == hour
+        );
         let longest = long(10_000);
-        assert!(intervals(&longest, &kept(&longest), "i").contains(left_out));
-        assert!(kept(&longest).series.as_ref().unwrap().points.is_empty());
+        assert!(intervals(&longest, &embedded_result(&longest), "i").contains(left_out));
+        assert!(embedded_result(&longest).series.as_ref().unwrap().points.is_empty());
         for result in [hour, longest] {
             let bytes = crate::html::load(&result).len();
             assert!(bytes < 1_000_000, "{bytes}");

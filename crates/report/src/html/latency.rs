@@ -1,33 +1,32 @@
-//! Plots of distributions of times that are no round trips: how often each time came, and how long
-//! all but the slowest took.
+//! Plots of distributions of times that are no round trips: a histogram, and the tail.
 
 use horolog_record::Distribution;
 use horolog_stats::Histogram;
 
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
 use super::series::percentile_points;
 
-/// Bars of a histogram for each tenfold longer time.
+/// Bars of a histogram per decade of time.
 const BARS_PER_DECADE: f64 = 20.0;
 
-/// What a plot is of: its element, its title, the table with the same figures.
-pub(super) struct Place {
+/// Subject of a plot: its element, its title, the table with the same figures.
+pub(super) struct PlotTarget {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
     pub(super) described_by: &'static str,
 }
 
-/// How often each time came; one line for each distribution whose histogram can be read.
-pub(super) fn histogram(place: &Place, distributions: &[(String, &Distribution)]) -> Plot {
+/// Returns the histogram; one line for each distribution whose histogram can be read.
+pub(super) fn histogram(place: &PlotTarget, distributions: &[(String, &Distribution)]) -> Plot {
     let series =
         distributions.iter().map(|(label, distribution)| histogram_series(label, distribution));
     Plot {
         id: place.id,
         title: place.title,
-        hint: "How many came between each time and the next. Both scales are logarithmic.",
+        hint: "Samples in each bucket. Both scales are logarithmic.",
         described_by: place.described_by,
         x: time_axis(),
-        y: Axis { label: "count", short: "count", unit: Unit::Count, scale: Scale::Log },
+        y: Axis { label: "count", short: "count", unit: PlotUnit::Count, scale: AxisScale::Log },
         points: false,
         bars: true,
         marks: Vec::new(),
@@ -35,21 +34,21 @@ pub(super) fn histogram(place: &Place, distributions: &[(String, &Distribution)]
     }
 }
 
-/// How long all but the slowest took.
-pub(super) fn tail(place: &Place, distributions: &[(String, &Distribution)]) -> Plot {
-    let series = distributions
-        .iter()
-        .map(|(label, distribution)| Series::new(label.clone(), percentile_points(distribution)));
+/// Returns the tail: the time that all but the slowest do not exceed.
+pub(super) fn tail(place: &PlotTarget, distributions: &[(String, &Distribution)]) -> Plot {
+    let series = distributions.iter().map(|(label, distribution)| {
+        PlotSeries::new(label.clone(), percentile_points(distribution))
+    });
     Plot {
         id: place.id,
         title: place.title,
-        hint: "What all but the longest stayed below; each step to the right is ten times rarer.",
+        hint: "Upper percentiles: each step to the right is ten times rarer.",
         described_by: place.described_by,
         x: Axis {
-            label: "share that was shorter",
+            label: "share of shorter times",
             short: "shorter",
-            unit: Unit::Tail,
-            scale: Scale::Log,
+            unit: PlotUnit::Tail,
+            scale: AxisScale::Log,
         },
         y: time_axis(),
         points: false,
@@ -60,20 +59,20 @@ pub(super) fn tail(place: &Place, distributions: &[(String, &Distribution)]) -> 
 }
 
 pub(super) const fn time_axis() -> Axis {
-    Axis { label: "time", short: "time", unit: Unit::Ns, scale: Scale::Log }
+    Axis { label: "time", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Log }
 }
 
-fn histogram_series(label: &str, distribution: &Distribution) -> Series {
+fn histogram_series(label: &str, distribution: &Distribution) -> PlotSeries {
     let bars = bars(distribution);
-    let next_to = |bar: &Bar| bars.iter().any(|other| is_same(other.from, bar.to));
+    let next_to = |bar: &HistogramBar| bars.iter().any(|other| is_same(other.from, bar.to));
     let gaps = bars.iter().filter(|bar| !next_to(bar)).map(|bar| bar.to).collect();
     let points = bars.iter().map(|bar| (bar.from, bar.count)).collect();
-    Series { gaps, ..Series::new(label.to_owned(), points) }
+    PlotSeries { gaps, ..PlotSeries::new(label.to_owned(), points) }
 }
 
-/// A bar: from which time to which there were how many.
+/// Bar: its lower and upper time, and the count between them.
 #[derive(Debug)]
-struct Bar {
+struct HistogramBar {
     from: f64,
     to: f64,
     count: f64,
@@ -83,13 +82,14 @@ fn is_same(a: f64, b: f64) -> bool {
     a.total_cmp(&b).is_eq()
 }
 
-/// All that are not empty. At its lower end several of the scale would lie between 1 ns and 2 ns.
-fn bars(distribution: &Distribution) -> Vec<Bar> {
+/// Returns all that are not empty. At its lower end several of the scale would lie between 1 ns and
+/// 2 ns.
+fn bars(distribution: &Distribution) -> Vec<HistogramBar> {
     let Ok(histogram) = Histogram::decode(&distribution.histogram) else { return Vec::new() };
     let edge = |bar: f64| 10_f64.powf(bar / BARS_PER_DECADE).round().max(1.0);
-    let mut bars: Vec<Bar> = Vec::new();
+    let mut bars: Vec<HistogramBar> = Vec::new();
     for (value, count) in histogram.recorded() {
-        // A logarithmic axis has no place for 0.
+        // A logarithmic axis has no position for 0.
         let bar = ((value.max(1) as f64).log10() * BARS_PER_DECADE).floor();
         let (from, count) = (edge(bar), count as f64);
         match bars.last_mut() {
@@ -97,7 +97,7 @@ fn bars(distribution: &Distribution) -> Vec<Bar> {
             _ => {
                 let beyond = (1..).map(|next| edge(bar + f64::from(next)));
                 let to = beyond.into_iter().find(|to| *to > from).unwrap_or(from * 2.0);
-                bars.push(Bar { from, to, count });
+                bars.push(HistogramBar { from, to, count });
             }
         }
     }
@@ -137,7 +137,7 @@ mod tests {
         let result = fixture::host_timer();
         let mut distribution = result.cores[0].latency_ns.clone().unwrap();
         distribution.histogram = "not base 64".to_owned();
-        let place = Place { id: "h", title: "t", described_by: "t" };
+        let place = PlotTarget { id: "h", title: "t", described_by: "t" };
         assert!(histogram(&place, &[(String::new(), &distribution)]).is_empty());
         assert!(!tail(&place, &[(String::new(), &distribution)]).is_empty());
     }

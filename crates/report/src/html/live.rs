@@ -1,5 +1,5 @@
-//! The page of something that is going on: it holds no figures, and asks for them where it came
-//! from. What it shows of them is told to its script as data.
+//! Live page of an operation in progress: it holds no figures, and requests them from its server.
+//! Its script gets the choice of figures as data.
 
 use serde::Serialize;
 
@@ -11,40 +11,40 @@ const TEMPLATE: &str = include_str!("../../assets/live.html");
 const LIVE_CSS: &str = include_str!("../../assets/live.css");
 const LIVE_JS: &str = include_str!("../../assets/live.js");
 
-/// What is going on.
+/// Operation in progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Live {
-    /// A run of `horolog load`.
+    /// Run of `horolog load`.
     Load,
-    /// A server.
+    /// Server in operation.
     Serve,
 }
 
-/// What the script is told.
+/// Data for the script.
 #[derive(Serialize)]
-struct Page {
-    figures: &'static [Figure],
-    plots: &'static [Plot],
-    /// Whether there are parts that end.
+struct LivePageData {
+    figures: &'static [LiveFigure],
+    plots: &'static [LivePlot],
+    /// True if there are parts that end.
     parts: bool,
-    /// Whether there is a whole state to show.
+    /// True if there is a complete status to show.
     status: bool,
 }
 
-/// A figure above the plots.
+/// Figure above the plots.
 #[derive(Serialize)]
-struct Figure {
+struct LiveFigure {
     id: &'static str,
     #[serde(skip)]
     label: &'static str,
     unit: &'static str,
-    /// Where it stands: in the last look, or in all that is answered.
+    /// Location of its value: the last snapshot, or the whole response.
     of: &'static str,
     path: &'static str,
 }
 
 #[derive(Serialize)]
-struct Plot {
+struct LivePlot {
     id: &'static str,
     #[serde(skip)]
     title: &'static str,
@@ -52,17 +52,17 @@ struct Plot {
     hint: &'static str,
     unit: &'static str,
     log: bool,
-    series: &'static [Series],
+    series: &'static [LiveSeries],
 }
 
 #[derive(Serialize)]
-struct Series {
+struct LiveSeries {
     label: &'static str,
     path: &'static str,
 }
 
-const fn series(label: &'static str, path: &'static str) -> Series {
-    Series { label, path }
+const fn series(label: &'static str, path: &'static str) -> LiveSeries {
+    LiveSeries { label, path }
 }
 
 const fn figure(
@@ -70,28 +70,28 @@ const fn figure(
     label: &'static str,
     unit: &'static str,
     path: &'static str,
-) -> Figure {
-    Figure { id, label, unit, of: "look", path }
+) -> LiveFigure {
+    LiveFigure { id, label, unit, of: "snapshot", path }
 }
 
-const LOAD_FIGURES: &[Figure] = &[
+const LOAD_FIGURES: &[LiveFigure] = &[
     figure("offered", "Offered", "rate", "offered_rate"),
     figure("sent_rate", "Sent", "rate", "sent_rate"),
     figure("received_rate", "Answered", "rate", "received_rate"),
-    figure("unanswered", "Unanswered of late", "share", "unanswered_ratio"),
-    figure("p50", "Latency, median", "ns", "latency_ns.p50"),
+    figure("unanswered", "Unanswered share", "share", "unanswered_ratio"),
+    figure("p50", "Latency, p50", "ns", "latency_ns.p50"),
     figure("p99", "99th percentile", "ns", "latency_ns.p99"),
-    figure("lateness", "Sent late by, 99th percentile", "ns", "lateness_ns.p99"),
-    figure("sent", "Sent in all", "count", "counts.sent"),
-    figure("received", "Answered in all", "count", "counts.received"),
-    Figure { of: "told", ..figure("lost", "Lost in what is over", "count", "lost") },
+    figure("lateness", "Send lateness, 99th percentile", "ns", "lateness_ns.p99"),
+    figure("sent", "Sent, total", "count", "counts.sent"),
+    figure("received", "Answered, total", "count", "counts.received"),
+    LiveFigure { of: "state", ..figure("lost", "Lost in finished trials", "count", "lost") },
 ];
 
-const LOAD_PLOTS: &[Plot] = &[
-    Plot {
+const LOAD_PLOTS: &[LivePlot] = &[
+    LivePlot {
         id: "rate",
         title: "Rate",
-        hint: "What was planned, what left and what was answered, per second.",
+        hint: "Offered, sent and answered requests per second.",
         unit: "rate",
         log: false,
         series: &[
@@ -100,131 +100,130 @@ const LOAD_PLOTS: &[Plot] = &[
             series("answered", "received_rate"),
         ],
     },
-    Plot {
+    LivePlot {
         id: "latency",
         title: "Latency",
-        hint: "From the intended send instant to the reply, of the trial so far or of the last \
+        hint: "From the intended send time to the reply, in the trial so far or the last \
                interval.",
         unit: "ns",
         log: true,
         series: &[
-            series("median", "latency_ns.p50"),
+            series("50%", "latency_ns.p50"),
             series("90%", "latency_ns.p90"),
             series("99%", "latency_ns.p99"),
             series("99.9%", "latency_ns.p99_9"),
         ],
     },
-    Plot {
+    LivePlot {
         id: "errors",
         title: "Unanswered",
-        hint: "The share of what left since the last look that has no valid reply: lost, or on its \
-               way.",
+        hint: "Share of the requests sent since the last snapshot without a valid reply: lost or \
+               in flight.",
         unit: "share",
         log: false,
         series: &[series("unanswered", "unanswered_ratio")],
     },
-    Plot {
+    LivePlot {
         id: "lateness",
-        title: "Lateness of the generator",
-        hint: "From the intended to the real send instant: latency includes it.",
+        title: "Send lateness",
+        hint: "From the intended to the actual send time; included in the latency.",
         unit: "ns",
         log: true,
         series: &[
-            series("median", "lateness_ns.p50"),
+            series("50%", "lateness_ns.p50"),
             series("99%", "lateness_ns.p99"),
-            series("most", "lateness_ns.max"),
+            series("max", "lateness_ns.max"),
         ],
     },
 ];
 
-const SERVE_FIGURES: &[Figure] = &[
+const SERVE_FIGURES: &[LiveFigure] = &[
     figure("requests", "Requests", "rate", "request_rate"),
     figure("replies", "Answered", "rate", "reply_rate"),
-    figure("unanswered", "Not answered", "rate", "unanswered_rate"),
+    figure("unanswered", "Unanswered", "rate", "unanswered_rate"),
     figure("response", "Response time, 99th percentile", "ns", "response_ns.p99"),
     figure("nts", "With NTS", "rate", "nts_rate"),
-    figure("error", "Clock's error within", "ns", "error_ns"),
-    figure("page", "Clock page, age", "ns", "page_age_ns"),
-    figure("requests_all", "Requests in all", "count", "requests"),
-    figure("replies_all", "Answered in all", "count", "replies"),
-    Figure { of: "told", ..figure("stratum", "Stratum", "count", "status.stratum") },
+    figure("error", "Clock error bound", "ns", "error_ns"),
+    figure("page", "Clock page age", "ns", "page_age_ns"),
+    figure("requests_all", "Requests, total", "count", "requests"),
+    figure("replies_all", "Answered, total", "count", "replies"),
+    LiveFigure { of: "state", ..figure("stratum", "Stratum", "count", "status.stratum") },
 ];
 
-const SERVE_PLOTS: &[Plot] = &[
-    Plot {
+const SERVE_PLOTS: &[LivePlot] = &[
+    LivePlot {
         id: "rate",
         title: "Requests",
-        hint: "What came and what was answered, per second, by the body that answered.",
+        hint: "Requests and replies per second, by engine.",
         unit: "rate",
         log: false,
         series: &[
             series("requests", "request_rate"),
-            series("by sockets", "socket_rate"),
-            series("by XDP", "xdp_rate"),
+            series("socket engine", "socket_rate"),
+            series("XDP engine", "xdp_rate"),
         ],
     },
-    Plot {
+    LivePlot {
         id: "response",
         title: "Response time",
-        hint: "From the receive to the transmit timestamp of the sockets' replies in that second, \
-               interpolated within buckets of 1-2-5 steps. Replies by XDP have none: it reads the \
+        hint: "From the receive to the transmit timestamp of the socket engine's replies in that \
+               second, interpolated within 1-2-5 buckets. The XDP engine has none: it reads the \
                clock once.",
         unit: "ns",
         log: true,
-        series: &[series("median", "response_ns.p50"), series("99%", "response_ns.p99")],
+        series: &[series("50%", "response_ns.p50"), series("99%", "response_ns.p99")],
     },
-    Plot {
+    LivePlot {
         id: "errors",
-        title: "Not answered",
-        hint: "Per second: dropped for want of room, turned away by limits and lists, and no \
-               requests at all or refused otherwise.",
+        title: "Unanswered",
+        hint: "Per second: dropped for lack of room, refused by rate limits and ACLs, and \
+               invalid or otherwise refused.",
         unit: "rate",
         log: false,
         series: &[
             series("dropped", "dropped_rate"),
-            series("limits", "limited_rate"),
-            series("others", "ignored_rate"),
+            series("rate limits and ACLs", "limited_rate"),
+            series("other", "ignored_rate"),
         ],
     },
-    Plot {
+    LivePlot {
         id: "kinds",
-        title: "Kinds of replies",
-        hint: "Per second, of those that were not plain, and key establishments.",
+        title: "Replies by kind",
+        hint: "Per second: interleaved replies, NTS replies and NTS-KE exchanges.",
         unit: "rate",
         log: false,
         series: &[
             series("interleaved", "interleaved_rate"),
             series("NTS", "nts_rate"),
-            series("key establishments", "nts_ke_rate"),
+            series("NTS-KE exchanges", "nts_ke_rate"),
         ],
     },
-    Plot {
+    LivePlot {
         id: "clock",
         title: "Clock",
-        hint: "The bound of its error, and how far the selected source is from the system clock, \
-               without its sign.",
+        hint: "Error bound, and absolute offset of the selected source from the system clock.",
         unit: "ns",
         log: true,
-        series: &[series("error within", "error_ns"), series("source", "offset_size_ns")],
+        series: &[series("error bound", "error_ns"), series("source offset", "offset_size_ns")],
     },
 ];
 
-/// The page.
+/// Returns the page.
 #[must_use]
 pub fn live(kind: Live) -> String {
     let (name, heading, note, page) = match kind {
         Live::Load => (
             "load",
-            "A load run",
-            "A request that is on its way is neither answered nor lost; what is lost is known when \
-             a trial is over.",
-            Page { figures: LOAD_FIGURES, plots: LOAD_PLOTS, parts: true, status: false },
+            "Load run",
+            "Requests in flight are neither answered nor lost; losses are final when a trial \
+             ends.",
+            LivePageData { figures: LOAD_FIGURES, plots: LOAD_PLOTS, parts: true, status: false },
         ),
         Live::Serve => (
             "serve",
-            "A time server",
-            "Rates are of one second.",
-            Page { figures: SERVE_FIGURES, plots: SERVE_PLOTS, parts: false, status: true },
+            "Time server",
+            "Rates are averages over one second.",
+            LivePageData { figures: SERVE_FIGURES, plots: SERVE_PLOTS, parts: false, status: true },
         ),
     };
     fill(
@@ -246,7 +245,7 @@ pub fn live(kind: Live) -> String {
     )
 }
 
-fn main(page: &Page) -> String {
+fn main(page: &LivePageData) -> String {
     let figures = each(page.figures, |figure| {
         let (id, label) = (figure.id, text(figure.label));
         format!("<div><dt>{label}</dt><dd id=\"figure-{id}\">–</dd></div>\n")
@@ -254,9 +253,9 @@ fn main(page: &Page) -> String {
     let plots = each(page.plots, |plot| {
         let (id, title, hint) = (plot.id, text(plot.title), text(plot.hint));
         format!(
-            "<figure class=\"plot\">\n<figcaption><h3>{title}</h3><p class=\"hint\">{hint}</p>\
-             </figcaption>\n<div class=\"chart live\" id=\"plot-{id}\" \
-             aria-label=\"{title}: {hint}\" aria-describedby=\"looks\"></div>\n</figure>\n"
+            "<figure class=\"plot\">\n<figcaption><h3>{title}</h3><p \
+             class=\"hint\">{hint}</p></figcaption>\n<div class=\"chart live\" id=\"plot-{id}\" \
+             aria-label=\"{title}: {hint}\" aria-describedby=\"snapshots\"></div>\n</figure>\n"
         )
     });
     let labels = each(page.plots.iter().flat_map(|plot| plot.series), |series| {
@@ -270,28 +269,28 @@ fn main(page: &Page) -> String {
         )
     });
     let looks = table(
-        "The last looks, the latest first",
+        "Last snapshots, newest first",
         &format!("<tr><th rowspan=\"2\" scope=\"col\">at</th>{groups}</tr>\n<tr>{labels}</tr>"),
-        "looks",
+        "snapshots",
     );
     let mut below = String::new();
     if page.parts {
         let columns =
-            ["", "name", "offered", "sent rate", "sent", "answered", "lost", "median", "99%"];
-        below += "<h2>What is over</h2>\n";
-        below += &table("Trials and phases, the latest first", &head(&columns), "ended");
-        below += &table("Losses by place", &head(&["place", "lost"]), "places");
+            ["", "name", "offered", "sent rate", "sent", "answered", "lost", "50%", "99%"];
+        below += "<h2>Finished</h2>\n";
+        below += &table("Trials and phases, newest first", &head(&columns), "ended");
+        below += &table("Losses by location", &head(&["location", "lost"]), "locations");
     }
     if page.status {
-        below += "<details><summary>The whole state</summary>\n";
-        below += &table("As horolog status tells it", &head(&["name", "value"]), "status");
+        below += "<details><summary>Full state</summary>\n";
+        below += &table("As reported by horolog status", &head(&["name", "value"]), "status");
         below += "</details>\n";
     }
     format!(
-        "<section class=\"verdict\" aria-label=\"Figures of the last look\">\n\
-         <dl class=\"figures\">\n{figures}</dl>\n</section>\n\
-         <h2>Findings</h2>\n<ul class=\"findings\" id=\"findings\" aria-live=\"polite\"></ul>\n\
-         <h2>Over time</h2>\n{plots}<h2>The same figures</h2>\n{looks}{below}"
+        "<section class=\"verdict\" aria-label=\"Values of the last snapshot\">\n<dl \
+         class=\"figures\">\n{figures}</dl>\n</section>\n<h2>Findings</h2>\n<ul \
+         class=\"findings\" id=\"findings\" aria-live=\"polite\"></ul>\n<h2>Over \
+         time</h2>\n{plots}<h2>Values</h2>\n{looks}{below}"
     )
 }
 
@@ -300,7 +299,7 @@ fn head(columns: &[&str]) -> String {
     format!("<tr>{cells}</tr>")
 }
 
-/// A table whose rows are filled in by the script.
+/// Returns a table whose rows are filled in by the script.
 fn table(caption: &str, head: &str, body: &str) -> String {
     format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\">\

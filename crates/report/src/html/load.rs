@@ -1,25 +1,28 @@
-//! The page of a load run.
+//! HTML report of a load run.
 
 use horolog_record::{Distribution, LoadResult};
 
-use super::latency::{Place, histogram};
+use super::latency::{PlotTarget, histogram};
 use super::losses::losses;
 use super::sections::{
     clients, columns, drawn, findings, host_facts, limits, mode_name, parts, run_facts, section,
     target_name, times_at_lower_bound, verdict,
 };
-use super::{LOAD_NOTE, Page, intervals, offsets, series, trials};
+use super::{LOAD_NOTE, PageTemplate, intervals, offsets, series, trials};
 use crate::limits::failed;
 use crate::units::{human_rate, percent_of};
-use crate::verdict::{Highest, Losses, goal_name, lower_bound_trial, sentence};
+use crate::verdict::{BestRate, Losses, goal_name, lower_bound_trial, sentence};
 
-/// Plots over time, which stand before those by rate.
+/// Number of plots over time, which precede those by rate.
 const OVER_TIME: usize = 3;
-const HISTOGRAM: Place =
-    Place { id: "rtt-histogram", title: "Round trip, how often", described_by: "rtt-figures" };
+const HISTOGRAM: PlotTarget = PlotTarget {
+    id: "rtt-histogram",
+    title: "Histogram of round trips",
+    described_by: "rtt-figures",
+};
 
-/// The page as HTML. It holds the result as JSON in the element `result`, whole but for the
-/// intervals of a very long course.
+/// Returns the page as HTML. It holds the result as JSON in the element `result`, complete except
+/// for the intervals of a very long run.
 #[must_use]
 pub fn load(result: &LoadResult) -> String {
     let run = [("lost", result)];
@@ -51,19 +54,19 @@ pub fn load(result: &LoadResult) -> String {
         plots.splice(OVER_TIME..OVER_TIME, by_rate.map(|plot| (plot, String::new())));
     }
     let (figures, plots) = drawn(plots);
-    let kept = intervals::kept(result);
+    let kept = intervals::embedded_result(result);
     let main = [
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
         section("Rate, loss and latency", &figures),
-        section("Kinds of requests", &parts(result)),
-        section("Single clients", &clients(result)),
-        section("Where requests were lost", &losses(result)),
+        section("Request kinds", &parts(result)),
+        section("Clients", &clients(result)),
+        section("Loss locations", &losses(result)),
         section("Trials", &trials::trials(result, "trials")),
         section("Intervals", &intervals::intervals(result, &kept, "intervals")),
-        section("Run and machine", &machine(result)),
+        section("Run and host", &machine(result)),
     ];
-    Page {
+    PageTemplate {
         kind: "load",
         failed: failed(&result.limits),
         heading: target_name(result),
@@ -95,11 +98,11 @@ fn top(result: &LoadResult) -> String {
     }
     let name =
         result.search.as_ref().map_or("Highest rate without loss", |search| goal_name(search.kind));
-    verdict(name, &Highest::of(result).text(), &sentence(result), &times_at_lower_bound(result))
+    verdict(name, &BestRate::of(result).text(), &sentence(result), &times_at_lower_bound(result))
 }
 
-/// The trials whose distributions are shown: the slowest, the one that stands for the run, and the
-/// fastest, as far as these differ.
+/// Returns the trials whose distributions are shown: the slowest, the one that represents the run,
+/// and the fastest, as far as these differ.
 fn chosen_trials(result: &LoadResult) -> Vec<usize> {
     let rates = || {
         let trials = result.trials.iter().enumerate().filter(|(_, trial)| trial.rtt_ns.is_some());
@@ -120,12 +123,13 @@ fn chosen_rtt<'a>(result: &'a LoadResult, chosen: &[usize]) -> Vec<(String, &'a 
         .collect()
 }
 
-/// The server's response time is a question about the rate that it held.
+/// Returns the distributions of the server's response time, which matters at the rate that it
+/// sustained.
 fn chosen_response(result: &LoadResult) -> Vec<(String, &Distribution)> {
     lower_bound_trial(result)
         .and_then(|index| {
             let times = result.trials[index].response_time_ns.as_ref();
-            // A server that takes one timestamp for both has nothing to be seen.
+            // A server that uses one timestamp for both has nothing to show.
             Some((label(result, index), times.filter(|times| times.max > 0)?))
         })
         .into_iter()
@@ -134,7 +138,7 @@ fn chosen_response(result: &LoadResult) -> Vec<(String, &Distribution)> {
 
 fn label(result: &LoadResult, index: usize) -> String {
     let rate = human_rate(result.trials[index].achieved_rate);
-    let held = if lower_bound_trial(result) == Some(index) { ", held" } else { "" };
+    let held = if lower_bound_trial(result) == Some(index) { ", best" } else { "" };
     format!("{rate} (trial {}{held})", index + 1)
 }
 
@@ -154,7 +158,7 @@ mod tests {
         let result = fixture::load();
         assert_eq!(chosen_trials(&result), [0, 7, 9]);
         assert!(chosen_trials(&fixture::empty()).is_empty());
-        assert_eq!(label(&result, 7), "3.81 M/s (trial 8, held)");
+        assert_eq!(label(&result, 7), "3.81 M/s (trial 8, best)");
     }
 
     #[test]
@@ -176,11 +180,11 @@ mod tests {
                 bound: 0.01,
                 value: Some(0.5),
                 trial: None,
-                of: None,
+                scope: None,
                 failed,
             })
             .into();
-        let said = "failed: 1 of 2 limits broken";
+        let said = "failed: 1 of 2 limits not met";
         let page = load(&result);
         assert!(page.contains(&format!("<title>{said} – ")), "{said}");
         assert!(page.contains(&format!("<p class=\"failed\">{said}</p>")), "{said}");

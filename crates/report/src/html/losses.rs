@@ -1,13 +1,13 @@
-//! Bars of where the losses of a run were, and of what several servers reached.
+//! Bars of the losses of a run by location, and of the results of several servers.
 
-use horolog_record::{Candidate, LoadResult};
+use horolog_record::{DemoCandidate, LoadResult};
 
 use super::bars::{bar, row, table};
 use super::escape::each;
 use crate::units::{full_count, percent_of};
-use crate::verdict::{Highest, Losses, place_name};
+use crate::verdict::{BestRate, Losses, location_name};
 
-/// Where the losses of all trials together were.
+/// Returns the losses of all trials together by location.
 pub(super) fn losses(result: &LoadResult) -> String {
     let losses = Losses::of(&result.trials);
     if losses.sent == 0 {
@@ -15,24 +15,24 @@ pub(super) fn losses(result: &LoadResult) -> String {
     }
     let sent = full_count(losses.sent);
     if losses.lost == 0 {
-        return format!("<p>None of {sent} requests was lost.</p>\n");
+        return format!("<p>0 of {sent} requests lost.</p>\n");
     }
-    let rows = each(&losses.places, |(place, count)| {
+    let rows = each(&losses.by_location, |(place, count)| {
         let numbers = [&percent_of(*count, losses.lost)[..], &full_count(*count)];
-        row(place_name(*place), numbers, &bar(Some(*count as f64 / losses.lost as f64)))
+        row(location_name(*place), numbers, &bar(Some(*count as f64 / losses.lost as f64)))
     });
     let lead = format!(
-        "<p class=\"hint\">{} of {sent} requests ({}) in all trials together, those beyond the \
-         server's limit included.</p>\n",
+        "<p class=\"hint\">{} of {sent} requests ({}) over all trials, including those above the \
+         server's limit.</p>\n",
         full_count(losses.lost),
         percent_of(losses.lost, losses.sent),
     );
-    lead + &table(["place", "share of losses", "requests", ""], &rows)
+    lead + &table(["location", "share of losses", "requests", ""], &rows)
 }
 
-/// The highest rate of each server, beside how many times the first one's it is.
-pub(super) fn candidates(candidates: &[Candidate], rate_title: &str) -> String {
-    let all: Vec<_> = candidates.iter().map(|candidate| Highest::of(&candidate.load)).collect();
+/// Returns the highest rate of each server, with its ratio to the first one's.
+pub(super) fn candidates(candidates: &[DemoCandidate], rate_title: &str) -> String {
+    let all: Vec<_> = candidates.iter().map(|candidate| BestRate::of(&candidate.load)).collect();
     let Some(base) = all.first() else { return String::new() };
     let highest = all.iter().filter_map(|highest| highest.held()).fold(0.0, f64::max);
     let rows = each(candidates.iter().zip(&all), |(candidate, this)| {
@@ -59,7 +59,7 @@ mod tests {
     fn a_run_without_loss_says_so() {
         let mut result = fixture::load();
         result.trials.retain(|trial| trial.lost == 0);
-        assert!(losses(&result).starts_with("<p>None of "));
+        assert!(losses(&result).starts_with("<p>0 of "));
         assert_eq!(losses(&fixture::empty()), "");
     }
 

@@ -1,53 +1,53 @@
-//! The accuracy of a server's transmit timestamps over the rate: a plot and a table, for runs that
+//! Error of a server's transmit timestamps over the rate: a plot and a table, for runs that
 //! measured it.
 
 use horolog_record::{LoadResult, OffsetMethod, SignedDistribution, Trial};
 
 use super::escape::{each, text};
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
 use super::series;
 use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent_of, signed_ns};
 
-/// A figure of the table: its title, its cell.
-type Figure = (&'static str, fn(&SignedDistribution) -> String);
+/// Figure of the table: its title, its cell.
+type OffsetFigure = (&'static str, fn(&SignedDistribution) -> String);
 
-/// A line of the plot: its name, its figure.
-type Line = (&'static str, fn(&SignedDistribution) -> f64);
+/// Line of the plot: its name, its figure.
+type PlotLine = (&'static str, fn(&SignedDistribution) -> f64);
 
-/// Extremes would leave the rest no room, so they are in the table alone.
-const LINES: [Line; 3] =
+/// Lines of the plot. Extremes would leave the rest no room, so they are in the table alone.
+const LINES: [PlotLine; 3] =
     [("mean", |d| d.mean), ("p50", |d| d.p50 as f64), ("p99", |d| d.p99 as f64)];
 
-/// The `id` of the table.
+/// Element `id` of the table.
 pub(super) const TABLE: &str = "offset-figures";
 
-/// How offsets were taken, in words.
+/// Returns the measuring method of offsets, in words.
 pub(super) fn method(method: OffsetMethod) -> String {
-    let stamp = if method.hardware { "card" } else { "kernel" };
+    let stamp = if method.hardware { "NIC" } else { "kernel" };
     let of = if method.mean_of_server {
         "the mean of the server's receive and transmit timestamps"
     } else {
         "the server's transmit timestamp"
     };
     let correction = signed_ns(method.correction_ns);
-    format!("receive timestamp of the {stamp}, less {of}, less {correction}")
+    format!("{stamp} receive timestamp minus {of}, minus {correction}")
 }
 
-/// Offsets over the rate.
+/// Returns the plot of offsets over the rate.
 pub(super) fn plot(run: &LoadResult) -> Plot {
     let series = LINES.map(|(label, figure)| {
         let point =
             |trial: &Trial| Some((trial.achieved_rate, figure(trial.tx_offset_ns.as_ref()?)));
-        Series::new(label.to_owned(), run.trials.iter().filter_map(point).collect())
+        PlotSeries::new(label.to_owned(), run.trials.iter().filter_map(point).collect())
     });
     Plot {
         id: "offset",
         title: "Offset of transmit timestamps by rate",
-        hint: "Positive where a timestamp was taken before its reply left, or the server's clock is \
-               behind this machine's.",
+        hint: "Positive if a timestamp was taken before its reply was sent, or if the server's \
+               clock is behind this host's.",
         described_by: TABLE,
         x: series::rate_axis(&[("", run)]),
-        y: Axis { label: "offset", short: "offset", unit: Unit::Ns, scale: Scale::Linear },
+        y: Axis { label: "offset", short: "offset", unit: PlotUnit::Ns, scale: AxisScale::Linear },
         points: true,
         bars: false,
         marks: Vec::new(),
@@ -55,9 +55,9 @@ pub(super) fn plot(run: &LoadResult) -> Plot {
     }
 }
 
-/// All figures of all trials; nothing for a run without any.
+/// Returns all figures of all trials; nothing for a run without any.
 pub(super) fn table(run: &LoadResult) -> String {
-    const FIGURES: [Figure; 10] = [
+    const FIGURES: [OffsetFigure; 10] = [
         ("offsets", |d| full_count(d.count)),
         ("min", |d| signed_ns(d.min)),
         ("mean", |d| signed_ns(d.mean.round() as i64)),
@@ -79,13 +79,13 @@ pub(super) fn table(run: &LoadResult) -> String {
             format!("<td>{}</td>", text(&shown))
         });
         let rate = text(&human_rate(trial.achieved_rate));
-        let stamped = text(&percent_of(trial.stamped.unwrap_or_default(), trial.received));
+        let stamped = text(&percent_of(trial.timestamped.unwrap_or_default(), trial.received));
         format!("<tr><th scope=\"row\" class=\"words\">{rate}</th><td>{stamped}</td>{cells}</tr>\n")
     });
     format!(
         "<p>{}.</p>\n<div class=\"scroll\" id=\"{TABLE}\" tabindex=\"0\" role=\"region\" \
-         aria-label=\"Offsets\">\n<table class=\"data\">\n<thead><tr><td></td><th scope=\"col\">\
-         stamped</th>{titles}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n</div>\n",
+         aria-label=\"Offsets\">\n<table class=\"data\">\n<thead><tr><td></td><th \
+         scope=\"col\">timestamped</th>{titles}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n</div>\n",
         text(&method(how))
     )
 }
@@ -110,7 +110,7 @@ mod tests {
         let rows: Vec<_> = markup.lines().filter(|line| line.contains("scope=\"row\"")).collect();
         assert_eq!(rows.len(), run.trials.len());
         assert!(rows.iter().all(|row| row.matches("<td").count() == 11));
-        assert!(markup.contains("of the card") && markup.contains("+1.45 µs"), "{markup}");
+        assert!(markup.contains("NIC receive") && markup.contains("+1.45 µs"), "{markup}");
         assert!(!markup.contains("NaN"));
     }
 }

@@ -1,20 +1,20 @@
-//! The page of a search for stalls: how long exchanges took by pattern and option, what is said of
-//! stalls held against it, and all figures.
+//! HTML report of a search for stalls: times of exchanges by pattern and option, published claims
+//! on stalls compared with them, and all figures.
 
 use horolog_record::{PathStallResult, SocketOption, StallCell, StallPattern};
 
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
 use super::sections::{
     columns, command_line, drawn_alone, facts, findings, host_facts, limits, paragraph, section,
 };
-use super::{Page, top};
+use super::{PageTemplate, headline};
 use crate::limits::failed;
 use crate::stall;
 use crate::table::path_tcp::{end, target};
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn path_stall(result: &PathStallResult) -> String {
     let (plotted, plots) = drawn_alone(vec![batches(result)]);
@@ -23,21 +23,21 @@ pub fn path_stall(result: &PathStallResult) -> String {
         section("Findings", &findings(&result.findings)),
         section("Patterns", &cells(result)),
         section("Batches", &plotted),
-        section("What is said of stalls", &claims(result)),
-        section("Watched", &watched(result)),
-        section("Kernel, ends and machine", &ends(result)),
+        section("Claims about stalls", &claims(result)),
+        section("Observed connections", &watched(result)),
+        section("Kernel, ends and host", &ends(result)),
     ];
     let heading = match (&result.target, &result.watched) {
         (Some(far), _) => format!("Stalls of TCP to {}", target(far)),
         (None, Some(watch)) => format!("Stalls at port {}", watch.port),
         (None, None) => "Stalls of TCP".to_owned(),
     };
-    Page {
+    PageTemplate {
         kind: "path stall",
         failed: failed(&result.limits),
         heading,
         lead: format!("{}; started {}", stall::evidence(result), result.started),
-        verdict: top::path_stall(result),
+        verdict: headline::path_stall(result),
         main: main.concat(),
         note: stall::DEFINITION,
         schema: &result.schema,
@@ -59,7 +59,7 @@ fn cells(result: &PathStallResult) -> String {
     table("cells", "Patterns", &stall::COLUMNS, &rows) + &lines
 }
 
-/// The median exchange of each batch, under each option.
+/// Returns the plot of the median exchange of each batch, under each option.
 fn batches(result: &PathStallResult) -> Plot {
     let options = [
         SocketOption::None,
@@ -75,15 +75,20 @@ fn batches(result: &PathStallResult) -> Plot {
             (p50 > 0).then_some((f64::from(cell.writes), p50 as f64))
         });
         let label = if option == SocketOption::None { "no option" } else { stall::option(option) };
-        Series::new(label.to_owned(), points.collect())
+        PlotSeries::new(label.to_owned(), points.collect())
     };
     Plot {
         id: "batches",
         title: "Batches",
-        hint: "The median time of so many small writes and as many reads.",
+        hint: "Median time of N small writes and N reads.",
         described_by: "cells",
-        x: Axis { label: "writes", short: "writes", unit: Unit::Count, scale: Scale::Linear },
-        y: Axis { label: "exchange", short: "time", unit: Unit::Ns, scale: Scale::Log },
+        x: Axis {
+            label: "writes",
+            short: "writes",
+            unit: PlotUnit::Count,
+            scale: AxisScale::Linear,
+        },
+        y: Axis { label: "exchange", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Log },
         points: true,
         bars: false,
         marks: Vec::new(),
@@ -96,21 +101,21 @@ fn claims(result: &PathStallResult) -> String {
         return String::new();
     }
     let rows = each(&result.claims, |claim| {
-        row(&claim.says, [stall::held(claim.held).to_owned(), claim.figure.clone()])
+        row(&claim.statement, [stall::held(claim.holds).to_owned(), claim.figure.clone()])
     });
-    table("claims", "What is said of stalls", &["here", "figure"], &rows)
+    table("claims", "Claims about stalls", &["here", "value"], &rows)
 }
 
 fn watched(result: &PathStallResult) -> String {
     let Some(watch) = &result.watched else { return String::new() };
     let rows = each(&watch.connections, |one| row(&one.server, stall::connection(one)));
     let line = paragraph(&stall::watched(watch));
-    table("watched", "Watched connections", &stall::WATCHED_COLUMNS, &rows) + &line
+    table("watched", "Observed connections", &stall::WATCHED_COLUMNS, &rows) + &line
 }
 
 fn ends(result: &PathStallResult) -> String {
     let run = facts(&[
-        ("Kernel's settings", Some(stall::kernel(&result.kernel))),
+        ("Kernel settings", Some(stall::kernel(&result.kernel))),
         ("Near end", Some(end(Some(&result.near)))),
         ("Far end", result.target.as_ref().map(|_| end(result.far.as_ref()))),
         ("Command", Some(command_line(&result.command))),

@@ -1,15 +1,15 @@
-//! The page of a measurement of TCP: latency and bandwidth over the size of messages, and all
+//! HTML report of a measurement of TCP: latency and bandwidth over the size of messages, and all
 //! figures.
 
 use horolog_record::{Distribution, PathTcpResult, TcpDirection};
 
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
 use super::sections::{
     columns, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
-use super::{Page, top};
+use super::{PageTemplate, headline};
 use crate::limits::failed;
 use crate::table::path_tcp::{DEFINITION, bandwidth, end, latency, settings, target, way};
 use crate::units::full_count;
@@ -25,13 +25,13 @@ const LATENCY: [&str; 12] = [
     "cwnd",
     "mss",
     "rtt",
-    "sent again",
+    "retrans",
     "ato",
 ];
 const BANDWIDTH: [&str; 9] =
-    ["rate", "bits", "messages", "bytes", "cwnd", "mss", "rtt", "sent again", "copied"];
+    ["rate", "bits", "messages", "bytes", "cwnd", "mss", "rtt", "retrans", "copied"];
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn path_tcp(result: &PathTcpResult) -> String {
     let plots = vec![latency_plot(result), bandwidth_plot(result)];
@@ -42,14 +42,14 @@ pub fn path_tcp(result: &PathTcpResult) -> String {
         section("Latency", &latencies(result)),
         section("Bandwidth", &bandwidths(result)),
         section("By message size", &plotted),
-        section("Ends and machine", &ends(result)),
+        section("Ends and host", &ends(result)),
     ];
-    Page {
+    PageTemplate {
         kind: "path tcp",
         failed: failed(&result.limits),
         heading: format!("TCP to {}", target(&result.target)),
         lead: format!("{}, started {}", settings(result), result.started),
-        verdict: top::path_tcp(result),
+        verdict: headline::path_tcp(result),
         main: main.concat(),
         note: DEFINITION,
         schema: &result.schema,
@@ -81,25 +81,30 @@ fn bandwidths(result: &PathTcpResult) -> String {
 }
 
 fn sizes() -> Axis {
-    Axis { label: "message size, bytes", short: "size", unit: Unit::Count, scale: Scale::Log }
+    Axis {
+        label: "message size, bytes",
+        short: "size",
+        unit: PlotUnit::Count,
+        scale: AxisScale::Log,
+    }
 }
 
 fn latency_plot(result: &PathTcpResult) -> Plot {
     let series = |label: &str, of: fn(&Distribution) -> u64| {
         let points = result.latency.iter().filter_map(|row| {
             let ns = of(row.rtt_ns.as_ref()?) as f64 / 2.0;
-            // A logarithmic axis has no place for what is not positive.
+            // A logarithmic axis has no position for values that are not positive.
             (row.size_bytes > 0 && ns > 0.0).then_some((row.size_bytes as f64, ns))
         });
-        Series::new(label.to_owned(), points.collect())
+        PlotSeries::new(label.to_owned(), points.collect())
     };
     Plot {
         id: "latency",
         title: "Latency",
-        hint: "Half of a round trip.",
+        hint: "Half a round trip.",
         described_by: "latencies",
         x: sizes(),
-        y: Axis { label: "latency", short: "latency", unit: Unit::Ns, scale: Scale::Log },
+        y: Axis { label: "latency", short: "latency", unit: PlotUnit::Ns, scale: AxisScale::Log },
         points: true,
         bars: false,
         marks: Vec::new(),
@@ -116,19 +121,24 @@ fn bandwidth_plot(result: &PathTcpResult) -> Plot {
         let rows = result.bandwidth.iter().filter(|row| row.direction == direction);
         let points = rows.filter(|row| row.size_bytes > 0 && row.rate > 0.0);
         let points = points.map(|row| (row.size_bytes as f64, row.rate)).collect();
-        Series::new(way(direction).to_owned(), points)
+        PlotSeries::new(way(direction).to_owned(), points)
     };
     Plot {
         id: "bandwidth",
         title: "Bandwidth",
-        hint: "Bytes per second that the receiver got.",
+        hint: "Bytes per second received.",
         described_by: "bandwidths",
         x: sizes(),
-        y: Axis { label: "bytes per second", short: "rate", unit: Unit::Rate, scale: Scale::Log },
+        y: Axis {
+            label: "bytes per second",
+            short: "rate",
+            unit: PlotUnit::Rate,
+            scale: AxisScale::Log,
+        },
         points: true,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one([TcpDirection::Out, TcpDirection::Back].map(series)),
+        shown: Choice::one([TcpDirection::Forward, TcpDirection::Backward].map(series)),
     }
 }
 

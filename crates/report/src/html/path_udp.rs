@@ -1,23 +1,23 @@
-//! The page of a run over a path: all rows, T by percentile and by length, and what was found.
+//! HTML report of a run over a path: all rows, T by percentile and by length, and the findings.
 
 use horolog_record::{Distribution, PathRow, PathUdpResult};
 
-use super::Page;
+use super::PageTemplate;
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
 use super::sections::{
     columns, command_line, drawn, facts, findings, host_facts, limits, paragraph, section,
 };
-use super::{series, top, trials};
+use super::{headline, series, trials};
 use crate::limits::failed;
 use crate::path_udp::{COLUMNS, NOTE, cost, details, title};
 use crate::units::{full_count, human_ns};
 
-/// Takes one time out of a row.
-type Figure = fn(&Distribution) -> f64;
+/// Selector of one time of a row.
+type PathQuantile = fn(&Distribution) -> f64;
 
-/// The page as HTML, with the whole result in the element `result`.
+/// Returns the page as HTML, with the whole result in the element `result`.
 #[must_use]
 pub fn path_udp(result: &PathUdpResult) -> String {
     let rtt = round_trips(result);
@@ -39,14 +39,14 @@ pub fn path_udp(result: &PathUdpResult) -> String {
         section("Findings", &findings(&result.findings)),
         section("Rows", &(table("rows", "Rows", &titles, &rows) + &told)),
         section("Round trip", &plotted),
-        section("Run and machine", &machine(result)),
+        section("Run and host", &machine(result)),
     ];
-    Page {
+    PageTemplate {
         kind: "path udp",
         failed: failed(&result.limits),
         heading: result.target.name.clone(),
         lead: format!("{}, started {}", title(result), result.started),
-        verdict: top::path_udp(result),
+        verdict: headline::path_udp(result),
         main: main.concat(),
         note: NOTE,
         schema: &result.schema,
@@ -64,24 +64,24 @@ fn round_trips(result: &PathUdpResult) -> Vec<(String, &Distribution)> {
     numbered.filter_map(|(index, row)| Some((one((index, row)), row.rtt_ns.as_ref()?))).collect()
 }
 
-/// T over the length, where rows of one load differ in it.
+/// Returns the plot of T over the length, if rows of one load differ in it.
 fn by_length(result: &PathUdpResult) -> Plot {
-    const FIGURES: [(&str, Figure); 3] =
+    const FIGURES: [(&str, PathQuantile); 3] =
         [("mean", |d| d.mean), ("p50", |d| d.p50 as f64), ("p99", |d| d.p99 as f64)];
     let is_plain = |row: &&PathRow| row.load.planned_ratio == 0.0;
-    let series = |(name, figure): (&str, Figure)| {
+    let series = |(name, figure): (&str, PathQuantile)| {
         let plain = result.rows.iter().filter(is_plain);
         let points =
             plain.filter_map(|row| Some((row.length as f64, figure(row.delay_ns.as_ref()?))));
-        Series::new(name.to_owned(), points.collect())
+        PlotSeries::new(name.to_owned(), points.collect())
     };
     Plot {
         id: "length",
         title: "T by length",
-        hint: "Half the round trip, of the rows without load.",
+        hint: "Half the round trip, rows without load.",
         described_by: "rows",
-        x: Axis { label: "bytes", short: "bytes", unit: Unit::Count, scale: Scale::Linear },
-        y: Axis { label: "T", short: "T", unit: Unit::Ns, scale: Scale::Zero },
+        x: Axis { label: "bytes", short: "bytes", unit: PlotUnit::Count, scale: AxisScale::Linear },
+        y: Axis { label: "T", short: "T", unit: PlotUnit::Ns, scale: AxisScale::Zero },
         points: true,
         bars: false,
         marks: Vec::new(),
@@ -98,7 +98,7 @@ fn machine(result: &PathUdpResult) -> String {
         ("Far end", Some(format!("{} port {}", target.address, target.port))),
         ("MTU of the path", Some(full_count(target.mtu))),
         ("Far end on this kernel", yes(target.same_clock)),
-        ("Clocks apart at most", target.clock_error_ns.map(human_ns)),
+        ("Clock difference, max", target.clock_error_ns.map(human_ns)),
         ("Reply timeout", Some(human_ns(result.reply_timeout_ns))),
         ("Warm-up of each row and flow", Some(full_count(result.warm_up))),
         ("DSCP", Some(result.dscp.to_string())),

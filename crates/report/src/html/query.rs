@@ -1,35 +1,36 @@
-//! The page of a query: what each server's clock is off by, offset and delay over time, and the
+//! HTML report of a query: the offset of each server's clock, offset and delay over time, and the
 //! Allan deviation.
 
-use horolog_record::{AllanDeviation, Figures, QueryResult, Sample, ServerResult};
+use horolog_record::{AllanDeviation, ExactSummary, ExchangeSample, QueryResult, ServerResult};
 
-use super::course::Course;
 use super::data::{row, table};
 use super::escape::{each, text};
-use super::plot::{Axis, Choice, Plot, Scale, Unit};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotUnit};
 use super::sections::{
     columns, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
 use super::stability::{allan_plot, allan_table};
-use super::{Page, top};
+use super::time_series::TimeSeriesSettings;
+use super::{PageTemplate, headline};
 use crate::limits::failed;
 use crate::table::query::{
-    difference_line, figure_texts, full_name, leap_name, odd_replies, stamps,
+    difference_line, figure_texts, full_name, leap_name, odd_replies, timestamp_counts,
 };
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_ns};
 
-/// Samples of a server that are kept in the page's copy of the result.
+/// Maximum number of samples of a server that are kept in the page's copy of the result.
 const SAMPLES_MAX: usize = 1_000;
 
-const NOTE: &str = "Figures are exact, from all samples. Offset is equation (6), ((T2 − T1) + (T3 − \
-                    T4)) / 2, and delay equation (7), (T4 − T1) − (T3 − T2), of Liu, Wu and Wang 2020 \
-                    (RFC 5905, section 8); all are against the clock of the machine that asked.";
+const NOTE: &str = "Statistics are exact, over all samples. Offset is equation (6), ((T2 − T1) + \
+                    (T3 − T4)) / 2, and delay equation (7), (T4 − T1) − (T3 − T2), of Liu, Wu and \
+                    Wang 2020 (RFC 5905, section 8); all are relative to the clock of the \
+                    measuring host.";
 
-const STABILITY: &str = "Overlapping, of the fractional frequency. It falls with slope −1 where it is \
-                         the noise of the measurement, and rises where a clock wanders.";
+const STABILITY: &str = "Overlapping, of the fractional frequency. Slope −1 indicates \
+                         measurement noise; a rise indicates wander.";
 
-/// The page as HTML. It holds the result as JSON in the element `result`, without the samples of
-/// servers that have more than a thousand: those are in the result file.
+/// Returns the page as HTML. It holds the result as JSON in the element `result`, without the
+/// samples of servers that have more than a thousand: those are in the result file.
 #[must_use]
 pub fn query(result: &QueryResult) -> String {
     let plots = vec![
@@ -44,12 +45,12 @@ pub fn query(result: &QueryResult) -> String {
         section("Servers", &servers(result)),
         section("Between servers", &differences(result)),
         section("Offset, delay and stability", &figures),
-        section("Figures", &statistics(result)),
+        section("Statistics", &statistics(result)),
         section("Allan deviation", &allan_table(&stability(result))),
-        section("Run and machine", &machine(result)),
+        section("Run and host", &machine(result)),
     ];
     let names: Vec<_> = result.servers.iter().map(|server| server.name.as_str()).collect();
-    Page {
+    PageTemplate {
         kind: "query",
         failed: failed(&result.limits),
         heading: names.join(", "),
@@ -59,7 +60,7 @@ pub fn query(result: &QueryResult) -> String {
             human_ns(result.interval_ns),
             result.started
         ),
-        verdict: top::query(result),
+        verdict: headline::query(result),
         main: main.concat(),
         note: NOTE,
         schema: &result.schema,
@@ -69,31 +70,31 @@ pub fn query(result: &QueryResult) -> String {
     .render()
 }
 
-/// A quantity that is plotted over time.
+/// Quantity that is plotted over time.
 struct Quantity {
     id: &'static str,
     title: &'static str,
     hint: &'static str,
-    unit: Unit,
+    unit: PlotUnit,
 }
 
 const OFFSETS: Quantity = Quantity {
     id: "offset",
     title: "Offset over time",
-    hint: "How far the server's clock is ahead of the one that asked. Of many samples the lowest and \
-           the highest of each stretch are drawn.",
-    unit: Unit::Signed,
+    hint: "Lead of the server's clock over the local clock. Many samples are thinned to the \
+           minimum and maximum of each group.",
+    unit: PlotUnit::Signed,
 };
 
 const DELAYS: Quantity = Quantity {
     id: "delay",
     title: "Delay over time",
-    hint: "There and back, without the server's own time. Of many samples the lowest and the highest \
-           of each stretch are drawn.",
-    unit: Unit::Ns,
+    hint: "Round-trip delay without the server's response time. Many samples are thinned to the \
+           minimum and maximum of each group.",
+    unit: PlotUnit::Ns,
 };
 
-/// A delay, which only a broken clock makes negative.
+/// Formats a delay, which only a broken clock makes negative.
 fn delay(ns: i64) -> String {
     u64::try_from(ns).map_or_else(|_| signed_ns(ns), human_ns)
 }
@@ -108,17 +109,17 @@ fn without_many_samples(result: &QueryResult) -> QueryResult {
     result
 }
 
-/// A quantity of all servers over the time since the first sample.
-fn over_time(result: &QueryResult, quantity: &Quantity, of: fn(&Sample) -> i64) -> Plot {
+/// Returns the plot of a quantity of all servers over the time since the first sample.
+fn over_time(result: &QueryResult, quantity: &Quantity, of: fn(&ExchangeSample) -> i64) -> Plot {
     let &Quantity { id, title, hint, unit } = quantity;
     let first = result.servers.iter().filter_map(|server| server.samples.first());
     let start_ns = first.map(|sample| sample.t1_ns).min().unwrap_or(0);
     let series = |server: &ServerResult| {
-        let point = |sample: &Sample| {
+        let point = |sample: &ExchangeSample| {
             (sample.t1_ns.saturating_sub(start_ns) as f64 / 1e9, of(sample) as f64)
         };
         let points = server.samples.iter().map(point).collect();
-        Course::of(result.interval_ns as f64 / 1e9).line(server.name.clone(), points)
+        TimeSeriesSettings::of(result.interval_ns as f64 / 1e9).line(server.name.clone(), points)
     };
     let many = result.servers.iter().any(|server| server.samples.len() > 100);
     Plot {
@@ -126,8 +127,8 @@ fn over_time(result: &QueryResult, quantity: &Quantity, of: fn(&Sample) -> i64) 
         title,
         hint,
         described_by: "figures",
-        x: Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear },
-        y: Axis { label: id, short: id, unit, scale: Scale::Linear },
+        x: Axis { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear },
+        y: Axis { label: id, short: id, unit, scale: AxisScale::Linear },
         points: !many,
         bars: false,
         marks: Vec::new(),
@@ -135,7 +136,7 @@ fn over_time(result: &QueryResult, quantity: &Quantity, of: fn(&Sample) -> i64) 
     }
 }
 
-/// The servers with the Allan deviations of their offsets.
+/// Returns the servers with the Allan deviations of their offsets.
 fn stability(result: &QueryResult) -> Vec<(&str, &[AllanDeviation])> {
     result.servers.iter().map(|one| (one.name.as_str(), one.allan.as_slice())).collect()
 }
@@ -152,18 +153,18 @@ fn servers(result: &QueryResult) -> String {
         "delay",
         "jitter",
         "replies",
-        "otherwise",
+        "other",
     ];
     let rows = each(&result.servers, |server| {
         let says = |of: fn(&horolog_record::ServerState) -> String| {
-            server.says.as_ref().map_or_else(|| ABSENT.to_owned(), of)
+            server.server_state.as_ref().map_or_else(|| ABSENT.to_owned(), of)
         };
-        let best = |of: fn(&horolog_record::Best) -> String| {
+        let best = |of: fn(&horolog_record::BestSample) -> String| {
             server.best.as_ref().map_or_else(|| ABSENT.to_owned(), of)
         };
         let ended = server.ended.as_ref().map(|end| end.message.clone());
         let otherwise: Vec<_> = odd_replies(server)
-            .map(|odd| odd.trim_start_matches("otherwise: ").to_owned())
+            .map(|odd| odd.trim_start_matches("other: ").to_owned())
             .into_iter()
             .chain(ended)
             .collect();
@@ -205,7 +206,7 @@ fn statistics(result: &QueryResult) -> String {
     const TITLES: [&str; 11] =
         ["samples", "mean", "deviation", "RMS", "min", "p1", "p5", "p50", "p95", "p99", "max"];
     let rows = each(&result.servers, |server| {
-        let figures = |name: &str, figures: Option<Figures>, signed| {
+        let figures = |name: &str, figures: Option<ExactSummary>, signed| {
             figures.map_or_else(String::new, |figures| {
                 let count = std::iter::once(full_count(figures.count));
                 row(
@@ -221,7 +222,7 @@ fn statistics(result: &QueryResult) -> String {
         ]
         .concat()
     });
-    table("figures", "Figures of all samples", &TITLES, &rows)
+    table("figures", "Statistics of all samples", &TITLES, &rows)
 }
 
 fn machine(result: &QueryResult) -> String {
@@ -239,15 +240,19 @@ fn machine(result: &QueryResult) -> String {
         facts(&[
             ("Server", Some(full_name(server))),
             ("Port", Some(server.port.to_string())),
-            ("Timestamps of requests", Some(stamps(server.transmit_stamps))),
-            ("Timestamps of replies", Some(stamps(server.receive_stamps))),
-            ("Card's clock", clock.map(|one| format!("{}, /dev/ptp{}", one.interface, one.clock))),
+            ("Timestamps of requests", Some(timestamp_counts(server.transmit_timestamps))),
+            ("Timestamps of replies", Some(timestamp_counts(server.receive_timestamps))),
+            ("PHC", clock.map(|one| format!("{}, /dev/ptp{}", one.interface, one.clock))),
             (
-                "Its conversion",
+                "PHC conversion",
                 clock.map(|one| format!("± {}", human_ns(one.conversion_uncertainty_ns))),
             ),
             ("Authenticated by", nts.map(|nts| format!("NTS, {}", nts.algorithm))),
-            ("Keys of", nts.map(|nts| nts.establishment.clone())),
+            ("NTS-KE server", nts.map(|nts| nts.ke_server.clone())),
+            (
+                "NTS-KE repetitions",
+                nts.filter(|nts| nts.renewals > 0).map(|nts| nts.renewals.to_string()),
+            ),
             (
                 "Drift",
                 server.drift.map(|drift| format!("{:+.4} ± {:.4} ppm", drift.ppm, drift.error_ppm)),
@@ -267,7 +272,7 @@ mod tests {
     fn every_server_has_its_figures() {
         let page = query(&fixture::query(100));
         assert!(page.contains("192.0.2.1: offset") && page.contains("time.example: dispersion"));
-        assert!(page.contains("they cannot both be right"));
+        assert!(page.contains("they are inconsistent"));
         assert!(page.contains("cannot resolve &#39;nowhere.example&#39;"), "why it is silent");
     }
 

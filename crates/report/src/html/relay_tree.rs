@@ -1,29 +1,30 @@
-//! The page of a tree of relays: its nodes by their delays, when the last leaf had a packet, and
+//! HTML report of a tree of relays: its nodes by their delays, the arrival at the last leaf, and
 //! all figures.
 
 use horolog_record::{Distribution, RelayTreeEngine, RelayTreeResult};
 
-use super::data::{row, shown, table};
+use super::data::{row, table, table_unless_empty};
 use super::escape::each;
-use super::latency::{Place, tail};
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::latency::{PlotTarget, tail};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
 use super::relay_tree_gain::gain;
-use super::sections::{Body, drawn_alone, findings, limits, machine, paragraph, section};
-use super::{Page, top};
+use super::sections::{PageBody, drawn_alone, findings, limits, machine, paragraph, section};
+use super::{PageTemplate, headline};
 use crate::limits::failed;
 use crate::relay_tree::{METHOD, SHAPE_TITLES, heading, method, rows, sentences, shapes, titles};
 
 pub(super) const TABLE: &str = "nodes";
-const TAIL: Place =
-    Place { id: "last-leaf-tail", title: "When the last leaf had a packet", described_by: TABLE };
-/// Nodes that have a point of their own; more are shown by every second, third and so on.
+const TAIL: PlotTarget =
+    PlotTarget { id: "last-leaf-tail", title: "Arrival at the last leaf", described_by: TABLE };
+/// Maximum number of nodes that have a point of their own; of more, every second, third and so on
+/// is shown.
 const POINTS_MAX: usize = 2_000;
 
-/// Where nodes stand.
+/// Axis of the nodes.
 pub(super) const NODE: Axis =
-    Axis { label: "node", short: "node", unit: Unit::Count, scale: Scale::Linear };
+    Axis { label: "node", short: "node", unit: PlotUnit::Count, scale: AxisScale::Linear };
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn relay_tree(result: &RelayTreeResult) -> String {
     let last: Vec<(String, &Distribution)> = result
@@ -35,27 +36,31 @@ pub fn relay_tree(result: &RelayTreeResult) -> String {
     let (gained, of_gain) = gain(result);
     plots.extend(of_gain);
     let nodes = each(rows(result), |(name, cells)| row(&name, cells));
-    let others =
-        shown("shapes", "Trees over the same nodes", ("tree", &SHAPE_TITLES), shapes(result));
+    let others = table_unless_empty(
+        "shapes",
+        "Trees over the same nodes",
+        ("tree", &SHAPE_TITLES),
+        shapes(result),
+    );
     let sections = vec![
         ("Limits", limits(&result.limits)),
         ("Findings", findings(&result.findings)),
-        ("What it comes to", each(sentences(result), |line| paragraph(&line))),
+        ("Summary", each(sentences(result), |line| paragraph(&line))),
         ("Delays", plotted),
         ("Gain", gained),
         ("Nodes", table(TABLE, "Nodes", &titles(result), &nodes)),
         ("Compared", others),
-        ("How it was measured", each(method(result), |line| paragraph(&line))),
+        ("Method", each(method(result), |line| paragraph(&line))),
     ];
-    let body = Body { sections, plots };
+    let body = PageBody { sections, plots };
     let run = machine(&result.command, &result.started, &result.host);
-    Page {
+    PageTemplate {
         kind: "relay tree",
         failed: failed(&result.limits),
         heading: heading(result),
         lead: format!("started {}", result.started),
-        verdict: top::relay_tree(result),
-        main: body.sections() + &section("Run and machine", &run),
+        verdict: headline::relay_tree(result),
+        main: body.sections() + &section("Run and host", &run),
         note: METHOD,
         schema: &result.schema,
         plots: body.plots,
@@ -64,8 +69,8 @@ pub fn relay_tree(result: &RelayTreeResult) -> String {
     .render()
 }
 
-/// The delay of each node, by the model and as measured, the nodes in the order in which the model
-/// has them reached with the first engine.
+/// Returns the plot of the delay of each node, by the model and as measured, the nodes in the order
+/// in which the model has them reached with the first engine.
 fn by_delay(result: &RelayTreeResult) -> Plot {
     let shown = ranked(result);
     let series = |label: String, of: &dyn Fn(usize) -> Option<f64>| line(&shown, label, of);
@@ -84,7 +89,7 @@ fn by_delay(result: &RelayTreeResult) -> Plot {
         hint: "Each node from the root on, in the order of the model with the first engine.",
         described_by: TABLE,
         x: NODE,
-        y: Axis { label: "delay", short: "delay", unit: Unit::Ns, scale: Scale::Zero },
+        y: Axis { label: "delay", short: "delay", unit: PlotUnit::Ns, scale: AxisScale::Zero },
         points: true,
         bars: false,
         marks: Vec::new(),
@@ -92,7 +97,8 @@ fn by_delay(result: &RelayTreeResult) -> Plot {
     }
 }
 
-/// The nodes that are drawn, each behind its rank in the order of the model with the first engine.
+/// Returns the nodes that are drawn, each after its rank in the order of the model with the first
+/// engine.
 pub(super) fn ranked(result: &RelayTreeResult) -> Vec<(usize, usize)> {
     let mut order: Vec<usize> = (0..result.nodes.len()).collect();
     if let Some(first) = result.engines.first() {
@@ -103,14 +109,14 @@ pub(super) fn ranked(result: &RelayTreeResult) -> Vec<(usize, usize)> {
     order.into_iter().enumerate().step_by(step).collect()
 }
 
-/// A figure of these nodes.
+/// Returns the line of a figure of these nodes.
 pub(super) fn line(
     ranked: &[(usize, usize)],
     label: String,
     of: &dyn Fn(usize) -> Option<f64>,
-) -> Series {
+) -> PlotSeries {
     let points = ranked.iter().filter_map(|(rank, at)| Some((*rank as f64, of(*at)?)));
-    Series::new(label, points.collect())
+    PlotSeries::new(label, points.collect())
 }
 
 fn measured(engine: &RelayTreeEngine, at: usize) -> Option<&Distribution> {
@@ -131,7 +137,7 @@ mod tests {
         let page = relay_tree(&result);
         assert!(!main_of(&page).contains("<img") && !main_of(&page).contains("<b>"));
         assert!(page.contains("plot-nodes-by-delay") && page.contains("plot-last-leaf-tail"));
-        assert!(page.contains("compact tree") && page.contains("(7) as printed"));
+        assert!(page.contains("compact tree") && page.contains("(7) as published"));
     }
 
     #[test]

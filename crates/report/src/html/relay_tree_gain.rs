@@ -1,11 +1,11 @@
-//! What is gained in a tree of relays: bars of whole trees, and plots of nodes.
+//! Gains in a tree of relays: bars of whole trees, and plots of nodes.
 
 use horolog_record::RelayTreeResult;
 
 use super::bars;
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
 use super::relay_tree::{NODE, TABLE, line, ranked};
 use super::sections::drawn;
 use crate::relay_tree::{gained, rows_of};
@@ -14,14 +14,14 @@ use crate::units::{ABSENT, percent, signed_mean_ns};
 
 const GAINS: &str = "gains";
 
-/// The markup, and the plots that it has places for.
+/// Returns the markup, and the plots that it has elements for.
 pub(super) fn gain(result: &RelayTreeResult) -> (String, Vec<Plot>) {
     let (plotted, plots) =
         drawn(vec![(by_node(result), nodes(result)), (alone(result), String::new())]);
     (trees(result) + &plotted, plots)
 }
 
-/// Bars of how much earlier the last node has a packet.
+/// Returns bars of the earlier arrival at the last node.
 fn trees(result: &RelayTreeResult) -> String {
     let all = of_trees(result);
     if all.is_empty() {
@@ -34,18 +34,18 @@ fn trees(result: &RelayTreeResult) -> String {
         bars::row(&one.name, numbers.each_ref().map(String::as_str), &bar)
     });
     format!(
-        "<p class=\"hint\">By how much earlier the last node has a packet, and as a share of D \
+        "<p class=\"hint\">Reduction of the delay of the last node, and its share of D \
          before.</p>\n{}",
-        bars::table(["what", "gained", "of D", ""], &rows)
+        bars::table(["change", "gain", "of D", ""], &rows)
     )
 }
 
-/// A share that may be below 0, where something is lost.
+/// Formats a share that may be below 0, for a loss.
 fn signed_percent(share: f64) -> String {
     if share < 0.0 { format!("-{}", percent(-share)) } else { percent(share) }
 }
 
-/// How much earlier each node has a packet, in the order of the nodes by their delay.
+/// Returns the plot of the earlier arrival at each node, in the order of the nodes by their delay.
 fn by_node(result: &RelayTreeResult) -> Plot {
     let (shown, name) = (ranked(result), exchange(result).unwrap_or_default());
     let series = of_nodes(result)
@@ -54,14 +54,14 @@ fn by_node(result: &RelayTreeResult) -> Plot {
     Plot {
         id: "gain-by-node",
         title: "Gain of each node",
-        hint: "How much earlier it has a packet with the second engine at all nodes; in the order \
-               of the model with the first engine.",
+        hint: "Reduction of the delay with the second engine at all nodes; in the order of the \
+               model with the first engine.",
         described_by: GAINS,
         ..plot(series.collect())
     }
 }
 
-/// What the tree gains where one node alone has the second engine.
+/// Returns the plot of the tree's gain if one node alone has the second engine.
 fn alone(result: &RelayTreeResult) -> Plot {
     let shown = ranked(result);
     let delay = |at: usize| Some(gained(result, at)?.tree_ns);
@@ -71,25 +71,25 @@ fn alone(result: &RelayTreeResult) -> Plot {
     Plot {
         id: "gain-alone",
         title: "Gain by one node alone",
-        hint: "How much earlier the last node has a packet, and all nodes in the mean, where that \
-               node alone has the second engine; in the same order.",
+        hint: "Reduction of the delay of the last node, and of the mean of all nodes, with the \
+               second engine at that node alone; in the same order.",
         described_by: TABLE,
         ..plot(all.into())
     }
 }
 
-/// Gains of nodes; what it is called is for whoever asks.
-fn plot(series: Vec<Series>) -> Plot {
-    // They are read by their height, unless some are losses.
+/// Returns a plot of gains of nodes; the caller sets its title.
+fn plot(series: Vec<PlotSeries>) -> Plot {
+    // The lines are read by their height, unless some are losses.
     let is_loss = series.iter().flat_map(|one| &one.points).any(|(_, ns)| *ns < 0.0);
-    let scale = if is_loss { Scale::Linear } else { Scale::Zero };
+    let scale = if is_loss { AxisScale::Linear } else { AxisScale::Zero };
     Plot {
         id: "",
         title: "",
         hint: "",
         described_by: "",
         x: NODE,
-        y: Axis { label: "gain", short: "gain", unit: Unit::Signed, scale },
+        y: Axis { label: "gain", short: "gain", unit: PlotUnit::Signed, scale },
         points: true,
         bars: false,
         marks: Vec::new(),
@@ -97,7 +97,7 @@ fn plot(series: Vec<Series>) -> Plot {
     }
 }
 
-/// The table of [`by_node`].
+/// Returns the table of [`by_node`].
 fn nodes(result: &RelayTreeResult) -> String {
     let figures = of_nodes(result);
     let titles: Vec<_> = figures.iter().map(|(title, _)| *title).collect();
@@ -111,7 +111,7 @@ mod tests {
     use crate::fixture;
 
     fn is_zero_based(plot: &Plot) -> bool {
-        matches!(plot.y.scale, Scale::Zero)
+        matches!(plot.y.scale, AxisScale::Zero)
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
         let ids: Vec<_> = plots.iter().map(|plot| plot.id).collect();
         assert_eq!(ids, ["gain-by-node", "gain-alone"]);
         assert!(markup.contains("id=\"gains\"") && !markup.contains("<b>"), "{markup}");
-        assert!(markup.contains("&lt;b&gt; in place of send, model"), "{markup}");
+        assert!(markup.contains("&lt;b&gt; instead of send, model"), "{markup}");
         let [by_node, alone] = [&plots[0], &plots[1]];
         assert_eq!(by_node.shown.views[0].series[0].points.len(), 6, "all but the root");
         assert_eq!(alone.shown.views[0].series[0].points.len(), 3, "all but the leaves");
@@ -134,7 +134,7 @@ mod tests {
         let mut result = fixture::relay_tree();
         result.engines.reverse();
         let markup = trees(&result);
-        let (_, star) = markup.split_once("in place of star").unwrap();
+        let (_, star) = markup.split_once("instead of star").unwrap();
         assert!(star.contains("-5.00 µs") && star.contains("-9.43%"), "{star}");
         assert!(!star.contains("width:"), "{star}");
         assert!(!is_zero_based(&by_node(&result)));

@@ -1,24 +1,23 @@
-//! The parts that both pages share: verdict, findings, facts. Texts go in raw and are escaped here.
+//! Parts shared by the pages: verdict, findings, facts. Texts are passed raw and are escaped here.
 
-use horolog_record::{Finding, Host, LimitResult, LoadResult, Mode, Spacing};
+use horolog_record::{Finding, Host, LimitResult, LoadResult, RequestMode, Spacing};
 
 use super::escape::{each, text};
 use super::plot::Plot;
-use crate::findings::{Group, grouped, severity_name, trial_label};
+use crate::findings::{FindingGroup, grouped, severity_name, trial_label};
 use crate::limits::measured;
 use crate::units::{ABSENT, human_ns};
 use crate::verdict::lower_bound_trial;
 
-/// What stands on top of a page: what is not as it should be, where there is such a thing, and the
-/// verdict.
-pub(super) fn on_top(failed: Option<&str>, verdict: &str) -> String {
+/// Returns the top of a page: the failures, if any, and the verdict.
+pub(super) fn page_top(failed: Option<&str>, verdict: &str) -> String {
     let failed = failed
         .map_or_else(String::new, |failed| format!("<p class=\"failed\">{}</p>\n", text(failed)));
     format!("<section class=\"verdict\" aria-label=\"Verdict\">\n{failed}{verdict}</section>\n")
 }
 
-/// The verdict, for [`on_top`]: a name, one large figure, a sentence, and times at that rate.
-/// Names and nanoseconds; where no time is known, there is no trial at that rate to tell of.
+/// Returns the verdict, for [`page_top`]: a name, one large figure, a sentence, and times at that
+/// rate. Names and nanoseconds; if no time is known, there is no trial at that rate.
 pub(super) fn verdict(
     name: &str,
     figure: &str,
@@ -42,7 +41,7 @@ pub(super) fn verdict(
     )
 }
 
-/// The times at the rate that a run found, for [`verdict`].
+/// Returns the times at the rate that a run found, for [`verdict`].
 pub(super) fn times_at_lower_bound(result: &LoadResult) -> [(&'static str, Option<u64>); 5] {
     let trial = lower_bound_trial(result).map(|index| &result.trials[index]);
     let rtt = trial.and_then(|trial| trial.rtt_ns.as_ref());
@@ -56,7 +55,7 @@ pub(super) fn times_at_lower_bound(result: &LoadResult) -> [(&'static str, Optio
     ]
 }
 
-/// A section with a heading; nothing where it would be empty.
+/// Returns a section with a heading; nothing if it would be empty.
 pub(super) fn section(heading: &str, markup: &str) -> String {
     if markup.is_empty() {
         String::new()
@@ -65,20 +64,21 @@ pub(super) fn section(heading: &str, markup: &str) -> String {
     }
 }
 
-/// What a page shows of a result, save how it was run: it can stand on a page with others.
-pub(super) struct Body {
-    /// Headings and markup; what is empty is not shown.
+/// Content of a page for a result, without the conditions of its run: it can be part of a page with
+/// others.
+pub(super) struct PageBody {
+    /// Headings and markup; empty ones are not shown.
     pub(super) sections: Vec<(&'static str, String)>,
     pub(super) plots: Vec<Plot>,
 }
 
-impl Body {
-    /// The sections of a page of its own.
+impl PageBody {
+    /// Returns the sections of a page of its own.
     pub(super) fn sections(&self) -> String {
         each(&self.sections, |(heading, markup)| section(heading, markup))
     }
 
-    /// One section of a page with others; the plots are the page's.
+    /// Returns one section of a page with others; the plots are the page's.
     pub(super) fn as_part(&self, heading: &str) -> String {
         let shown = self.sections.iter().filter(|(_, markup)| !markup.is_empty());
         let parts = each(shown, |(heading, markup)| {
@@ -88,13 +88,13 @@ impl Body {
     }
 }
 
-/// The limits that the run was held against, in the order in which they were given.
+/// Returns the limits of the run, in the order in which they were given.
 pub(super) fn limits(limits: &[LimitResult]) -> String {
     if limits.is_empty() {
         return String::new();
     }
     let items = each(limits, |limit| {
-        let (class, verdict) = if limit.failed { ("error", "broken") } else { ("note", "kept") };
+        let (class, verdict) = if limit.failed { ("error", "failed") } else { ("note", "passed") };
         format!(
             "<li class=\"{class}\"><span class=\"severity\">{verdict}</span><p>{}: {}</p></li>\n",
             text(&limit.expression),
@@ -104,22 +104,22 @@ pub(super) fn limits(limits: &[LimitResult]) -> String {
     format!("<ul class=\"findings\">\n{items}</ul>\n")
 }
 
-/// A paragraph of one line.
+/// Returns a paragraph of one line.
 pub(super) fn paragraph(line: &str) -> String {
     format!("<p>{}</p>\n", text(line))
 }
 
-/// What became of each kind of requests in a mix.
+/// Returns the results of each kind of requests in a mix.
 pub(super) fn parts(result: &LoadResult) -> String {
-    each(crate::parts::line(result), |line| paragraph(&line))
+    each(crate::mix_parts::line(result), |line| paragraph(&line))
 }
 
-/// How single clients fared, where that was counted.
+/// Returns the results of single clients, if they were counted.
 pub(super) fn clients(result: &LoadResult) -> String {
     each(crate::clients::lines(result), |line| paragraph(&line))
 }
 
-/// The findings as a list, the worst first.
+/// Returns the findings as a list, the worst first.
 pub(super) fn findings(findings: &[Finding]) -> String {
     if findings.is_empty() {
         return String::new();
@@ -128,7 +128,7 @@ pub(super) fn findings(findings: &[Finding]) -> String {
     format!("<ul class=\"findings\">\n{items}</ul>\n")
 }
 
-fn finding_group(group: &Group<'_>) -> String {
+fn finding_group(group: &FindingGroup<'_>) -> String {
     let severity = severity_name(group.first.severity);
     let others = each(&group.others, |other| message(other));
     let others = match group.others.len() {
@@ -149,7 +149,7 @@ fn message(finding: &Finding) -> String {
     format!("<p>{}{trial}</p>", text(&finding.message))
 }
 
-/// Names and values, those without a value left out.
+/// Returns names and values, those without a value omitted.
 pub(super) fn facts(facts: &[(&str, Option<String>)]) -> String {
     let known = facts.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
     let items =
@@ -157,32 +157,32 @@ pub(super) fn facts(facts: &[(&str, Option<String>)]) -> String {
     format!("<dl class=\"facts\">\n{items}</dl>\n")
 }
 
-/// The machine.
+/// Returns the facts of the machine.
 pub(super) fn host_facts(host: &Host) -> String {
     let virtualised = |yes| if yes { "yes" } else { "no" }.to_owned();
     facts(&[
         ("Kernel", host.kernel.clone()),
-        ("Processor", host.cpu.clone()),
-        ("Processors usable", Some(host.cores.to_string())),
+        ("CPU", host.cpu.clone()),
+        ("Usable CPUs", Some(host.cores.to_string())),
         ("Virtual machine", host.virtualised.map(virtualised)),
         ("Clock source", host.clocksource.clone()),
         ("Frequency governor", host.governor.clone()),
     ])
 }
 
-/// Lists of facts side by side.
+/// Returns lists of facts side by side.
 pub(super) fn columns(lists: &[String]) -> String {
     format!("<div class=\"columns\">\n{}</div>\n", lists.concat())
 }
 
-/// How a run was started, and the machine.
+/// Returns the command of a run, and the machine.
 pub(super) fn machine(command: &[String], started: &str, host: &Host) -> String {
     let run =
         facts(&[("Command", Some(command_line(command))), ("Started", Some(started.to_owned()))]);
     columns(&[run, host_facts(host)])
 }
 
-/// What was loaded, and how.
+/// Returns the target and the conditions of the load.
 pub(super) fn run_facts(result: &LoadResult) -> String {
     let target = &result.target;
     let spacing = match result.spacing {
@@ -204,7 +204,7 @@ pub(super) fn run_facts(result: &LoadResult) -> String {
     ])
 }
 
-/// The words of a command, those quoted that need it to be read as one.
+/// Returns the words of a command, quoted where necessary.
 pub(super) fn command_line(words: &[String]) -> String {
     let quoted = |word: &String| {
         if word.is_empty() || word.contains(|c: char| c.is_whitespace() || c == '\'') {
@@ -216,23 +216,23 @@ pub(super) fn command_line(words: &[String]) -> String {
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// What kind of request was sent.
+/// Returns the kind of request that was sent.
 #[must_use]
-pub const fn mode_name(mode: Mode) -> &'static str {
+pub const fn mode_name(mode: RequestMode) -> &'static str {
     match mode {
-        Mode::Echo => "requests to a reflector",
-        Mode::NtpBasic => "NTP in basic mode",
-        Mode::NtsKe => "NTS key establishment",
-        Mode::NtpNts => "NTP authenticated by NTS",
-        Mode::PtpDelay => "PTP delay requests",
-        Mode::PtpUnicast => "requests for unicast PTP messages",
-        Mode::PtpNsm => "PTP NetSync Monitor",
-        Mode::NtpInterleaved => "NTP in interleaved mode",
-        Mode::Mix => "a mix of requests",
+        RequestMode::Echo => "requests to a reflector",
+        RequestMode::NtpBasic => "NTP in basic mode",
+        RequestMode::NtsKe => "NTS-KE exchanges",
+        RequestMode::NtpNts => "NTP with NTS",
+        RequestMode::PtpDelay => "PTP delay requests",
+        RequestMode::PtpUnicast => "requests for unicast PTP messages",
+        RequestMode::PtpNsm => "PTP NetSync Monitor",
+        RequestMode::NtpInterleaved => "NTP in interleaved mode",
+        RequestMode::Mix => "a mix of requests",
     }
 }
 
-/// The target as `name (address:port)`, or without a name.
+/// Returns the target as `name (address:port)`, or without a name.
 pub(super) fn target_name(result: &LoadResult) -> String {
     let target = &result.target;
     let socket = std::net::SocketAddr::new(target.address, target.port);
@@ -242,15 +242,15 @@ pub(super) fn target_name(result: &LoadResult) -> String {
     }
 }
 
-/// The figures of all plots that have something to show, each with what belongs below it, and those
-/// plots.
+/// Returns the figures of all plots that have something to show, each with the markup below it, and
+/// those plots.
 pub(super) fn drawn(plots: Vec<(Plot, String)>) -> (String, Vec<Plot>) {
     let full: Vec<_> = plots.into_iter().filter(|(plot, _)| !plot.is_empty()).collect();
     let figures = full.iter().map(|(plot, below)| plot.figure(below)).collect();
     (figures, full.into_iter().map(|(plot, _)| plot).collect())
 }
 
-/// The same of plots that nothing belongs below.
+/// Returns the figures of plots without markup below them, and those plots.
 pub(super) fn drawn_alone(plots: Vec<Plot>) -> (String, Vec<Plot>) {
     drawn(plots.into_iter().map(|plot| (plot, String::new())).collect())
 }
@@ -269,9 +269,9 @@ mod tests {
     #[test]
     fn a_failure_stands_first() {
         let verdict = verdict("n", "1", "s.", &[]);
-        let said = on_top(Some("failed: a<b"), &verdict);
+        let said = page_top(Some("failed: a<b"), &verdict);
         assert!(said.contains("<p class=\"failed\">failed: a&lt;b</p>\n<p class=\"name\">"));
-        assert!(!on_top(None, &verdict).contains("failed"));
+        assert!(!page_top(None, &verdict).contains("failed"));
     }
 
     #[test]

@@ -1,51 +1,52 @@
-//! The points of the plots: loss and latency over the rate that was sent, and latency by
-//! percentile, from the histograms.
+//! Points of the plots: loss and latency over the achieved rate, and latency by percentile, from
+//! the histograms.
 
-use horolog_record::{Code, Distribution, LoadResult, Percentiles, Point, Trial};
+use horolog_record::{Distribution, FindingCode, LoadResult, Percentiles, Point, Trial};
 use horolog_stats::Histogram;
 
-use super::course::Course;
-use super::plot::{Axis, Choice, Mark, Plot, Scale, Series, Unit, View};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotMark, PlotSeries, PlotUnit, PlotView};
+use super::time_series::TimeSeriesSettings;
 use crate::units::{human_rate, percent};
-use crate::verdict::Highest;
+use crate::verdict::BestRate;
 
-/// Where the loss axis turns from linear to logarithmic: one in ten thousand.
+/// Loss at which the axis turns from linear to logarithmic: one in ten thousand.
 const LOSS_KNEE: f64 = 1e-4;
-/// Rates that span more than this ratio are spread logarithmically.
+/// Largest ratio of rates on a linear axis; more are spread logarithmically.
 const LINEAR_SPAN_MAX: f64 = 5.0;
-/// Points of a percentile curve for each tenfold rarer value.
+/// Points of a percentile curve per decade of rarity.
 const POINTS_PER_DECADE: u32 = 16;
-/// More decades than a count of 64 bits has.
+/// Maximum number of decades, more than a count of 64 bits has.
 const DECADES_MAX: u32 = 20;
 
-/// Takes one time out of a distribution.
-type Figure = fn(&Distribution) -> u64;
+/// Selector of one time of a distribution.
+type SeriesQuantile = fn(&Distribution) -> u64;
 
-/// The percentiles that are plotted over the rate.
-const FIGURES: [(&str, Figure); 5] = [
+/// Percentiles that are plotted over the rate.
+const FIGURES: [(&str, SeriesQuantile); 5] = [
     ("p50", |d| d.p50),
     ("p90", |d| d.p90),
     ("p99", |d| d.p99),
     ("p99.9", |d| d.p99_9),
     ("max", |d| d.max),
 ];
-/// The one of [`FIGURES`] that a comparison shows at first: p99.
+/// Index in [`FIGURES`] of the one that a comparison shows at first: p99.
 const FIRST_FIGURE: usize = 2;
 
-/// A run with the name that it has in a plot.
-pub(super) type Named<'a> = (&'a str, &'a LoadResult);
+/// Run with its name in a plot.
+pub(super) type NamedRun<'a> = (&'a str, &'a LoadResult);
 
 /// Share of requests lost, over the rate; one series for each run.
-pub(super) fn loss(runs: &[Named<'_>], described_by: &'static str) -> Plot {
-    let series = |(label, run): &Named<'_>| {
+pub(super) fn loss(runs: &[NamedRun<'_>], described_by: &'static str) -> Plot {
+    let series = |(label, run): &NamedRun<'_>| {
         let points = run.trials.iter().filter(|trial| trial.sent > 0);
         let points = points.map(|trial| (trial.achieved_rate, trial.loss_ratio())).collect();
-        Series::new((*label).to_owned(), points)
+        PlotSeries::new((*label).to_owned(), points)
     };
     Plot {
         id: "loss",
         title: "Loss by rate",
-        hint: "Share of requests without a valid reply in time. The scale is logarithmic above 0.01%.",
+        hint: "Share of requests without a valid reply within the timeout. The scale is \
+            logarithmic above 0.01%.",
         described_by,
         x: rate_axis(runs),
         y: loss_axis(),
@@ -57,14 +58,14 @@ pub(super) fn loss(runs: &[Named<'_>], described_by: &'static str) -> Plot {
 }
 
 /// Round-trip percentiles over the rate: all of them for one run, one at a time for several.
-pub(super) fn latency(runs: &[Named<'_>], described_by: &'static str) -> Plot {
+pub(super) fn latency(runs: &[NamedRun<'_>], described_by: &'static str) -> Plot {
     let views = match runs {
         [(_, run)] => {
             let series = FIGURES.map(|(name, figure)| figure_series(name, run, figure));
-            vec![View { label: "".into(), series: series.into() }]
+            vec![PlotView { label: "".into(), series: series.into() }]
         }
         _ => FIGURES
-            .map(|(name, figure)| View {
+            .map(|(name, figure)| PlotView {
                 label: name.into(),
                 series: runs.iter().map(|(label, run)| figure_series(label, run, figure)).collect(),
             })
@@ -74,8 +75,8 @@ pub(super) fn latency(runs: &[Named<'_>], described_by: &'static str) -> Plot {
     Plot {
         id: "latency",
         title: "Round trip by rate",
-        hint: "Counted from the instant at which a request was meant to be sent, so that waiting at \
-               the sender is not hidden. Both scales are logarithmic where the range needs it.",
+        hint: "From the intended send time, so that queueing at the sender is included (no \
+               coordinated omission). Wide ranges have logarithmic scales.",
         described_by,
         x: rate_axis(runs),
         y: time_axis(),
@@ -86,7 +87,7 @@ pub(super) fn latency(runs: &[Named<'_>], described_by: &'static str) -> Plot {
     }
 }
 
-/// Takes one time out of an interval.
+/// Selector of one time of an interval.
 type IntervalFigure = fn(&Percentiles) -> u64;
 
 /// Share of requests lost, over time.
@@ -96,16 +97,16 @@ pub(super) fn loss_over_time(result: &LoadResult, described_by: &'static str) ->
     Plot {
         id: "loss-over-time",
         title: "Loss over time",
-        hint: "Share of the requests of each interval without a valid reply in time. The scale is \
-               logarithmic above 0.01%. Of many intervals the lowest and the highest of each \
-               stretch are drawn.",
+        hint: "Share of the requests of each interval without a valid reply within the timeout. \
+               The scale is logarithmic above 0.01%. Many intervals are thinned to the minimum \
+               and maximum of each group.",
         described_by,
         x: seconds_axis(),
         y: loss_axis(),
         points: false,
         bars: false,
         marks: phase_marks(result),
-        shown: Choice::one([course(result).line("lost".to_owned(), points)]),
+        shown: Choice::one([load_time_series(result).line("lost".to_owned(), points)]),
     }
 }
 
@@ -122,13 +123,13 @@ pub(super) fn latency_over_time(result: &LoadResult, described_by: &'static str)
         let points = points(result).iter();
         let points =
             points.filter_map(|point| Some((point.at_s, plottable_ns(figure(&point.rtt_ns?)))));
-        course(result).line(name.to_owned(), points.collect())
+        load_time_series(result).line(name.to_owned(), points.collect())
     });
     Plot {
         id: "latency-over-time",
         title: "Round trip over time",
-        hint: "Percentiles of each interval, counted from the instants at which requests were \
-               meant to be sent. Where nothing was answered, the lines have a gap.",
+        hint: "Percentiles of each interval, from the intended send time. Intervals without \
+               replies leave a gap.",
         described_by,
         x: seconds_axis(),
         y: time_axis(),
@@ -139,26 +140,31 @@ pub(super) fn latency_over_time(result: &LoadResult, described_by: &'static str)
     }
 }
 
-/// Requests sent and answered, over time.
+/// Requests sent and replies received, over time.
 pub(super) fn rate_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
     let interval_s = result.series.as_ref().map_or(f64::NAN, |series| series.interval_s);
     let series = |label: &str, count: fn(&Point) -> u64| {
-        // The last one of a run that was ended is shorter than the others.
+        // The last interval of a run that was ended is shorter than the others.
         let whole = match points(result).split_last() {
             Some((_, whole)) if was_ended(result) => whole,
             _ => points(result),
         };
         let points = whole.iter().map(|point| (point.at_s, count(point) as f64 / interval_s));
-        course(result).line(label.to_owned(), points.collect())
+        load_time_series(result).line(label.to_owned(), points.collect())
     };
     let series = vec![series("sent", |point| point.sent), series("answered", |one| one.received)];
     Plot {
         id: "rate-over-time",
         title: "Requests and replies over time",
-        hint: "Requests of each interval that left, and those of them that were answered.",
+        hint: "Requests sent in each interval, and those of them that were answered.",
         described_by,
         x: seconds_axis(),
-        y: Axis { label: "per second", short: "rate", unit: Unit::Rate, scale: Scale::Zero },
+        y: Axis {
+            label: "per second",
+            short: "rate",
+            unit: PlotUnit::Rate,
+            scale: AxisScale::Zero,
+        },
         points: false,
         bars: false,
         marks: phase_marks(result),
@@ -166,39 +172,44 @@ pub(super) fn rate_over_time(result: &LoadResult, described_by: &'static str) ->
     }
 }
 
-/// Points of a line, of which a plot may have five over one another.
+/// Maximum number of points of a line, of which a plot may have five over one another.
 const POINTS_MAX: usize = 600;
 
-fn course(result: &LoadResult) -> Course {
+fn load_time_series(result: &LoadResult) -> TimeSeriesSettings {
     let interval_s = result.series.as_ref().map(|series| series.interval_s);
-    Course { interval_s, points_max: POINTS_MAX, ..Course::EVEN }
+    TimeSeriesSettings { interval_s, points_max: POINTS_MAX, ..TimeSeriesSettings::EVEN }
 }
 
-/// Whether the user ended the run before it was through.
+/// Returns true if the user ended the run before it was complete.
 fn was_ended(result: &LoadResult) -> bool {
-    result.findings.iter().any(|finding| finding.code == Code::Interrupted)
+    result.findings.iter().any(|finding| finding.code == FindingCode::Interrupted)
 }
 
 fn points(result: &LoadResult) -> &[Point] {
     result.series.as_ref().map_or(&[], |series| &series.points)
 }
 
-/// Where phases begin, but for the first.
-fn phase_marks(result: &LoadResult) -> Vec<Mark> {
+/// Returns the marks of the beginnings of phases, except the first.
+fn phase_marks(result: &LoadResult) -> Vec<PlotMark> {
     let begins = points(result).windows(2).filter(|pair| pair[0].trial != pair[1].trial);
     let mark = |pair: &[Point]| {
         let name = result.trials.get(pair[1].trial)?.phase.clone()?;
-        Some(Mark { axis: "x", at: pair[1].at_s, label: name })
+        Some(PlotMark { axis: "x", at: pair[1].at_s, label: name })
     };
     begins.filter_map(mark).filter(|mark| mark.at.is_finite()).collect()
 }
 
 const fn seconds_axis() -> Axis {
-    Axis { label: "time", short: "at", unit: Unit::Seconds, scale: Scale::Linear }
+    Axis { label: "time", short: "at", unit: PlotUnit::Seconds, scale: AxisScale::Linear }
 }
 
 pub(super) const fn loss_axis() -> Axis {
-    Axis { label: "lost", short: "lost", unit: Unit::Share, scale: Scale::Knee { knee: LOSS_KNEE } }
+    Axis {
+        label: "lost",
+        short: "lost",
+        unit: PlotUnit::Share,
+        scale: AxisScale::Knee { knee: LOSS_KNEE },
+    }
 }
 
 /// Time by percentile, one curve for each distribution that can be read.
@@ -208,19 +219,19 @@ pub(super) fn percentiles(
     distributions: &[(String, &Distribution)],
     described_by: &'static str,
 ) -> Plot {
-    let series = distributions
-        .iter()
-        .map(|(label, distribution)| Series::new(label.clone(), percentile_points(distribution)));
+    let series = distributions.iter().map(|(label, distribution)| {
+        PlotSeries::new(label.clone(), percentile_points(distribution))
+    });
     Plot {
         id,
         title,
-        hint: "How long all but the slowest took; each step to the right is ten times rarer.",
+        hint: "Upper percentiles: each step to the right is ten times rarer.",
         described_by,
         x: Axis {
-            label: "share of replies that were faster",
+            label: "share of faster replies",
             short: "faster",
-            unit: Unit::Tail,
-            scale: Scale::Log,
+            unit: PlotUnit::Tail,
+            scale: AxisScale::Log,
         },
         y: time_axis(),
         points: false,
@@ -230,8 +241,8 @@ pub(super) fn percentiles(
     }
 }
 
-/// Points (n, value that all but one in n do not exceed), from the fastest reply to the one
-/// slowest. A histogram that cannot be read gives the figures that stand beside it.
+/// Returns points (n, value that all but one in n do not exceed), from the fastest reply to the
+/// slowest one. For a histogram that cannot be read, returns the accompanying figures.
 pub(super) fn percentile_points(distribution: &Distribution) -> Vec<(f64, f64)> {
     let slowest = (distribution.count as f64, plottable_ns(distribution.max));
     let Ok(histogram) = Histogram::decode(&distribution.histogram) else {
@@ -251,7 +262,7 @@ pub(super) fn percentile_points(distribution: &Distribution) -> Vec<(f64, f64)> 
         .take_while(|rarity| *rarity < slowest.0)
         .filter_map(|rarity| {
             let ns = histogram.value_at_quantile(1.0 - 1.0 / rarity)?;
-            // A bucket reaches beyond the shortest and the longest that lie in it.
+            // A bucket extends beyond the shortest and the longest value in it.
             let ns = ns.max(distribution.min).min(distribution.max);
             Some((rarity, plottable_ns(ns)))
         })
@@ -259,24 +270,25 @@ pub(super) fn percentile_points(distribution: &Distribution) -> Vec<(f64, f64)> 
         .collect()
 }
 
-fn figure_series(label: &str, run: &LoadResult, figure: Figure) -> Series {
+fn figure_series(label: &str, run: &LoadResult, figure: SeriesQuantile) -> PlotSeries {
     let point = |trial: &Trial| {
         let rtt = trial.rtt_ns.as_ref()?;
         Some((trial.achieved_rate, plottable_ns(figure(rtt))))
     };
-    Series::new(label.to_owned(), run.trials.iter().filter_map(point).collect())
+    PlotSeries::new(label.to_owned(), run.trials.iter().filter_map(point).collect())
 }
 
-/// A logarithmic axis has no place for 0; less than 1 ns is none of our clocks' business.
+/// Returns a time for a logarithmic axis, which has no position for 0; less than 1 ns is below the
+/// resolution of the clocks.
 fn plottable_ns(ns: u64) -> f64 {
     ns.max(1) as f64
 }
 
 fn time_axis() -> Axis {
-    Axis { label: "time", short: "time", unit: Unit::Ns, scale: Scale::Log }
+    Axis { label: "time", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Log }
 }
 
-pub(super) fn rate_axis(runs: &[Named<'_>]) -> Axis {
+pub(super) fn rate_axis(runs: &[NamedRun<'_>]) -> Axis {
     let rates = || {
         let trials = runs.iter().flat_map(|(_, run)| &run.trials);
         trials.map(|trial| trial.achieved_rate).filter(|rate| rate.is_finite())
@@ -287,24 +299,24 @@ pub(super) fn rate_axis(runs: &[Named<'_>]) -> Axis {
     Axis {
         label: "requests sent per second",
         short: "rate",
-        unit: Unit::Rate,
-        scale: if wide { Scale::Log } else { Scale::Linear },
+        unit: PlotUnit::Rate,
+        scale: if wide { AxisScale::Log } else { AxisScale::Linear },
     }
 }
 
-/// The rate that was found, where the plot is about one run.
-fn rate_mark(runs: &[Named<'_>]) -> Option<Mark> {
+/// Returns the rate that was found, if the plot is about one run.
+fn rate_mark(runs: &[NamedRun<'_>]) -> Option<PlotMark> {
     let [(_, run)] = runs else { return None };
-    let at = Highest::of(run).held().filter(|rate| rate.is_finite() && *rate > 0.0)?;
-    Some(Mark { axis: "x", at, label: format!("held: {}", human_rate(at)) })
+    let at = BestRate::of(run).held().filter(|rate| rate.is_finite() && *rate > 0.0)?;
+    Some(PlotMark { axis: "x", at, label: format!("best: {}", human_rate(at)) })
 }
 
-/// The loss that was allowed, where the plot is about one search or about searches alike.
-fn goal_mark(runs: &[Named<'_>]) -> Option<Mark> {
+/// Returns the allowed loss, if the plot is about one search or about searches with one goal.
+fn goal_mark(runs: &[NamedRun<'_>]) -> Option<PlotMark> {
     let mut goals = runs.iter().map(|(_, run)| run.search.as_ref().map(|s| s.goal_loss_ratio));
     let first = goals.next()??;
     let same = goals.all(|goal| goal.is_some_and(|goal| goal.total_cmp(&first).is_eq()));
-    (same && first > 0.0 && first < 1.0).then(|| Mark {
+    (same && first > 0.0 && first < 1.0).then(|| PlotMark {
         axis: "y",
         at: first,
         label: format!("goal: {}", percent(first)),

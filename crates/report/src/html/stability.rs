@@ -4,29 +4,34 @@ use horolog_record::AllanDeviation;
 
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
 use crate::table::query::{scientific, seconds};
 use crate::units::full_count;
 
-/// The deviations of each clock that is named, over the averaging time.
+/// Returns the plot of the deviations of each named clock, over the averaging time.
 pub(super) fn allan_plot(hint: &'static str, clocks: &[(&str, &[AllanDeviation])]) -> Plot {
     let series = |(name, points): &(&str, &[AllanDeviation])| {
         let points = points.iter().map(|point| (point.tau_s, point.deviation));
-        // A logarithmic axis has no place for what is not positive.
+        // A logarithmic axis has no position for values that are not positive.
         let points = points.filter(|(tau, deviation)| *tau > 0.0 && *deviation > 0.0).collect();
-        Series::new((*name).to_owned(), points)
+        PlotSeries::new((*name).to_owned(), points)
     };
     Plot {
         id: "allan",
         title: "Allan deviation",
         hint,
         described_by: "allan",
-        x: Axis { label: "averaging time", short: "τ", unit: Unit::Seconds, scale: Scale::Log },
+        x: Axis {
+            label: "averaging time",
+            short: "τ",
+            unit: PlotUnit::Seconds,
+            scale: AxisScale::Log,
+        },
         y: Axis {
             label: "Allan deviation",
             short: "deviation",
-            unit: Unit::Scientific,
-            scale: Scale::Log,
+            unit: PlotUnit::Scientific,
+            scale: AxisScale::Log,
         },
         points: true,
         bars: false,
@@ -35,7 +40,7 @@ pub(super) fn allan_plot(hint: &'static str, clocks: &[(&str, &[AllanDeviation])
     }
 }
 
-/// The same figures.
+/// Returns the table of the deviations.
 pub(super) fn allan_table(clocks: &[(&str, &[AllanDeviation])]) -> String {
     let rows = each(clocks, |(name, points)| {
         each(*points, |point| {

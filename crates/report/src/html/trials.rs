@@ -5,41 +5,42 @@ use horolog_record::{Distribution, InvalidReason, LoadResult, Trial};
 
 use super::escape::{each, text};
 use crate::units::{ABSENT, amount, full_count, human_ns, percent_of};
-use crate::verdict::{lower_bound_trial, place_name};
+use crate::verdict::{location_name, lower_bound_trial};
 
-/// A column of the table of trials: its group, its title, its cells.
-type Column = (&'static str, &'static str, fn(&Trial) -> String);
+/// Column of the table of trials: its group, its title, its cells.
+type TrialColumn = (&'static str, &'static str, fn(&Trial) -> String);
 
-/// A column of words: its title, its cells.
-type Words = (&'static str, fn(&Trial) -> String);
+/// Column of words: its title, its cells.
+type TextColumn = (&'static str, fn(&Trial) -> String);
 
-/// A figure of a distribution: its title, its cell.
-type Figure = (&'static str, fn(&Distribution) -> String);
+/// Figure of a distribution: its title, its cell.
+type DistributionFigure = (&'static str, fn(&Distribution) -> String);
 
-const COUNTS: [Column; 20] = [
+const COUNTS: [TrialColumn; 21] = [
     ("requests per second", "sent", |t| rate(t.achieved_rate)),
-    ("requests per second", "planned", |t| rate(t.offered_rate)),
+    ("requests per second", "offered", |t| rate(t.offered_rate)),
     ("load", "time", |t| seconds(t.duration_s)),
     ("load", "clients", |t| full_count(t.clients)),
     ("requests", "sent", |t| full_count(t.sent)),
     ("requests", "answered", |t| full_count(t.received)),
+    ("requests", "unsynchronised", |t| full_count(t.unsynchronised)),
     ("requests", "interleaved", |t| full_count(t.responses.interleaved)),
     ("requests", "delay", |t| full_count(t.responses.delay)),
     ("requests", "sync", |t| full_count(t.responses.sync_follow_up)),
     ("requests", "granted", |t| full_count(t.responses.grant)),
     ("requests", "denied", |t| full_count(t.responses.denial)),
-    ("requests", "taken back", |t| full_count(t.responses.cancellation)),
+    ("requests", "cancelled", |t| full_count(t.responses.cancellation)),
     ("requests", "granted messages", |t| full_count(t.responses.granted_messages)),
     ("requests", "authenticated", |t| full_count(t.authenticated.map_or(0, |one| one.sent))),
-    ("requests", "of these lost", |t| full_count(t.authenticated.map_or(0, |one| one.lost))),
+    ("requests", "authenticated lost", |t| full_count(t.authenticated.map_or(0, |one| one.lost))),
     ("requests", "lost", |t| full_count(t.lost)),
-    ("requests", "share lost", |t| percent_of(t.lost, t.sent)),
+    ("requests", "loss ratio", |t| percent_of(t.lost, t.sent)),
     ("other replies", "invalid", |t| full_count(t.invalid_total())),
     ("other replies", "late", |t| full_count(t.late)),
     ("other replies", "duplicate", |t| full_count(t.duplicate)),
 ];
 
-const TIMES: [Column; 13] = [
+const TIMES: [TrialColumn; 13] = [
     ("round trip", "min", |t| time(t.rtt_ns.as_ref(), |d| d.min)),
     ("round trip", "p50", |t| time(t.rtt_ns.as_ref(), |d| d.p50)),
     ("round trip", "p90", |t| time(t.rtt_ns.as_ref(), |d| d.p90)),
@@ -50,13 +51,13 @@ const TIMES: [Column; 13] = [
     ("response time", "p50", |t| time(t.response_time_ns.as_ref(), |d| d.p50)),
     ("response time", "p99", |t| time(t.response_time_ns.as_ref(), |d| d.p99)),
     ("response time", "max", |t| time(t.response_time_ns.as_ref(), |d| d.max)),
-    ("sent late by", "p50", |t| time(t.lateness_ns.as_ref(), |d| d.p50)),
-    ("sent late by", "p99", |t| time(t.lateness_ns.as_ref(), |d| d.p99)),
-    ("sent late by", "max", |t| time(t.lateness_ns.as_ref(), |d| d.max)),
+    ("send lateness", "p50", |t| time(t.lateness_ns.as_ref(), |d| d.p50)),
+    ("send lateness", "p99", |t| time(t.lateness_ns.as_ref(), |d| d.p99)),
+    ("send lateness", "max", |t| time(t.lateness_ns.as_ref(), |d| d.max)),
 ];
 
-/// All trials of a run, in the order in which they ran: what became of their requests, and how long
-/// it took. Counts of nothing but 0 are left out, so that there is room for the others, on paper
+/// Returns all trials of a run, in the order in which they ran: the outcome of their requests, and
+/// their times. Columns that are all 0 are omitted, so that there is room for the others, on paper
 /// too.
 pub(super) fn trials(result: &LoadResult, id: &str) -> String {
     let bound = lower_bound_trial(result);
@@ -65,8 +66,9 @@ pub(super) fn trials(result: &LoadResult, id: &str) -> String {
         .iter()
         .enumerate()
         .flat_map(|(index, trial)| {
-            let own = Row { label: label(index, trial), trial, is_bound: bound == Some(index) };
-            let parts = trial.parts.iter().map(move |part| Row {
+            let own =
+                TrialRow { label: label(index, trial), trial, is_bound: bound == Some(index) };
+            let parts = trial.parts.iter().map(move |part| TrialRow {
                 label: format!("{} {}", index + 1, part.name),
                 trial: &part.trial,
                 is_bound: false,
@@ -75,26 +77,26 @@ pub(super) fn trials(result: &LoadResult, id: &str) -> String {
         })
         .collect();
     if rows.is_empty() {
-        return format!("<p id=\"{id}\">No trial was run.</p>\n");
+        return format!("<p id=\"{id}\">No trials were run.</p>\n");
     }
     let counts = table(&rows, &COUNTS, &WORDS, (id, "All trials"));
     let times = table(&rows, &TIMES, &[], (&format!("{id}-times"), "Times of all trials"));
     format!("{counts}{times}")
 }
 
-/// What a row is of.
-struct Row<'a> {
+/// Subject of a row.
+struct TrialRow<'a> {
     label: String,
     trial: &'a Trial,
     is_bound: bool,
 }
 
-/// Columns of words, behind the others.
-const WORDS: [Words; 2] = [
-    ("lost at", |trial| {
-        listed(trial.lost_at.iter().map(|(place, count)| (place_name(*place), *count)))
+/// Columns of words, after the others.
+const WORDS: [TextColumn; 2] = [
+    ("loss location", |trial| {
+        listed(trial.lost_at.iter().map(|(place, count)| (location_name(*place), *count)))
     }),
-    ("invalid for", |trial| {
+    ("invalid by reason", |trial| {
         listed(trial.invalid.iter().map(|(reason, count)| (reason_name(*reason), *count)))
     }),
 ];
@@ -104,24 +106,24 @@ fn listed(all: impl Iterator<Item = (&'static str, u64)>) -> String {
     some.map(|(name, count)| format!("{name} {}", full_count(count))).collect::<Vec<_>>().join(", ")
 }
 
-/// Columns that are shown whatever stands in them, by their groups and by their titles.
+/// Columns that are shown regardless of their content, by their groups and by their titles.
 const ALWAYS: [&str; 5] =
-    ["requests per second", "load", "round trip", "response time", "sent late by"];
-const ALWAYS_TITLES: [&str; 4] = ["sent", "answered", "lost", "share lost"];
+    ["requests per second", "load", "round trip", "response time", "send lateness"];
+const ALWAYS_TITLES: [&str; 4] = ["sent", "answered", "lost", "loss ratio"];
 
-fn is_shown((group, title, cell): &Column, rows: &[Row<'_>]) -> bool {
-    let is_something = |row: &Row<'_>| !matches!(cell(row.trial).as_str(), "0" | "" | ABSENT);
+fn is_shown((group, title, cell): &TrialColumn, rows: &[TrialRow<'_>]) -> bool {
+    let is_something = |row: &TrialRow<'_>| !matches!(cell(row.trial).as_str(), "0" | "" | ABSENT);
     ALWAYS.contains(group) || ALWAYS_TITLES.contains(title) || rows.iter().any(is_something)
 }
 
 fn table(
-    rows: &[Row<'_>],
-    columns: &[Column],
-    words: &[Words],
+    rows: &[TrialRow<'_>],
+    columns: &[TrialColumn],
+    words: &[TextColumn],
     (id, label): (&str, &str),
 ) -> String {
     let columns: Vec<_> = columns.iter().filter(|column| is_shown(column, rows)).collect();
-    let is_said = |(_, cell): &&Words| rows.iter().any(|row| !cell(row.trial).is_empty());
+    let is_said = |(_, cell): &&TextColumn| rows.iter().any(|row| !cell(row.trial).is_empty());
     let words: Vec<_> = words.iter().filter(is_said).collect();
     let groups = columns.chunk_by(|a, b| a.0 == b.0);
     let names = each(groups.clone(), |columns| {
@@ -137,14 +139,14 @@ fn table(
     });
     let rows = each(rows, |row| {
         let cells = each(&places, |(place, (_, title, cell))| {
-            let lossy = *title == "share lost" && row.trial.lost > 0;
+            let lossy = *title == "loss ratio" && row.trial.lost > 0;
             format!("<td{}>{}</td>", class(*place == 0, lossy), text(&cell(row.trial)))
         });
         let said = each(&words, |(_, cell)| {
             format!("<td class=\"first words\">{}</td>", text(&cell(row.trial)))
         });
         let (row_class, tag) = if row.is_bound {
-            (" class=\"bound\"", "<span class=\"tag\">held</span> ")
+            (" class=\"bound\"", "<span class=\"tag\">best</span> ")
         } else {
             ("", "")
         };
@@ -158,7 +160,7 @@ fn table(
     )
 }
 
-/// The number of a trial, and the name of the phase that it is.
+/// Returns the number of a trial, and the name of its phase.
 fn label(index: usize, trial: &Trial) -> String {
     match &trial.phase {
         None => (index + 1).to_string(),
@@ -174,9 +176,9 @@ const fn class(first: bool, lossy: bool) -> &'static str {
     }
 }
 
-/// Chosen distributions, one in a row.
+/// Returns chosen distributions, one in a row.
 pub(super) fn distributions(rows: &[(String, &Distribution)], id: &str) -> String {
-    const FIGURES: [Figure; 10] = [
+    const FIGURES: [DistributionFigure; 10] = [
         ("replies", |d| full_count(d.count)),
         ("min", |d| human_ns(d.min)),
         ("mean", |d| rounded_ns(d.mean)),
@@ -241,9 +243,14 @@ const fn reason_name(reason: InvalidReason) -> &'static str {
         InvalidReason::Domain => "domain",
         InvalidReason::Flags => "flags",
         InvalidReason::Sequence => "sequence number",
-        InvalidReason::Source => "answering port",
+        InvalidReason::Source => "source port",
         InvalidReason::Monitor => "no NetSync Monitor",
-        InvalidReason::Contract => "another contract",
+        InvalidReason::UnicastTerms => "wrong unicast terms",
+        InvalidReason::KissRate => "kiss of death RATE",
+        InvalidReason::KissDeny => "kiss of death DENY",
+        InvalidReason::KissRstr => "kiss of death RSTR",
+        InvalidReason::KissNtsn => "kiss of death NTSN",
+        InvalidReason::KissOther => "kiss of death",
     }
 }
 
@@ -280,7 +287,7 @@ mod tests {
             trials(result, "trials").contains(&format!(">{title}</th>"))
         };
         for (title, expected) in
-            [("interleaved", false), ("granted", false), ("answered", true), ("share lost", true)]
+            [("interleaved", false), ("granted", false), ("answered", true), ("loss ratio", true)]
         {
             assert_eq!(has(&result, title), expected, "{title}");
         }

@@ -1,28 +1,29 @@
-//! The outcome of a run at instants: how late waking and starting were, and what became of the
-//! programs.
+//! Outcome of a run at instants: wake-up and start latencies, and the results of the programs.
 
 use horolog_record::{AtEnd, AtProgram, AtResult, AtScheduling, Distribution};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, Group};
+use super::grid::{self, Cell, Column, ColumnGroup};
 use super::shapes::{distributions, put};
 use super::summary::{finding_lines, wrapped};
 use crate::units::{ABSENT, full_count, human_ns, period_ns};
 
 const NAME_WIDTH: usize = 13;
-/// Of a program that is shown.
+/// Maximum length of a program that is shown.
 const PROGRAM_MAX: usize = 40;
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn at(result: &AtResult, style: &TableStyle) -> String {
-    let late = [("woken late", &result.woken_late_ns), ("started late", &result.started_late_ns)];
+    let late = [("wake-up", &result.woken_late_ns), ("start", &result.started_late_ns)];
     let late = late.into_iter().filter_map(|(name, late)| Some((name, late.as_ref()?)));
     let late: Vec<_> = late.collect();
     let mut lines = wrapped(&summary(result), "", "  ", style);
     if result.every_ns.is_none() {
-        let told: Vec<_> =
-            late.iter().map(|(name, late)| format!("{name} by {}", human_ns(late.max))).collect();
+        let told: Vec<_> = late
+            .iter()
+            .map(|(name, late)| format!("{name} latency {}", human_ns(late.max)))
+            .collect();
         if !told.is_empty() {
             lines.push(format!("  {}", told.join(", ")));
         }
@@ -30,7 +31,7 @@ pub fn at(result: &AtResult, style: &TableStyle) -> String {
         let titles = ["count", "min", "mean", "p50", "p90", "p99", "p99.9", "max"];
         let mut columns = vec![Column::left("", NAME_WIDTH)];
         columns.extend(titles.map(|title| Column::right(title, 8)));
-        let group = [Group { title: "", columns }];
+        let group = [ColumnGroup { title: "", columns }];
         lines.extend(grid::header(&group, style.colour).lines().skip(1).map(str::to_owned));
         for (name, late) in &late {
             let mut cells = vec![Cell::plain((*name).to_owned())];
@@ -38,7 +39,7 @@ pub fn at(result: &AtResult, style: &TableStyle) -> String {
             lines.push(grid::row(&group, &cells, style.colour));
         }
         let late: Vec<_> = late.iter().map(|(name, late)| ((*name).to_owned(), *late)).collect();
-        put(&mut lines, distributions("lateness", &late, style));
+        put(&mut lines, distributions("latency", &late, style));
     }
     for one in &result.programs {
         lines.extend(wrapped(&program(one), "  ", "    ", style));
@@ -48,7 +49,7 @@ pub fn at(result: &AtResult, style: &TableStyle) -> String {
 }
 
 pub(crate) fn figures(late: &Distribution) -> [String; 8] {
-    // A percentile needs some beyond it.
+    // A percentile needs some samples beyond it.
     let of = |ns: u64, count: u64| {
         if late.count < count { ABSENT.to_owned() } else { human_ns(ns) }
     };
@@ -68,11 +69,11 @@ pub(crate) fn summary(result: &AtResult) -> String {
     let scheduling = match result.scheduling {
         AtScheduling::RealTime => "real-time (SCHED_FIFO)".to_owned(),
         AtScheduling::Ordinary => {
-            format!("ordinary scheduling, timer slack {}", human_ns(result.timer_slack_ns))
+            format!("SCHED_OTHER, timer slack {}", human_ns(result.timer_slack_ns))
         }
     };
     let head_start = result.head_start_ns.map_or_else(String::new, |head_start_ns| {
-        format!(", head start {}", human_ns(head_start_ns))
+        format!(", priority hold {}", human_ns(head_start_ns))
     });
     let locked = if result.memory_locked { ", memory locked" } else { "" };
     let scheduling = format!("{scheduling}{head_start}{locked}");
@@ -81,10 +82,10 @@ pub(crate) fn summary(result: &AtResult) -> String {
         AtEnd::Interrupted => ", ended by a signal",
     };
     match result.every_ns {
-        None if result.met == 0 => format!("{}: not met{ended}", result.first),
-        None => format!("{}: met, {scheduling}{ended}", result.first),
+        None if result.met == 0 => format!("{}: not reached{ended}", result.first),
+        None => format!("{}: started, {scheduling}{ended}", result.first),
         Some(every_ns) => format!(
-            "From {} every {}: {} met, {} missed, {scheduling}{ended}",
+            "From {} every {}: {} started, {} missed, {scheduling}{ended}",
             result.first,
             period_ns(every_ns),
             full_count(result.met),
@@ -129,10 +130,10 @@ mod tests {
         result.programs.clear();
         result.findings.clear();
         let text = at(&result, &style);
-        assert!(text.starts_with("2026-01-02T03:04:05Z: met, real-time"), "{text}");
-        assert!(text.contains("woken late by ") && text.lines().count() == 2, "{text}");
+        assert!(text.starts_with("2026-01-02T03:04:05Z: started, real-time"), "{text}");
+        assert!(text.contains("wake-up latency ") && text.lines().count() == 2, "{text}");
         (result.met, result.end) = (0, AtEnd::Interrupted);
         (result.woken_late_ns, result.started_late_ns) = (None, None);
-        assert_eq!(at(&result, &style), "2026-01-02T03:04:05Z: not met, ended by a signal");
+        assert_eq!(at(&result, &style), "2026-01-02T03:04:05Z: not reached, ended by a signal");
     }
 }

@@ -1,4 +1,5 @@
-//! Responses by the number of cores: two tables, with the published figures beside the own ones.
+//! Responses by the number of cores: two tables, with the published figures next to the measured
+//! ones.
 
 use horolog_record::{BenchCoresResult, CoresColumn};
 
@@ -6,14 +7,14 @@ use super::TableStyle;
 use super::grid::Tone;
 use super::shapes::{Bar, bars};
 use super::summary::{finding_lines, wrapped};
-use crate::cores::{Sheet, capacities, cores, responses, sentences};
+use crate::cores::{TextTable, capacities, cores, responses, sentences};
 use crate::units::{ABSENT, human_rate};
 
-/// Between the own figures and the published ones.
+/// Separator between measured and published figures.
 const RULE: &str = " | ";
 const PUBLISHED: &str = "published";
 
-/// Both tables, what they come to and the findings, without a newline at the end.
+/// Returns both tables, their conclusions and the findings, without a newline at the end.
 #[must_use]
 pub fn bench_cores(result: &BenchCoresResult, style: &TableStyle) -> String {
     let mut lines = Vec::new();
@@ -33,7 +34,7 @@ pub fn bench_cores(result: &BenchCoresResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-/// The capacity on each number of cores.
+/// Returns the capacity on each number of cores.
 fn drawn(result: &BenchCoresResult, style: &TableStyle) -> Vec<String> {
     let bar = |column: &CoresColumn| {
         let capacity = column.capacity();
@@ -43,14 +44,14 @@ fn drawn(result: &BenchCoresResult, style: &TableStyle) -> Vec<String> {
             name: cores(column.cores),
             size: min,
             tail: max,
-            beside: format!("{} to {}", rate(min), rate(max)),
+            value_text: format!("{} to {}", rate(min), rate(max)),
         }
     };
     let all: Vec<_> = result.columns.iter().map(bar).collect();
     bars("capacity, # to the minimum, - to the maximum", &all, style)
 }
 
-fn sheet_lines(sheet: &Sheet, style: &TableStyle) -> Vec<String> {
+fn sheet_lines(sheet: &TextTable, style: &TableStyle) -> Vec<String> {
     let widths: Vec<_> = (0..sheet.columns.len())
         .map(|index| {
             let cells = sheet.rows.iter().map(|row| &row[index]);

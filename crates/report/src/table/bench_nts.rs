@@ -1,21 +1,21 @@
-//! What authentication costs: three lines for each number of threads, one column for each share of
+//! Cost of authentication: three lines for each number of threads, one column for each share of
 //! authenticated requests.
 
 use horolog_record::{BenchNtsResult, NtsCapacity};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, Group, Tone};
+use super::grid::{self, Cell, Column, ColumnGroup, Tone};
 use super::shapes::{Bar, bars, put};
 use super::summary::finding_lines;
 use crate::units::{ABSENT, human_ns};
-use crate::verdict::Highest;
+use crate::verdict::BestRate;
 
-/// Wide enough for `≥ 3.98 M/s`.
+/// Width of a cell, enough for `≥ 3.98 M/s`.
 const WIDTH: usize = 11;
 
-/// The table and the findings about the experiment, without a newline at the end. Of each row, the
-/// first column is what the others are compared with. A rate is marked `≥` where the search ended
-/// before the server's limit was met. Findings about one search only are in its own result.
+/// Returns the table and the findings about the experiment, without a newline at the end. Each row
+/// is compared with its first column. A rate is marked `≥` if the search ended before the server's
+/// limit was reached. Findings about one search only are in its own result.
 #[must_use]
 pub fn bench_nts(result: &BenchNtsResult, style: &TableStyle) -> String {
     let threads = distinct(result, |one| one.threads);
@@ -42,10 +42,10 @@ pub fn bench_nts(result: &BenchNtsResult, style: &TableStyle) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-/// The rate that each number of threads holds, by share.
+/// Returns the rate that each number of threads sustains, by share.
 fn drawn(result: &BenchNtsResult, style: &TableStyle) -> Vec<String> {
     let bar = |one: &NtsCapacity| {
-        let highest = Highest::of(&one.load);
+        let highest = BestRate::of(&one.load);
         let s = if one.threads == 1 { "" } else { "s" };
         let name = format!("{} thread{s}, {}%", one.threads, one.authenticated_percent);
         Bar::plain(name, highest.held(), highest.text())
@@ -57,7 +57,7 @@ fn drawn(result: &BenchNtsResult, style: &TableStyle) -> Vec<String> {
     )
 }
 
-/// Values in the order in which they come first.
+/// Returns distinct values in order of first appearance.
 pub(crate) fn distinct<T: PartialEq>(
     result: &BenchNtsResult,
     value: impl Fn(&NtsCapacity) -> T,
@@ -71,16 +71,16 @@ pub(crate) fn distinct<T: PartialEq>(
     values
 }
 
-fn groups(shares: &[u8]) -> Vec<Group> {
+fn groups(shares: &[u8]) -> Vec<ColumnGroup> {
     let of_share = |_: &u8| Column::right("", WIDTH);
     vec![
-        Group { title: "", columns: vec![Column::right("", 7), Column::left("", 13)] },
-        Group { title: "authenticated", columns: shares.iter().map(of_share).collect() },
+        ColumnGroup { title: "", columns: vec![Column::right("", 7), Column::left("", 13)] },
+        ColumnGroup { title: "authenticated", columns: shares.iter().map(of_share).collect() },
     ]
 }
 
-/// The groups' titles, and the columns' below them, which follow from the result.
-fn header(groups: &[Group], shares: &[u8], style: &TableStyle) -> Vec<String> {
+/// Returns the groups' titles, and the columns' below them, which follow from the result.
+fn header(groups: &[ColumnGroup], shares: &[u8], style: &TableStyle) -> Vec<String> {
     let title = |text: String| Cell { text, tone: Tone::Strong };
     let mut titles = vec![title("threads".to_owned()), title(String::new())];
     titles.extend(shares.iter().map(|share| title(format!("{share}%"))));
@@ -89,22 +89,24 @@ fn header(groups: &[Group], shares: &[u8], style: &TableStyle) -> Vec<String> {
     vec![above, grid::row(groups, &titles, style.colour)]
 }
 
-/// The three lines of a number of threads.
+/// Returns the three lines of a number of threads.
 fn cells(threads: usize, shares: &[u8], row: &[Option<&NtsCapacity>]) -> [Vec<Cell>; 3] {
-    let highest: Vec<_> =
-        row.iter().map(|one| one.map_or(Highest::Nothing, |one| Highest::of(&one.load))).collect();
-    let base = highest.first().copied().unwrap_or(Highest::Nothing);
+    let highest: Vec<_> = row
+        .iter()
+        .map(|one| one.map_or(BestRate::Nothing, |one| BestRate::of(&one.load)))
+        .collect();
+    let base = highest.first().copied().unwrap_or(BestRate::Nothing);
     let line = |number: String, name: String, cells: Vec<Cell>| {
         let mut line = vec![Cell::plain(number), Cell::plain(name)];
         line.extend(cells);
         line
     };
-    let rate = |highest: &Highest| Cell { text: highest.text(), tone: Tone::Strong };
+    let rate = |highest: &BestRate| Cell { text: highest.text(), tone: Tone::Strong };
     let rates = highest.iter().map(rate).collect();
-    let ratio = |highest: &Highest| Cell::plain(highest.ratio_to(base));
+    let ratio = |highest: &BestRate| Cell::plain(highest.ratio_to(base));
     let ratios = highest.iter().map(ratio).collect();
     let costs = row.iter().map(|one| Cell::plain(cpu(*one))).collect();
-    let against = shares.first().map_or_else(String::new, |share| format!("to {share}%"));
+    let against = shares.first().map_or_else(String::new, |share| format!("vs {share}%"));
     [
         line(threads.to_string(), "lossless".to_owned(), rates),
         line(String::new(), against, ratios),

@@ -1,5 +1,5 @@
-//! What a relay gains by making copies below the host: for each size the totals over the number of
-//! children, and what a copy costs.
+//! Gain of a relay by in-kernel copies: for each size the totals over the number of children, and
+//! the cost of a copy.
 
 use horolog_record::{BenchRelayResult, RelayCell};
 
@@ -12,7 +12,7 @@ use crate::relay::{
 };
 use crate::units::{ABSENT, human_rate};
 
-/// The tables, what they come to and the findings, without a newline at the end.
+/// Returns the tables, their conclusions and the findings, without a newline at the end.
 #[must_use]
 pub fn bench_relay(result: &BenchRelayResult, style: &TableStyle) -> String {
     let mut lines = Vec::new();
@@ -29,7 +29,7 @@ pub fn bench_relay(result: &BenchRelayResult, style: &TableStyle) -> String {
         for sentence in without.map(direct) {
             lines.extend(wrapped(&sentence, "", "  ", style));
         }
-        let title = format!("{}: a copy at half of that rate", size_name(size));
+        let title = format!("{}: cost of a copy at half that rate", size_name(size));
         lines.push(Tone::Strong.paint(&title, style.colour));
         let columns = right(&COST_COLUMNS);
         lines.extend(blocks(names("children, by", 12), &columns, &costs(result, size), style));
@@ -40,7 +40,7 @@ pub fn bench_relay(result: &BenchRelayResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-/// What all children got, of each number of them with each engine.
+/// Returns the copies received by all children, for each number of them with each engine.
 fn copies(result: &BenchRelayResult, size: usize, style: &TableStyle) -> Vec<String> {
     let cells = result.cells.iter().filter(|cell| cell.size_bytes == size);
     let bar = |cell: &RelayCell| {
@@ -51,7 +51,7 @@ fn copies(result: &BenchRelayResult, size: usize, style: &TableStyle) -> Vec<Str
     bars("copies per second by children and engine", &cells.map(bar).collect::<Vec<_>>(), style)
 }
 
-/// The column of names is as wide as it can get by where it is narrow.
+/// Returns the columns of names; on a narrow terminal, they are as wide as the longest name.
 fn names(title: &'static str, width: usize) -> [Column; 2] {
     [Column::left(title, width), Column::left(title, width)]
 }
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn a_cell_without_a_round_has_no_bar() {
         let mut result = fixture::bench_relay();
-        result.cells[1].rounds.clear();
+        result.cells[1].repetitions.clear();
         let lines = copies(&result, 64, &TableStyle { colour: false, width: 80 });
         assert!(lines[2].starts_with("  1 xdp   |   ") && lines[2].ends_with("| -"), "{lines:?}");
         assert!(copies(&result, 65, &TableStyle::default()).is_empty());

@@ -1,4 +1,4 @@
-//! A campaign: what each role measured in all its places, and how each part ended.
+//! Campaign: the measurements of each role in all its places, and the end of each part.
 
 use horolog_record::CampaignResult;
 
@@ -6,10 +6,10 @@ use super::TableStyle;
 use super::grid::{self, Column};
 use super::shapes::{Bar, worst_first};
 use super::summary::{finding_lines, wrapped};
-use crate::campaign::{Figures, METHOD, PART_TITLES, figures, part, sentences};
-use crate::places::{Place, places};
+use crate::breakdown::{BreakdownRow, breakdowns};
+use crate::campaign::{METHOD, PART_TITLES, RoleTable, figures, part, sentences};
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn campaign(result: &CampaignResult, style: &TableStyle) -> String {
     let mut lines = Vec::new();
@@ -17,8 +17,8 @@ pub fn campaign(result: &CampaignResult, style: &TableStyle) -> String {
         lines.extend(wrapped(&text, "", "  ", style));
     }
     let start = result.start.as_ref();
-    let parts = Figures {
-        caption: "Parts; start: after the instant".to_owned(),
+    let parts = RoleTable {
+        caption: "Parts; start: after the start time".to_owned(),
         titles: PART_TITLES.to_vec(),
         rows: result.parts.iter().map(|one| part(one, start)).collect(),
     };
@@ -27,9 +27,9 @@ pub fn campaign(result: &CampaignResult, style: &TableStyle) -> String {
         lines.extend(wrapped(&figures.caption, "", "  ", style));
         lines.extend(grid(&figures, style));
     }
-    for one in places(result) {
+    for one in breakdowns(result) {
         let [_, first, second] = one.titles;
-        let bar = |place: &Place| {
+        let bar = |place: &BreakdownRow| {
             let [a, b] = &place.numbers;
             Bar::plain(place.name.clone(), Some(place.size), format!("{first} {a}, {second} {b}"))
         };
@@ -46,8 +46,8 @@ pub fn campaign(result: &CampaignResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-/// Columns as wide as what stands in them.
-fn grid(figures: &Figures, style: &TableStyle) -> Vec<String> {
+/// Returns columns as wide as their content.
+fn grid(figures: &RoleTable, style: &TableStyle) -> Vec<String> {
     let width = |place: usize, title: &str| {
         let cells = figures.rows.iter().filter_map(|(_, cells)| cells.get(place));
         cells.map(|cell| cell.chars().count()).chain([title.chars().count()]).max().unwrap_or(0)

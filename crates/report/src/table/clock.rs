@@ -1,26 +1,26 @@
-//! The outcome of a clock's simulation: the figures of both methods side by side, outages, Allan
-//! deviations and what was counted.
+//! Outcome of a clock's simulation: the figures of both methods side by side, outages, Allan
+//! deviations and counts.
 
-use horolog_record::{ClockMethod, ClockResult, ClockStretch};
+use horolog_record::{ClockBucket, ClockMethod, ClockResult};
 
 use super::TableStyle;
 use super::grid::{self, Column, Tone};
 use super::query::{figure_texts, scientific, seconds};
-use super::shapes::{self, Course, Row, Scale, Unit};
+use super::shapes::{self, SparklineGroup, SparklineRow, SparklineScale, SparklineUnit};
 use super::summary::{finding_lines, wrapped};
 use crate::clock::{DEFINITION, LITERATURE, conditions, counts, long_time, method_name, outage};
 use crate::limits;
 use crate::units::ABSENT;
 
-/// The columns, those first that say the most.
+/// Columns, the most important first.
 const TITLES: [&str; 10] =
     ["deviation", "mean", "max", "min", "RMS", "p50", "p99", "p1", "p95", "p5"];
-/// Where [`figure_texts`] has each of them.
-const PLACES: [usize; 10] = [1, 0, 9, 3, 2, 6, 8, 4, 7, 5];
+/// Index of each of them in [`figure_texts`].
+const FIGURE_INDICES: [usize; 10] = [1, 0, 9, 3, 2, 6, 8, 4, 7, 5];
 const NAME_WIDTH: usize = 17;
 const FIGURE_WIDTH: usize = 9;
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn clock(result: &ClockResult, style: &TableStyle) -> String {
     let lock = result.locked_after_s.map_or_else(
@@ -68,19 +68,25 @@ pub fn clock(result: &ClockResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-/// The error of each method over time, and how stable it is.
+/// Returns the error of each method over time, and its stability.
 fn shapes(result: &ClockResult, style: &TableStyle) -> Vec<String> {
-    // Before it is set a clock may be off by any time, beside which nothing else is seen.
+    // Before it is set a clock may be off by any time, which would hide everything else.
     let locked_s = result.locked_after_s.unwrap_or(0);
     let row = |method: &ClockMethod| {
-        let worst = |one: &ClockStretch| one.min_ns.unsigned_abs().max(one.max_ns.unsigned_abs());
+        let worst = |one: &ClockBucket| one.min_ns.unsigned_abs().max(one.max_ns.unsigned_abs());
         let shown = method.series.iter().filter(|one| one.begin_s >= locked_s);
         let points = shown.map(|one| (one.begin_s as f64, worst(one) as f64));
         let name = method_name(method.kind).to_owned();
-        Row { name, points: points.collect(), scale: Scale::Log, unit: Unit::Time }
+        SparklineRow {
+            name,
+            points: points.collect(),
+            scale: SparklineScale::Log,
+            unit: SparklineUnit::Time,
+        }
     };
     let rows = result.methods.iter().map(row).collect();
-    let mut lines = Course::over_time("largest error once locked, either way", rows).lines(style);
+    let mut lines =
+        SparklineGroup::over_time("largest absolute error once locked", rows).lines(style);
     let allan = result.methods.iter().map(|one| (method_name(one.kind), &one.allan[..]));
     lines.extend(shapes::allan(&allan.collect::<Vec<_>>(), style));
     lines
@@ -91,14 +97,15 @@ fn figures(result: &ClockResult, style: &TableStyle) -> Vec<String> {
     let row = |method: &ClockMethod| {
         let texts = method.error_ns.map(|figures| figure_texts(&figures, true));
         let figure = |place: usize| fitted(texts.as_ref().map_or(ABSENT, |texts| &texts[place]));
-        (format!("  {}", method_name(method.kind)), PLACES.map(figure).to_vec())
+        (format!("  {}", method_name(method.kind)), FIGURE_INDICES.map(figure).to_vec())
     };
     let rows: Vec<_> = result.methods.iter().map(row).collect();
     let name = Column::left("  error", NAME_WIDTH + 2);
     grid::blocks([name.clone(), name], &columns, &rows, style)
 }
 
-/// A clock that believed a wrong sentence may be years off, which there is no room for in seconds.
+/// Shortens a text: a clock that followed a wrong sentence may be years off, for which there is no
+/// room in seconds.
 fn fitted(text: &str) -> String {
     const DAY_S: i64 = 86_400;
     let seconds = || text.strip_suffix(" s")?.replace(',', "").parse::<i64>().ok();

@@ -1,44 +1,44 @@
-//! The outcome of a comparison of clocks: a row for each clock, what each wanders by, the steps of
-//! the system clock.
+//! Outcome of a comparison of clocks: a row for each clock, the wander of each, the steps of the
+//! system clock.
 
 use horolog_record::{ClockCompareResult, ClockSample, ComparedClock};
 
 use super::TableStyle;
 use super::grid::{self, Column};
 use super::query::{figure_texts, scientific, seconds};
-use super::shapes::{self, Course, Row, Scale, Unit, put};
+use super::shapes::{self, SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, put};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::units::{ABSENT, full_count, human_ns, signed_ns};
 
-/// The columns and their widths.
+/// Columns and their widths.
 const COLUMNS: [(&str, usize); 7] = [
     ("mean", 10),
     ("deviation", 9),
     ("min", 10),
     ("max", 10),
     ("frequency", 14),
-    ("doubt", 8),
+    ("± bound", 8),
     ("readings", 9),
 ];
 const NAME_WIDTH: usize = 23;
-/// Where the table is wider than the terminal.
+/// Minimum width of names if the table is wider than the terminal.
 const NAME_WIDTH_MIN: usize = 9;
-/// Steps that are told one by one.
+/// Maximum number of steps that are listed one by one.
 const STEPS_SHOWN: usize = 5;
 
-/// What the offsets are.
-pub(crate) const OFFSETS: &str = "Offset: how far the system clock is ahead of the clock, the kernel's \
-                                  raw and monotonic ones as of the first reading. Frequency: how fast \
-                                  it gains on it. Doubt: half of the time that a reading took, the \
-                                  median.";
+/// Explanation of the offsets.
+pub(crate) const OFFSETS: &str = "Offset: lead of the system clock over the clock; for \
+                                  CLOCK_MONOTONIC_RAW and CLOCK_MONOTONIC, since the first \
+                                  reading. Frequency: rate of that lead. Bound: error bound, half \
+                                  of a reading's duration (median).";
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn clock_compare(result: &ClockCompareResult, style: &TableStyle) -> String {
     let columns = COLUMNS.map(|(title, width)| Column::right(title, width));
     let row = |clock: &ComparedClock| (clock.name.clone(), figures(clock).to_vec());
     let rows: Vec<_> = result.clocks.iter().map(row).collect();
-    let names = [("system clock against", NAME_WIDTH), ("against", NAME_WIDTH_MIN)];
+    let names = [("system clock versus", NAME_WIDTH), ("versus", NAME_WIDTH_MIN)];
     let names = names.map(|(title, width)| Column::left(title, width));
     let mut lines = grid::blocks(names, &columns, &rows, style);
     put(&mut lines, shapes(result, style));
@@ -53,14 +53,14 @@ pub fn clock_compare(result: &ClockCompareResult, style: &TableStyle) -> String 
     lines.join("\n")
 }
 
-/// The figures of a clock, in the order of [`COLUMNS`].
+/// Returns the figures of a clock, in the order of [`COLUMNS`].
 pub(crate) fn figures(clock: &ComparedClock) -> [String; 7] {
     let absent = || ABSENT.to_owned();
     let [mean, deviation, _, min, .., max] = clock
         .offset_ns
         .map_or_else(|| std::array::from_fn(|_| absent()), |figures| figure_texts(&figures, true));
     let frequency = clock.drift.filter(|drift| drift.ppm.is_finite());
-    let doubt = clock.doubt_ns.map(|figures| human_ns(figures.p50.unsigned_abs()));
+    let doubt = clock.error_bound_ns.map(|figures| human_ns(figures.p50.unsigned_abs()));
     [
         mean,
         deviation,
@@ -72,18 +72,23 @@ pub(crate) fn figures(clock: &ComparedClock) -> [String; 7] {
     ]
 }
 
-/// The offset of each clock over time, and how stable it is.
+/// Returns the offset of each clock over time, and its stability.
 fn shapes(result: &ClockCompareResult, style: &TableStyle) -> Vec<String> {
     let row = |clock: &ComparedClock| {
-        let point = |sample: &ClockSample| (sample.place as f64, sample.offset_ns as f64);
+        let point = |sample: &ClockSample| (sample.slot as f64, sample.offset_ns as f64);
         let points = clock.samples.iter().map(point).collect();
-        Row { name: clock.name.clone(), points, scale: Scale::Range, unit: Unit::Offset }
+        SparklineRow {
+            name: clock.name.clone(),
+            points,
+            scale: SparklineScale::Range,
+            unit: SparklineUnit::Offset,
+        }
     };
     let rows = result.clocks.iter().map(row).collect();
-    let last = result.clocks.iter().flat_map(|clock| &clock.samples).map(|one| one.place).max();
+    let last = result.clocks.iter().flat_map(|clock| &clock.samples).map(|one| one.slot).max();
     let planned = last.map_or(0, |last| last.saturating_add(1).max(result.count));
     let interval_ns = result.interval_ns;
-    let course = Course::over_intervals("offset over time", planned, interval_ns, rows);
+    let course = SparklineGroup::over_intervals("offset over time", planned, interval_ns, rows);
     let mut lines = course.lines(style);
     let allan = result.clocks.iter().map(|one| (&*one.name, &one.allan[..]));
     lines.extend(shapes::allan(&allan.collect::<Vec<_>>(), style));
@@ -98,10 +103,10 @@ fn allan(clock: &ComparedClock) -> Option<String> {
     (!points.is_empty()).then(|| format!("Allan deviation, {}: {}", clock.name, points.join(", ")))
 }
 
-/// The steps of the system clock; `None` where there were none.
+/// Returns the steps of the system clock; `None` if there were none.
 pub(crate) fn steps(result: &ClockCompareResult) -> Option<String> {
     let step = |step: &horolog_record::ClockStep| {
-        let at_s = step.place as f64 * (result.interval_ns as f64 / 1e9);
+        let at_s = step.slot as f64 * (result.interval_ns as f64 / 1e9);
         format!("{} at {}", signed_ns(step.step_ns), seconds(at_s))
     };
     let shown: Vec<_> = result.steps.iter().take(STEPS_SHOWN).map(step).collect();
@@ -140,7 +145,7 @@ mod tests {
     fn readings_that_failed_are_a_gap() {
         let mut result = fixture::clock_compare();
         result.clocks.truncate(1);
-        result.clocks[0].samples.retain(|sample| !(20..40).contains(&sample.place));
+        result.clocks[0].samples.retain(|sample| !(20..40).contains(&sample.slot));
         let lines = shapes(&result, &TableStyle { colour: false, width: 100 });
         let marks = lines[1].split('|').nth(1).unwrap();
         let gap = marks.len() - marks.replace(' ', "").len();

@@ -1,20 +1,20 @@
-//! What a clock's error log comes to: a row for each clock, its pulses and its states.
+//! Outcome of a clock's error log: a row for each clock, its pulses and its states.
 
 use horolog_record::{ClockLogPoint, ClockLogResult, LoggedClock};
 
 use super::TableStyle;
 use super::grid::{self, Column, Tone};
 use super::query::seconds;
-use super::shapes::{Course, Row, Scale, Unit, put};
+use super::shapes::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, put};
 use super::summary::wrapped;
 use crate::clock_log::{NOTE, clock_name, figures};
 use crate::units::full_count;
 
 const TITLES: [&str; 6] = ["offsets", "mean", "deviation", "min", "max", "steps"];
-/// Changes of the state that are told one by one.
+/// Maximum number of changes of the state that are listed one by one.
 const STATES_SHOWN: usize = 12;
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn clock_log(result: &ClockLogResult, style: &TableStyle) -> String {
     let title = format!("{}: {} lines", result.file, full_count(result.lines));
@@ -22,7 +22,7 @@ pub fn clock_log(result: &ClockLogResult, style: &TableStyle) -> String {
     let columns = TITLES.map(|title| Column::right(title, 10));
     let row = |clock: &LoggedClock| (clock_name(clock), figures(clock).to_vec());
     let rows: Vec<_> = result.clocks.iter().map(row).collect();
-    let names = [("system clock against", 24), ("against", 12)];
+    let names = [("system clock versus", 24), ("versus", 12)];
     let names = names.map(|(title, width)| Column::left(title, width));
     lines.extend(grid::blocks(names, &columns, &rows, style));
     put(&mut lines, shapes(result, style));
@@ -37,7 +37,7 @@ pub fn clock_log(result: &ClockLogResult, style: &TableStyle) -> String {
         }
         let states = clock.states.iter().take(STATES_SHOWN);
         let states: Vec<_> =
-            states.map(|one| format!("{} from {} on", one.state, seconds(one.at_s))).collect();
+            states.map(|one| format!("{} from {}", one.state, seconds(one.at_s))).collect();
         if !states.is_empty() {
             let more = match clock.states.len().saturating_sub(STATES_SHOWN) {
                 0 => String::new(),
@@ -47,29 +47,29 @@ pub fn clock_log(result: &ClockLogResult, style: &TableStyle) -> String {
         }
     }
     if result.restarts > 0 {
-        say(&format!("The machine was started anew {} times.", full_count(result.restarts)));
+        say(&format!("{} host restarts.", full_count(result.restarts)));
     }
     say(NOTE);
     lines.join("\n")
 }
 
-/// Offset and frequency over time.
+/// Returns offset and frequency over time.
 fn shapes(result: &ClockLogResult, style: &TableStyle) -> Vec<String> {
     let row = |name: String, points: &[ClockLogPoint], unit| {
         let points = points.iter().map(|point| (point.at_s, point.value)).collect();
-        Row { name, points, scale: Scale::Range, unit }
+        SparklineRow { name, points, scale: SparklineScale::Range, unit }
     };
-    let offset = |clock| row(clock_name(clock), &clock.offsets, Unit::Offset);
+    let offset = |clock| row(clock_name(clock), &clock.offsets, SparklineUnit::Offset);
     let offsets = result.clocks.iter().map(offset).collect();
     let frequencies = result.clocks.iter().flat_map(|clock| {
         let name = |what: &str| format!("{}, {what}", clock_name(clock));
         [
-            row(name("frequency"), &clock.frequencies, Unit::Ppb),
-            row(name("correction"), &clock.corrections, Unit::Ppb),
+            row(name("frequency"), &clock.frequencies, SparklineUnit::Ppb),
+            row(name("correction"), &clock.corrections, SparklineUnit::Ppb),
         ]
     });
-    let mut lines = Course::over_time("offset over time", offsets).lines(style);
-    let frequencies = Course::over_time("frequency over time", frequencies.collect());
+    let mut lines = SparklineGroup::over_time("offset over time", offsets).lines(style);
+    let frequencies = SparklineGroup::over_time("frequency over time", frequencies.collect());
     lines.extend(frequencies.lines(style));
     lines
 }
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_narrow_terminal_keeps_every_figure() {
         let text = clock_log(&fixture::clock_log(), &TableStyle { colour: false, width: 60 });
-        assert!(text.contains("against") && text.contains(" steps"), "{text}");
+        assert!(text.contains("versus") && text.contains(" steps"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
     }
 

@@ -1,35 +1,35 @@
-//! Two results beside each other: a sentence, a row for each figure that is not the same, and what
+//! Comparison of two results: a sentence, a row for each figure that differs, and the figures that
 //! could not be compared.
 
 use horolog_record::{
-    CompareResult, CompareVerdict, ComparedFigure, ComparedFigureKind, ComparedRun,
+    CompareResult, CompareVerdict, ComparedMetric, ComparedMetricKind, ComparedRun,
 };
 
 use super::TableStyle;
 use super::grid::{self, Column};
-use super::summary::{told_below, wrapped};
+use super::summary::{footer, wrapped};
 use crate::units::{ABSENT, human_rate, mean_ns, percent, signed_mean_ns};
 
 const COLUMNS: [(&str, usize); 4] =
     [("earlier", 11), ("later", 11), ("change", 19), ("verdict", 10)];
 const NAME_WIDTH: usize = 44;
-/// Where the table is wider than the terminal.
+/// Minimum width of names if the table is wider than the terminal.
 const NAME_WIDTH_MIN: usize = 20;
-/// Places that only one of both has, and conditions, that are named.
+/// Maximum number of listed paths that only one of both has, and of listed conditions.
 const NAMED_MAX: usize = 4;
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn compare(result: &CompareResult, style: &TableStyle) -> String {
     let mut lines = wrapped(&sentence(result), "", "  ", style);
-    let is_shown = |figure: &&ComparedFigure| {
+    let is_shown = |figure: &&ComparedMetric| {
         !matches!(figure.verdict, CompareVerdict::Same | CompareVerdict::NotEnough)
     };
     let shown = result.figures.iter().filter(is_shown);
     let rows: Vec<_> = shown.map(|figure| (name(figure), cells(figure).to_vec())).collect();
     if !rows.is_empty() {
         let columns = COLUMNS.map(|(title, width)| Column::right(title, width));
-        let names = [NAME_WIDTH, NAME_WIDTH_MIN].map(|width| Column::left("figure", width));
+        let names = [NAME_WIDTH, NAME_WIDTH_MIN].map(|width| Column::left("metric", width));
         lines.extend(grid::blocks(names, &columns, &rows, style));
     }
     let only = [("earlier", &result.only_earlier), ("later", &result.only_later)];
@@ -39,46 +39,45 @@ pub fn compare(result: &CompareResult, style: &TableStyle) -> String {
     let conditions = result.conditions.iter().map(|one| {
         let shown =
             |text: &str| if text.is_empty() { ABSENT.to_owned() } else { format!("'{text}'") };
-        format!("{}: was {}, is {}.", one.place, shown(&one.earlier), shown(&one.later))
+        format!("{}: was {}, is {}.", one.path, shown(&one.earlier), shown(&one.later))
     });
     let method = (!result.figures.is_empty()).then(|| method(result));
-    let own = result.figures.iter().any(|figure| is_shown(&figure) && figure.of_measurer);
+    let own = result.figures.iter().any(|figure| is_shown(&figure) && figure.informational);
     let told = own.then(|| BRACKETS.to_owned()).into_iter().chain(only).chain(conditions);
-    lines.extend(told_below(told, method, (&[], &result.findings), style));
+    lines.extend(footer(told, method, (&[], &result.findings), style));
     lines.join("\n")
 }
 
-/// What brackets around a verdict say.
+/// Explanation of brackets around a verdict.
 pub(crate) const BRACKETS: &str =
-    "In brackets: what tells of whoever measured, and decides nothing.";
+    "In parentheses: informational, about the measuring host; not part of the verdict.";
 
-/// What the bounds are, and are not.
+/// Returns the meaning of the bounds, and its limits.
 pub(crate) fn method(result: &CompareResult) -> String {
     let confidence = percent(result.confidence);
     let runs = [&result.earlier_repeats, &result.later_repeats].map(|repeats| 1 + repeats.len());
     let bounds = match runs {
         [1, 1] => format!(
-            "Change: its bounds at {confidence} confidence, by the bootstrap over the values of each \
-             run. What differs from run to run of itself is not in them; only more runs of each tell \
-             of that."
+            "Change: bounds at {confidence} confidence, by bootstrap over the values of each \
+             run. They do not include run-to-run variation, which takes several runs of each."
         ),
         [earlier, later] => format!(
-            "Change: its bounds at {confidence} confidence, by the bootstrap over {later} runs \
-             against {earlier} and over the values of each; figures are the means of their runs."
+            "Change: bounds at {confidence} confidence, by bootstrap over {later} runs versus \
+             {earlier} and over the values of each; metrics are means over the runs."
         ),
     };
-    format!("{bounds} A change without bounds is that of single readings.")
+    format!("{bounds} A change without bounds is one of single readings.")
 }
 
-/// How many figures there are of each verdict.
+/// Returns the number of figures of each verdict.
 pub(crate) fn sentence(result: &CompareResult) -> String {
     let count = |verdict| result.deciding().filter(|one| one.verdict == verdict).count();
     let told = [
         (CompareVerdict::Worse, "worse"),
         (CompareVerdict::Better, "better"),
         (CompareVerdict::Unclear, "unclear"),
-        (CompareVerdict::Same, "the same"),
-        (CompareVerdict::NotEnough, "of too few values to tell"),
+        (CompareVerdict::Same, "same"),
+        (CompareVerdict::NotEnough, "with too few values"),
     ];
     let told = told.into_iter().filter_map(|(verdict, word)| {
         let count = count(verdict);
@@ -87,12 +86,12 @@ pub(crate) fn sentence(result: &CompareResult) -> String {
     let told: Vec<_> = told.collect();
     let others = |repeats: &[ComparedRun]| match repeats.len() {
         0 => String::new(),
-        1 => " and another".to_owned(),
+        1 => " and 1 more".to_owned(),
         more => format!(" and {more} more"),
     };
-    let told = if told.is_empty() { "no figure in common".to_owned() } else { told.join(", ") };
+    let told = if told.is_empty() { "no common metrics".to_owned() } else { told.join(", ") };
     format!(
-        "{} ({}){} against {} ({}){}, within {}: {told}.",
+        "{} ({}){} versus {} ({}){}, threshold {}: {told}.",
         result.later.reference,
         result.later.started,
         others(&result.later_repeats),
@@ -111,36 +110,36 @@ fn some(names: impl Iterator<Item = String>, count: usize) -> String {
     }
 }
 
-/// What a figure is called: its place, and which of its times it is.
+/// Returns the name of a figure: its path, and the one of its times.
 #[must_use]
-pub fn name(figure: &ComparedFigure) -> String {
+pub fn name(figure: &ComparedMetric) -> String {
     let kind = match figure.figure {
-        ComparedFigureKind::P50 => "p50",
-        ComparedFigureKind::P99 => "p99",
-        ComparedFigureKind::P999 => "p99.9",
-        // Their place says it.
-        ComparedFigureKind::Loss | ComparedFigureKind::Time | ComparedFigureKind::Offset => {
-            return figure.place.clone();
+        ComparedMetricKind::P50 => "p50",
+        ComparedMetricKind::P99 => "p99",
+        ComparedMetricKind::P999 => "p99.9",
+        // Their path contains it.
+        ComparedMetricKind::Loss | ComparedMetricKind::Time | ComparedMetricKind::Offset => {
+            return figure.path.clone();
         }
-        ComparedFigureKind::Rate => "rate",
+        ComparedMetricKind::Rate => "rate",
     };
-    format!("{} {kind}", figure.place)
+    format!("{} {kind}", figure.path)
 }
 
-/// A figure by its name, what became of it in words, and the verdict.
-pub(crate) fn compared_figure(figure: &ComparedFigure) -> (String, String, CompareVerdict) {
+/// Returns a figure by its name, its change in words, and the verdict.
+pub(crate) fn compared_figure(figure: &ComparedMetric) -> (String, String, CompareVerdict) {
     let [earlier, later, change, verdict] = cells(figure);
     let told = format!("{verdict}: was {earlier}, is {later}, change {change}");
     (name(figure), told, figure.verdict)
 }
 
-/// In the order of [`COLUMNS`].
-pub(crate) fn cells(figure: &ComparedFigure) -> [String; 4] {
+/// Returns the cells in the order of [`COLUMNS`].
+pub(crate) fn cells(figure: &ComparedMetric) -> [String; 4] {
     let value = |value: Option<f64>| match (value, figure.figure) {
         (None, _) => "none".to_owned(),
-        (Some(value), ComparedFigureKind::Loss) => percent(value),
-        (Some(value), ComparedFigureKind::Rate) => human_rate(value),
-        (Some(value), ComparedFigureKind::Offset) => signed_mean_ns(value),
+        (Some(value), ComparedMetricKind::Loss) => percent(value),
+        (Some(value), ComparedMetricKind::Rate) => human_rate(value),
+        (Some(value), ComparedMetricKind::Offset) => signed_mean_ns(value),
         (Some(value), _) => mean_ns(value),
     };
     let verdict = match figure.verdict {
@@ -150,16 +149,16 @@ pub(crate) fn cells(figure: &ComparedFigure) -> [String; 4] {
         CompareVerdict::Unclear => "unclear",
         CompareVerdict::NotEnough => "not enough",
     };
-    let verdict = if figure.of_measurer { format!("({verdict})") } else { verdict.to_owned() };
+    let verdict = if figure.informational { format!("({verdict})") } else { verdict.to_owned() };
     [value(figure.earlier), value(figure.later), change(figure), verdict]
 }
 
-/// `+4.1% to +9.8%`, or one of them where the other is not known; of shares their difference, of
-/// single readings `+4.1%`.
-fn change(figure: &ComparedFigure) -> String {
+/// Formats `+4.1% to +9.8%`, or one of them if the other is not known; for shares their difference,
+/// for single readings `+4.1%`.
+fn change(figure: &ComparedMetric) -> String {
     let bound = |bound: f64| match figure.figure {
-        ComparedFigureKind::Offset => signed_mean_ns(bound),
-        ComparedFigureKind::Loss => format!("{:+.3}%", bound * 100.0),
+        ComparedMetricKind::Offset => signed_mean_ns(bound),
+        ComparedMetricKind::Loss => format!("{:+.3}%", bound * 100.0),
         _ => format!("{:+.1}%", bound * 100.0),
     };
     match (figure.low, figure.high) {
@@ -191,6 +190,6 @@ mod tests {
         let mut result = fixture::compare();
         result.figures.clear();
         let text = compare(&result, &TableStyle::default());
-        assert!(text.contains("no figure in common") && !text.contains("bootstrap"), "{text}");
+        assert!(text.contains("no common metrics") && !text.contains("bootstrap"), "{text}");
     }
 }

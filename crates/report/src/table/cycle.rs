@@ -1,5 +1,5 @@
-//! Periodic tasks: a row for each task of each node, bars of execution to period, and what several
-//! nodes were like together.
+//! Periodic tasks: a row for each task of each node, bars of execution to period, and the joint
+//! results of several nodes.
 
 use horolog_record::CycleResult;
 
@@ -7,23 +7,23 @@ use super::TableStyle;
 use super::grid::{self, Column};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::cycle::{
-    EXTRA, EXTRA_MEANING, FIGURES, MEANING, Row, extra, facts, figures, is_parallel, percent, rows,
-    together,
+    EXTRA, EXTRA_MEANING, FIGURES, MEANING, TaskRow, cross_node_sentences, extra, facts, figures,
+    is_parallel, percent, rows,
 };
 
 const NAME_WIDTH: usize = 16;
 const NARROW: usize = 8;
 const CELL_WIDTH: usize = 9;
-/// Columns of a bar of one period, at most and at least, and of the figures behind it.
+/// Maximum and minimum width of a bar of one period, and the width of the figures after it.
 const BAR: usize = 40;
 const BAR_MIN: usize = 10;
 const BEHIND: usize = 38;
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn cycle(result: &CycleResult, style: &TableStyle) -> String {
     let rows = rows(result);
-    let named = |cells: fn(&Row<'_>) -> Vec<String>| -> Vec<(String, Vec<String>)> {
+    let named = |cells: fn(&TaskRow<'_>) -> Vec<String>| -> Vec<(String, Vec<String>)> {
         rows.iter().map(|row| (row.name(result), cells(row))).collect()
     };
     let names = [Column::left("task", NAME_WIDTH), Column::left("task", NARROW)];
@@ -37,7 +37,7 @@ pub fn cycle(result: &CycleResult, style: &TableStyle) -> String {
         lines.extend(grid::blocks(names, &columns(&EXTRA), &of_extra, style));
     }
     lines.push(String::new());
-    for text in together(result).iter().chain(&facts(result)) {
+    for text in cross_node_sentences(result).iter().chain(&facts(result)) {
         lines.extend(wrapped(text, "  ", "    ", style));
     }
     lines.extend(wrapped(MEANING, "  ", "    ", style));
@@ -53,8 +53,8 @@ fn columns(titles: &[&'static str]) -> Vec<Column> {
     titles.iter().map(|title| Column::right(title, CELL_WIDTH)).collect()
 }
 
-/// Execution to period as a bar of one period: `#` to the mean, `-` to the largest.
-fn bar(row: &Row<'_>, result: &CycleResult, style: &TableStyle) -> String {
+/// Returns execution to period as a bar of one period: `#` to the mean, `-` to the largest.
+fn bar(row: &TaskRow<'_>, result: &CycleResult, style: &TableStyle) -> String {
     let width = style.width.saturating_sub(NAME_WIDTH + 3 + BEHIND).clamp(BAR_MIN, BAR);
     let (mean, most) = (row.ratio(), row.ratio_max());
     let columns = |ratio: Option<f64>| (ratio.unwrap_or(0.0) * width as f64).round() as usize;
@@ -62,7 +62,7 @@ fn bar(row: &Row<'_>, result: &CycleResult, style: &TableStyle) -> String {
     let drawn = "#".repeat(to_mean) + &"-".repeat(to_most.saturating_sub(to_mean));
     let end = if columns(most) > width { '>' } else { '|' };
     format!(
-        "{:<NAME_WIDTH$} |{drawn:<width$}{end} {} of the period, {} at most",
+        "{:<NAME_WIDTH$} |{drawn:<width$}{end} {} of the period, {} max",
         row.name(result),
         percent(mean),
         percent(most)
@@ -95,7 +95,7 @@ mod tests {
         let mut result = fixture::cycle();
         for task in result.runs.iter_mut().flat_map(|run| &mut run.nodes).flat_map(|n| &mut n.tasks)
         {
-            (task.lateness_ns, task.execution_ns, task.response_ns) = (None, None, None);
+            (task.start_latency_ns, task.execution_ns, task.response_ns) = (None, None, None);
             (task.periods, task.served) = (0, None);
         }
         let text = cycle(&result, &TableStyle { colour: false, width: 60 });

@@ -1,11 +1,11 @@
-//! A prediction for tasks: their bounds, what these are made of, and the costs they rest on.
+//! Prediction for tasks: their bounds, the terms of these, and the underlying costs.
 
 use horolog_record::CyclePredictResult;
 
 use super::TableStyle;
 use super::grid::{Column, Tone, blocks};
 use super::shapes::{Bar, bars_up_to};
-use super::summary::told_below;
+use super::summary::footer;
 use crate::cycle_predict::{
     METHOD, bounds, cost_lines, heading, rows, sentences, term_rows, terms, titles,
 };
@@ -16,7 +16,7 @@ const BOUNDS: [Column; 2] = [Column::left("bound", 24), Column::left("bound", 16
 const WIDTH: usize = 13;
 const NARROW: usize = 9;
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn cycle_predict(result: &CyclePredictResult, style: &TableStyle) -> String {
     let mut lines = vec![Tone::Strong.paint(&heading(result), style.colour), String::new()];
@@ -41,11 +41,11 @@ pub fn cycle_predict(result: &CyclePredictResult, style: &TableStyle) -> String 
     }
     let method = std::iter::once(METHOD.to_owned()).chain(cost_lines(result));
     let doubts = (&result.limits[..], &result.findings[..]);
-    lines.extend(told_below(sentences(result), method, doubts, style));
+    lines.extend(footer(sentences(result), method, doubts, style));
     lines.join("\n")
 }
 
-/// How much of its deadline each bound takes.
+/// Returns the share of its deadline that each bound takes.
 fn drawn(result: &CyclePredictResult, style: &TableStyle) -> Vec<String> {
     let all = bounds(result).into_iter().map(|(name, task, bound)| {
         let share = bound.response_ns as f64 / task.deadline_ns.max(1) as f64;
@@ -53,7 +53,7 @@ fn drawn(result: &CyclePredictResult, style: &TableStyle) -> Vec<String> {
         let beside = format!("{}, {} of {}", percent(share), times[0], times[1]);
         Bar::plain(name, Some(share), beside)
     });
-    bars_up_to("bounds by their deadlines", &all.collect::<Vec<_>>(), 1.0, style)
+    bars_up_to("bounds relative to deadlines", &all.collect::<Vec<_>>(), 1.0, style)
 }
 
 #[cfg(test)]
@@ -75,7 +75,7 @@ mod tests {
         cost.core = Some(77);
         result.costs.extend([cost.clone(), cost]);
         let text = cycle_predict(&result, &TableStyle::default());
-        assert!(text.contains("2 more of cores from 8 on"), "{text}");
+        assert!(text.contains("2 more, of cores from 8 on"), "{text}");
         result.tasks.clear();
         result.costs.clear();
         assert!(cycle_predict(&result, &TableStyle::default()).starts_with("0 of 0 tasks"));

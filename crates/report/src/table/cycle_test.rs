@@ -1,11 +1,11 @@
-//! A test of an application: states, faults, nodes, stages, sources, the search, and the scorecard.
+//! Test of an application: states, faults, nodes, stages, sources, the search, and the scorecard.
 
 use horolog_record::CycleTestResult;
 
 use super::TableStyle;
 use super::grid::{Column, Tone, blocks};
 use super::shapes::distributions;
-use super::summary::told_below;
+use super::summary::footer;
 use crate::cycle_test::{
     FAULTS, METHOD, NODES, Rows, SCORES, SOURCES, STAGES, STATES, TRIALS, fault_rows, heading,
     node_rows, score_rows, score_sentences, sentences, source_rows, stage_rows, state_rows,
@@ -18,7 +18,7 @@ const NARROW: usize = 12;
 const CELL_WIDTH: usize = 10;
 const WIDE: usize = 12;
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn cycle_test(result: &CycleTestResult, style: &TableStyle) -> String {
     let mut lines = vec![Tone::Strong.paint(&heading(result), style.colour)];
@@ -55,7 +55,7 @@ pub fn cycle_test(result: &CycleTestResult, style: &TableStyle) -> String {
     }
     let method = score_sentences(result).into_iter().chain([METHOD.to_owned()]);
     let doubts = (&result.limits[..], &result.findings[..]);
-    lines.extend(told_below(sentences(result), method, doubts, style));
+    lines.extend(footer(sentences(result), method, doubts, style));
     lines.join("\n")
 }
 
@@ -77,7 +77,7 @@ mod tests {
         result.search = Some(fixture::cycle_test_search());
         let text = cycle_test(&result, &TableStyle::default());
         assert!(text.starts_with("command and control: load 1.250 without a miss"), "{text}");
-        assert!(text.contains("The largest load without a miss is 1.250, the least with misses"));
+        assert!(text.contains("Largest load without a miss 1.250, smallest with misses"));
         (result.run, result.search) = (None, None);
         result.scorecard.clear();
         let text = cycle_test(&result, &TableStyle::default());

@@ -1,36 +1,37 @@
-//! The comparison of a demonstration: one row for each server, ratios to the first one.
+//! Comparison of a demonstration: one row for each server, ratios to the first one.
 
-use horolog_record::{Candidate, DemoResult, Distribution, SearchKind, Trial};
+use horolog_record::{DemoCandidate, DemoResult, Distribution, SearchKind, Trial};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, Group, Tone};
+use super::grid::{self, Cell, Column, ColumnGroup, Tone};
 use super::shapes::{Bar, bars, put};
 use super::summary::finding_lines;
 use crate::findings::of_demo;
 use crate::units::{ABSENT, human_ns};
-use crate::verdict::{Highest, lower_bound_trial};
+use crate::verdict::{BestRate, lower_bound_trial};
 
 /// Longest label that is shown in full.
 const LABEL_MAX: usize = 32;
 
-/// The table and the findings about the comparison and its servers, without a newline at the end. A
-/// rate is marked `≥` where the search ended before the server's limit was met, and the latencies
-/// are those of the trial at the search's lower bound. A narrow terminal does without the response
-/// time.
+/// Returns the table and the findings about the comparison and its servers, without a newline at
+/// the end. A rate is marked `≥` if the search ended before the server's limit was reached, and the
+/// latencies are those of the trial at the search's lower bound. A narrow terminal omits the
+/// response time.
 #[must_use]
 pub fn demo(result: &DemoResult, style: &TableStyle) -> String {
     let mut groups = groups(result);
     if grid::width(&groups) > style.width {
         groups.pop();
     }
-    let base = result.candidates.first().map_or(Highest::Nothing, |first| Highest::of(&first.load));
+    let base =
+        result.candidates.first().map_or(BestRate::Nothing, |first| BestRate::of(&first.load));
     let mut lines = vec![grid::header(&groups, style.colour)];
     lines.extend(result.candidates.iter().map(|candidate| {
         let row = grid::row(&groups, &cells(candidate, base), style.colour);
         row.trim_end().to_owned()
     }));
-    let bar = |candidate: &Candidate| {
-        let highest = Highest::of(&candidate.load);
+    let bar = |candidate: &DemoCandidate| {
+        let highest = BestRate::of(&candidate.load);
         Bar::plain(shortened(&candidate.label), highest.held(), highest.text())
     };
     let all: Vec<_> = result.candidates.iter().map(bar).collect();
@@ -39,7 +40,7 @@ pub fn demo(result: &DemoResult, style: &TableStyle) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-fn groups(result: &DemoResult) -> Vec<Group> {
+fn groups(result: &DemoResult) -> Vec<ColumnGroup> {
     let longest = result.candidates.iter().map(|candidate| candidate.label.chars().count()).max();
     let label_width = longest.unwrap_or(0).clamp("server".len(), LABEL_MAX);
     let servers = vec![
@@ -49,9 +50,9 @@ fn groups(result: &DemoResult) -> Vec<Group> {
     ];
     let times = || vec![Column::right("p50", 7), Column::right("p99", 7)];
     vec![
-        Group { title: "", columns: servers },
-        Group { title: "round trip", columns: times() },
-        Group { title: "response time", columns: times() },
+        ColumnGroup { title: "", columns: servers },
+        ColumnGroup { title: "round trip", columns: times() },
+        ColumnGroup { title: "response time", columns: times() },
     ]
 }
 
@@ -59,16 +60,16 @@ fn bars_title(result: &DemoResult) -> &'static str {
     if rate_title(result) == "lossless" { "lossless rate" } else { "rate within goal" }
 }
 
-/// What the rate is, if it is the same for all servers.
+/// Returns the meaning of the rate, if it is the same for all servers.
 fn rate_title(result: &DemoResult) -> &'static str {
-    let partial = |candidate: &Candidate| {
+    let partial = |candidate: &DemoCandidate| {
         candidate.load.search.as_ref().is_some_and(|search| search.kind == SearchKind::Pdr)
     };
     if result.candidates.iter().any(partial) { "within goal" } else { "lossless" }
 }
 
-fn cells(candidate: &Candidate, base: Highest) -> Vec<Cell> {
-    let highest = Highest::of(&candidate.load);
+fn cells(candidate: &DemoCandidate, base: BestRate) -> Vec<Cell> {
+    let highest = BestRate::of(&candidate.load);
     let trial = lower_bound_trial(&candidate.load).map(|index| &candidate.load.trials[index]);
     let rtt = trial.and_then(|trial: &Trial| trial.rtt_ns.as_ref());
     let response = trial.and_then(|trial: &Trial| trial.response_time_ns.as_ref());
@@ -125,7 +126,7 @@ mod tests {
     fn a_doubt_about_one_server_is_told() {
         let mut result = fixture::demo();
         let mut doubt = result.candidates[0].load.findings[0].clone();
-        doubt.code = horolog_record::Code::Noisy;
+        doubt.code = horolog_record::FindingCode::TrialsInconsistent;
         doubt.message = "one of its trials lost more".to_owned();
         result.candidates[1].load.findings = vec![doubt];
         let text = demo(&result, &TableStyle { colour: false, width: 100 });

@@ -1,12 +1,12 @@
-//! Columns in groups, as text: one definition gives the header and the rows, so that they cannot
-//! fall out of line. What stands in the cells is its caller's business.
+//! Columns in groups, as text: one definition gives the header and the rows, so that they stay
+//! aligned. The content of the cells comes from the caller.
 
 use super::TableStyle;
 
-/// Between two groups.
+/// Separator between two groups.
 const RULE: &str = " | ";
 
-/// One column.
+/// Column with its title and width.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     pub(crate) title: &'static str,
@@ -14,8 +14,7 @@ pub(crate) struct Column {
     pub(crate) left: bool,
 }
 
-/// The widest that a column is made: text is padded to 65,535 columns at most, and a line has
-/// several.
+/// Maximum width of a column: text is padded to 65,535 columns at most, and a line has several.
 const WIDTH_MAX: usize = 4_000;
 
 const fn bounded(width: usize) -> usize {
@@ -23,17 +22,17 @@ const fn bounded(width: usize) -> usize {
 }
 
 impl Column {
-    /// A column of numbers, flush right.
+    /// Creates a column of numbers, flush right.
     pub(crate) const fn right(title: &'static str, width: usize) -> Self {
         Self { title, width: bounded(width), left: false }
     }
 
-    /// A column of words, flush left.
+    /// Creates a column of words, flush left.
     pub(crate) const fn left(title: &'static str, width: usize) -> Self {
         Self { title, width: bounded(width), left: true }
     }
 
-    /// Flush within the column; what is longer is not cut.
+    /// Aligns text within the column; longer text is not cut.
     fn pad(&self, text: &str) -> String {
         let width = self.width;
         if self.left { format!("{text:<width$}") } else { format!("{text:>width$}") }
@@ -42,42 +41,42 @@ impl Column {
 
 /// Columns under one title.
 #[derive(Clone, Debug)]
-pub(crate) struct Group {
+pub(crate) struct ColumnGroup {
     pub(crate) title: &'static str,
     pub(crate) columns: Vec<Column>,
 }
 
-impl Group {
+impl ColumnGroup {
     fn width(&self) -> usize {
         let columns: usize = self.columns.iter().map(|column| column.width).sum();
         columns + self.columns.len().saturating_sub(1)
     }
 }
 
-/// How a cell is to be marked where colour is wanted; the text alone must say it all.
+/// Mark of a cell if colour is enabled; the text alone must be complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
     Strong,
     Bad,
-    Doubt,
+    Warning,
 }
 
 impl Tone {
-    /// The text between the escape sequences of this tone (ECMA-48, SGR).
+    /// Returns the text between the escape sequences of this tone (ECMA-48, SGR).
     pub(crate) fn paint(self, text: &str, colour: bool) -> String {
         let code = match self {
             _ if !colour => return text.to_owned(),
             Self::Plain => return text.to_owned(),
             Self::Strong => "1",
             Self::Bad => "1;31",
-            Self::Doubt => "33",
+            Self::Warning => "33",
         };
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 }
 
-/// One cell's text.
+/// Text of one cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     pub(crate) text: String,
@@ -85,20 +84,20 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A cell without a mark.
+    /// Creates a cell without a mark.
     pub(crate) const fn plain(text: String) -> Self {
         Self { text, tone: Tone::Plain }
     }
 }
 
-/// The width of a whole line.
-pub(crate) fn width(groups: &[Group]) -> usize {
-    let groups_width: usize = groups.iter().map(Group::width).sum();
+/// Returns the width of a whole line.
+pub(crate) fn width(groups: &[ColumnGroup]) -> usize {
+    let groups_width: usize = groups.iter().map(ColumnGroup::width).sum();
     groups_width + RULE.len() * groups.len().saturating_sub(1)
 }
 
-/// The fields that fit into a width: those of the highest rank are left out first, and those of
-/// rank 0 never.
+/// Returns the fields that fit into a width: those of the highest rank are omitted first, and those
+/// of rank 0 never.
 pub(crate) fn fitting<F>(
     mut fields: Vec<F>,
     width_of: impl Fn(&[F]) -> usize,
@@ -112,8 +111,8 @@ pub(crate) fn fitting<F>(
     fields
 }
 
-/// The groups' titles above the columns' titles.
-pub(crate) fn header(groups: &[Group], colour: bool) -> String {
+/// Returns the groups' titles above the columns' titles.
+pub(crate) fn header(groups: &[ColumnGroup], colour: bool) -> String {
     let above: Vec<_> =
         groups.iter().map(|group| format!("{:^1$}", group.title, group.width())).collect();
     let titles: Vec<_> = groups
@@ -130,8 +129,8 @@ pub(crate) fn header(groups: &[Group], colour: bool) -> String {
     [above, titles].map(|line| Tone::Strong.paint(line.join(RULE).trim_end(), colour)).join("\n")
 }
 
-/// One row; the cells in the columns' order.
-pub(crate) fn row(groups: &[Group], cells: &[Cell], colour: bool) -> String {
+/// Returns one row; the cells in the columns' order.
+pub(crate) fn row(groups: &[ColumnGroup], cells: &[Cell], colour: bool) -> String {
     let mut cells = cells.iter();
     let parts: Vec<_> = groups
         .iter()
@@ -146,9 +145,9 @@ pub(crate) fn row(groups: &[Group], cells: &[Cell], colour: bool) -> String {
     parts.join(RULE)
 }
 
-/// A table of figures behind a name, its title first. Where not all columns fit beside one another,
-/// they go on in further blocks, each with the names again, in the narrower column; a name that is
-/// too long has a line of its own. No column is left out.
+/// Returns a table of figures after a name, its title first. If not all columns fit side by side,
+/// they continue in further blocks, each with the names again, in the narrower column; a name that
+/// is too long has a line of its own. No column is omitted.
 pub(crate) fn blocks(
     [name, narrower]: [Column; 2],
     columns: &[Column],
@@ -166,13 +165,13 @@ pub(crate) fn blocks(
             room = room.saturating_sub(column.width + 1);
             is_room
         };
-        // A column that fits nowhere has a block of its own.
+        // A column wider than a block has one of its own.
         let end = begin + columns[begin..].iter().take_while(&mut fits).count().max(1);
         if begin > 0 {
             lines.push(String::new());
         }
         let shown = [std::slice::from_ref(&name), &columns[begin..end]].concat();
-        let group = [Group { title: "", columns: shown }];
+        let group = [ColumnGroup { title: "", columns: shown }];
         lines.extend(header(&group, style.colour).lines().skip(1).map(str::to_owned));
         for (text, figures) in rows {
             let is_long = text.chars().count() > name.width;

@@ -1,5 +1,5 @@
-//! All measurements of a host on one screen: the main figure of each part, the verdict, the worst
-//! findings with what to do about them.
+//! Summary of all measurements of a host on one screen: the main figure of each part, the verdict,
+//! the worst findings with advice.
 
 use horolog_record::{HostAllResult, HostPartOutcome, HostVerdict, Severity, WorstFinding};
 
@@ -14,34 +14,34 @@ use crate::units::human_ns;
 
 const NAME_WIDTH: usize = 14;
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn host_all(result: &HostAllResult, style: &TableStyle) -> String {
     let mut lines: Vec<_> = result.parts.iter().flat_map(|one| part(result, one, style)).collect();
     lines.push(String::new());
     let tone = match result.verdict {
         HostVerdict::Fit => Tone::Strong,
-        HostVerdict::Doubtful | HostVerdict::Unjudged => Tone::Doubt,
+        HostVerdict::Marginal | HostVerdict::Unjudged => Tone::Warning,
         HostVerdict::Unfit => Tone::Bad,
     };
     lines.push(tone.paint(verdict_name(result.verdict), style.colour));
     lines.extend(wrapped(verdict_sentence(result.verdict), "  ", "  ", style));
-    lines.extend(result.worst.iter().flat_map(|one| worst(one, style)));
+    lines.extend(result.worst_findings.iter().flat_map(|one| worst(one, style)));
     lines.extend(limit_lines(&result.limits, style));
     lines.join("\n")
 }
 
-/// What became of a part, in one line.
+/// Returns the outcome of a part, in one line.
 #[must_use]
 pub fn host_part(outcome: &HostPartOutcome) -> String {
     let (name, state) = (part_name(outcome), state_name(outcome.state));
-    match outcome.took_ns {
+    match outcome.duration_ns {
         0 => format!("{name}: {state}"),
         took_ns => format!("{name}: {state}, {}", human_ns(took_ns)),
     }
 }
 
-/// A part's main figure, and what it lacked.
+/// Returns a part's main figure, and its missing prerequisites.
 fn part(result: &HostAllResult, outcome: &HostPartOutcome, style: &TableStyle) -> Vec<String> {
     let name = format!("{:<NAME_WIDTH$}", part_name(outcome));
     let indent = " ".repeat(NAME_WIDTH);
@@ -59,7 +59,7 @@ fn worst(worst: &WorstFinding, style: &TableStyle) -> Vec<String> {
     let finding = &worst.finding;
     let tone = match finding.severity {
         Severity::Error => Tone::Bad,
-        Severity::Warning => Tone::Doubt,
+        Severity::Warning => Tone::Warning,
         Severity::Note => Tone::Plain,
     };
     let name = severity_name(finding.severity);
@@ -99,8 +99,8 @@ mod tests {
     #[test]
     fn a_part_that_is_done_is_a_line() {
         let mut timer = fixture::host_all().parts[2].clone();
-        assert_eq!(host_part(&timer), "timer: measured in part, 10.1 s");
-        (timer.state, timer.took_ns) = (horolog_record::HostPartState::Skipped, 0);
-        assert_eq!(host_part(&timer), "timer: left out");
+        assert_eq!(host_part(&timer), "timer: partly measured, 10.1 s");
+        (timer.state, timer.duration_ns) = (horolog_record::HostPartState::Skipped, 0);
+        assert_eq!(host_part(&timer), "timer: skipped");
     }
 }

@@ -1,4 +1,4 @@
-//! The clocks of a host: facts with what they mean, and a row of figures for each clock.
+//! Clocks of a host: facts with their meaning, and a row of figures for each clock.
 
 use horolog_record::HostClockResult;
 
@@ -10,10 +10,10 @@ use crate::host_clock::{CLOCK_TITLES, CLOCKS_NOTE, figures, groups};
 
 const NAME_WIDTH: usize = 18;
 const WIDTHS: [usize; 6] = [10, 9, 9, 11, 12, 10];
-/// Columns of a fact's name.
+/// Width of a fact's name in columns.
 const FACT_WIDTH: usize = 22;
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn host_clock(result: &HostClockResult, style: &TableStyle) -> String {
     let mut lines = fact_lines(&groups(result), style);
@@ -24,7 +24,7 @@ pub fn host_clock(result: &HostClockResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-/// Facts below their headings, each with its meaning below it.
+/// Returns facts below their headings, each with its meaning below it.
 pub(super) fn fact_lines(groups: &[FactGroup], style: &TableStyle) -> Vec<String> {
     let mut lines = Vec::new();
     for group in groups {
@@ -72,7 +72,7 @@ mod tests {
     fn a_narrow_terminal_has_the_rest_below() {
         let style = TableStyle { colour: false, width: 60 };
         let text = host_clock(&fixture::host_clock(), &style);
-        assert!(text.contains("cost") && text.contains("doubt"), "{text}");
+        assert!(text.contains("cost") && text.contains("± bound"), "{text}");
         // A path is not broken.
         assert!(text.lines().all(|line| line.chars().count() <= 75), "{text}");
     }

@@ -1,11 +1,11 @@
-//! The delays of a host: a table of overshoots for each setting, a row for each function, and what
-//! is said of delays with what holds.
+//! Delays of a host: a table of overshoots for each setting, a row for each function, and published
+//! claims on delays with their verdicts.
 
 use horolog_record::{ClaimVerdict, DelayCell, DelayKind, HostDelayResult};
 
 use super::TableStyle;
 use super::grid::Tone;
-use super::shapes::{Course, Row, Scale, Unit};
+use super::shapes::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::host_delay::{
     CLAIMS, INTERRUPTED_TITLES, NOTE, SLACK, cells_of, delays, interrupted, is_measured,
@@ -16,10 +16,10 @@ use crate::units::{ABSENT, human_ns};
 const NAME_WIDTH: usize = 25;
 const CELL_WIDTH: usize = 8;
 const SIGNALS_WIDTH: usize = 10;
-/// Columns of figures over all delays, behind those of single ones.
+/// Columns of figures over all delays, after those of single ones.
 const WORST: [&str; 2] = ["p99", "max"];
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn host_delay(result: &HostDelayResult, style: &TableStyle) -> String {
     let mut lines = Vec::new();
@@ -40,7 +40,7 @@ pub fn host_delay(result: &HostDelayResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-/// A row for each function: the median at each delay, and the worst of all delays.
+/// Returns a row for each function: the median at each delay, and the worst of all delays.
 fn overshoots(result: &HostDelayResult, index: usize, style: &TableStyle) -> Vec<String> {
     let all = delays(result);
     let room = style.width.saturating_sub(NAME_WIDTH + WORST.len() * (CELL_WIDTH + 1));
@@ -71,7 +71,7 @@ fn overshoots(result: &HostDelayResult, index: usize, style: &TableStyle) -> Vec
     lines
 }
 
-/// The 99th percentile of each function from one delay to the next.
+/// Returns the 99th percentile of each function from one delay to the next.
 fn tails(result: &HostDelayResult, index: usize, style: &TableStyle) -> Vec<String> {
     let delays = delays(result);
     let row = |kind: &DelayKind| {
@@ -81,12 +81,17 @@ fn tails(result: &HostDelayResult, index: usize, style: &TableStyle) -> Vec<Stri
         };
         let tail = |delay| Some(cell(delay)?.overshoot_ns.as_ref()?.p99 as f64);
         let tails = delays.iter().map(tail);
-        Row::in_order(kind.name().to_owned(), tails, Scale::Log, Unit::Time)
+        SparklineRow::in_order(
+            kind.name().to_owned(),
+            tails,
+            SparklineScale::Log,
+            SparklineUnit::Time,
+        )
     };
     let (Some(first), Some(last)) = (delays.first(), delays.last()) else { return Vec::new() };
-    let title = format!("p99 by the delay asked for, {} to {}", human_ns(*first), human_ns(*last));
+    let title = format!("p99 by requested delay, {} to {}", human_ns(*first), human_ns(*last));
     let rows = DelayKind::ALL.iter().map(row).collect();
-    Course::in_order(title, delays.len(), rows).lines(style)
+    SparklineGroup::in_order(title, delays.len(), rows).lines(style)
 }
 
 fn figure(ns: Option<u64>) -> String {
@@ -97,7 +102,7 @@ fn cells(texts: impl Iterator<Item = String>) -> String {
     columns(texts, CELL_WIDTH)
 }
 
-/// Texts flush right in columns of one width.
+/// Returns texts flush right in columns of one width.
 fn columns(texts: impl Iterator<Item = String>, width: usize) -> String {
     let padded: Vec<_> = texts.map(|text| format!(" {text:>width$}")).collect();
     padded.concat()
@@ -126,8 +131,8 @@ fn claims(result: &HostDelayResult, style: &TableStyle) -> Vec<String> {
     for claim in &result.claims {
         let word = verdict(claim.verdict);
         let text = match claim.verdict {
-            ClaimVerdict::Elsewhere => format!("{} {}", claim.says, claim.figure),
-            _ => format!("{} → {word}: {}", claim.says, claim.figure),
+            ClaimVerdict::Elsewhere => format!("{} {}", claim.statement, claim.figure),
+            _ => format!("{} → {word}: {}", claim.statement, claim.figure),
         };
         let mark = match claim.verdict {
             ClaimVerdict::Holds => "  + ",

@@ -1,7 +1,6 @@
-//! Handlers' delays, repetition by repetition as the paper has them, and what was taken from each
-//! core.
+//! Handlers' delays, repetition by repetition as in the paper, and the OS noise of each core.
 
-use horolog_record::{HandlerDelay, HandlerKind, HostInterruptResult, StolenCore, StolenPart};
+use horolog_record::{HandlerDelay, HandlerKind, HostInterruptResult, OsNoise, OsNoiseShare};
 
 use super::TableStyle;
 use super::grid::{self, Column};
@@ -14,17 +13,17 @@ const NAME_WIDTH: usize = 24;
 const TIME_WIDTH: usize = 9;
 const COUNT_WIDTH: usize = 8;
 const STOLEN_TITLES: [&str; 7] =
-    ["stolen", "gaps", "longest", "by threads", "longest", "by others", "longest"];
+    ["OS noise", "gaps", "longest", "by threads", "longest", "by others", "longest"];
 const STOLEN_WIDTHS: [usize; 7] = [8, 8, 9, 10, 9, 10, 9];
 
-/// How the figures came about.
-pub(crate) const METHOD: &str = "Delay: from a timer's expiry at a random instant to the handler's first reading of the \
-     clock. The kernel's handler is a bpf_timer's callback, in the soft interrupt behind the \
-     timer's own. Stolen: turns of a spinning loop of an ordinary thread that took longer than \
-     the threshold; by threads where the kernel switched to another one, by others (interrupts, \
-     system management, the host) where it did not.";
+/// Explanation of the method.
+pub(crate) const METHOD: &str = "Delay: from timer expiry at a random instant to the first clock \
+     reading of the handler. The kernel handler is a bpf_timer callback, in the softirq after the \
+     timer interrupt. OS noise: iterations of a spinning SCHED_OTHER thread longer than the \
+     threshold; by threads if the kernel switched to another thread, by others (interrupts, SMIs, \
+     hypervisor) if not.";
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn host_interrupt(result: &HostInterruptResult, style: &TableStyle) -> String {
     let mut lines = handlers_table(result, style);
@@ -35,10 +34,10 @@ pub fn host_interrupt(result: &HostInterruptResult, style: &TableStyle) -> Strin
             .filter_map(repetitions)
             .flat_map(|text| wrapped(&text, "  ", "    ", style)),
     );
-    if !result.stolen.is_empty() {
+    if !result.os_noise.is_empty() {
         lines.push(String::new());
         lines.extend(stolen_table(result, style));
-        let told = result.stolen.iter().map(stolen_facts);
+        let told = result.os_noise.iter().map(stolen_facts);
         lines.extend(told.flat_map(|text| wrapped(&text, "  ", "    ", style)));
     }
     put(&mut lines, shapes(result, style));
@@ -50,24 +49,24 @@ pub fn host_interrupt(result: &HostInterruptResult, style: &TableStyle) -> Strin
     lines.join("\n")
 }
 
-/// How often delays came, and what was taken from each core.
+/// Returns the distribution of delays, and the OS noise of each core.
 fn shapes(result: &HostInterruptResult, style: &TableStyle) -> Vec<String> {
     let all = result.handlers.iter();
     let all: Vec<_> =
         all.filter_map(|one| Some((handler_name(one), one.delay_ns.as_ref()?))).collect();
     let mut lines = distributions("delay", &all, style);
-    let stolen = result.stolen.iter().map(|core| {
-        let share = |part: StolenPart| part.total_ns as f64 / core.duration_ns.max(1) as f64;
+    let stolen = result.os_noise.iter().map(|core| {
+        let share = |part: OsNoiseShare| part.total_ns as f64 / core.duration_ns.max(1) as f64;
         let [all, by_threads] = [core.all, core.by_threads].map(share);
         Bar {
             name: format!("core {}", core.core),
             size: Some(by_threads),
             tail: Some(all),
-            beside: format!("{}, by threads {}", percent(all), percent(by_threads)),
+            value_text: format!("{}, by threads {}", percent(all), percent(by_threads)),
         }
     });
     let stolen: Vec<_> = stolen.collect();
-    lines.extend(bars("stolen share, # by threads, - by others", &stolen, style));
+    lines.extend(bars("OS noise, # by threads, - by others", &stolen, style));
     lines
 }
 
@@ -93,12 +92,14 @@ fn handlers_table(result: &HostInterruptResult, style: &TableStyle) -> Vec<Strin
 
 fn stolen_table(result: &HostInterruptResult, style: &TableStyle) -> Vec<String> {
     let titles = STOLEN_TITLES.into_iter().zip(STOLEN_WIDTHS);
-    let rows =
-        result.stolen.iter().map(|core| (format!("core {}", core.core), stolen_cells(core).into()));
-    table("taken from", titles, rows, style)
+    let rows = result
+        .os_noise
+        .iter()
+        .map(|core| (format!("core {}", core.core), stolen_cells(core).into()));
+    table("core", titles, rows, style)
 }
 
-/// A handler and its core.
+/// Returns a handler and its core.
 pub(crate) fn handler_name(handler: &HandlerDelay) -> String {
     let kind = match handler.kind {
         HandlerKind::Kernel => "kernel",
@@ -108,23 +109,23 @@ pub(crate) fn handler_name(handler: &HandlerDelay) -> String {
     format!("{kind}, core {}", handler.core)
 }
 
-/// The means of a handler's repetitions, as the paper has them; `None` where there is none.
+/// Returns the means of a handler's repetitions, as in the paper; `None` if there is none.
 pub(crate) fn repetitions(handler: &HandlerDelay) -> Option<String> {
     let means: Vec<_> = handler.repetitions.iter().map(|one| mean_ns(one.mean_ns)).collect();
     (!means.is_empty()).then(|| {
-        format!("{}, the means of its repetitions: {}", handler_name(handler), means.join(", "))
+        format!("{}, means of the repetitions: {}", handler_name(handler), means.join(", "))
     })
 }
 
-/// The titles of [`stolen_cells`].
+/// Returns the titles of [`stolen_cells`].
 pub(crate) const fn stolen_titles() -> [&'static str; 7] {
     STOLEN_TITLES
 }
 
-/// What was taken from a core: shares of the time, numbers, the longest.
-pub(crate) fn stolen_cells(core: &StolenCore) -> [String; 7] {
-    let share = |part: StolenPart| percent_of(part.total_ns, core.duration_ns);
-    let longest = |part: StolenPart| {
+/// Returns the OS noise of a core: shares of the time, numbers, the longest.
+pub(crate) fn stolen_cells(core: &OsNoise) -> [String; 7] {
+    let share = |part: OsNoiseShare| percent_of(part.total_ns, core.duration_ns);
+    let longest = |part: OsNoiseShare| {
         if part.gaps == 0 { ABSENT.to_owned() } else { human_ns(part.max_ns) }
     };
     [
@@ -138,14 +139,18 @@ pub(crate) fn stolen_cells(core: &StolenCore) -> [String; 7] {
     ]
 }
 
-/// What the kernel and the processor counted meanwhile.
-pub(crate) fn stolen_facts(core: &StolenCore) -> String {
+/// Returns the counts of the kernel and the processor meanwhile.
+pub(crate) fn stolen_facts(core: &OsNoise) -> String {
     let mut facts = vec![
         format!("spun for {}", human_ns(core.duration_ns)),
-        format!("{} a turn, a gap from {} on", human_ns(core.turn_ns), human_ns(core.threshold_ns)),
+        format!(
+            "{} per iteration, gaps from {}",
+            human_ns(core.turn_ns),
+            human_ns(core.threshold_ns)
+        ),
     ];
     let known = [
-        ("waited for the core", core.run_delay_ns.map(human_ns)),
+        ("run-queue wait", core.run_delay_ns.map(human_ns)),
         ("steal", core.steal_ns.map(human_ns)),
         ("interrupts", core.interrupts.map(full_count)),
         ("system management interrupts", core.system_management.map(full_count)),
@@ -155,12 +160,13 @@ pub(crate) fn stolen_facts(core: &StolenCore) -> String {
     format!("Core {}: {}.", core.core, facts.join("; "))
 }
 
-/// What was measured and how, in sentences.
+/// Returns the conditions of the measurement, in sentences.
 pub(crate) fn facts(result: &HostInterruptResult) -> Vec<String> {
     let mut facts = Vec::new();
     if let Some(handler) = result.handlers.first() {
         facts.push(format!(
-            "{} expiries a repetition, {} to {} apart, threads {}; the clock takes {} of each delay.",
+            "{} expiries per repetition, {} to {} apart, threads {}; clock reading {} of each \
+                delay.",
             full_count(result.expiries),
             human_ns(result.distance_min_ns),
             human_ns(result.distance_max_ns),
@@ -188,22 +194,22 @@ mod tests {
     fn a_narrow_terminal_keeps_the_share() {
         let style = TableStyle { colour: false, width: 44 };
         let text = host_interrupt(&fixture::host_interrupt(), &style);
-        assert!(text.contains("stolen") && !text.contains("by others "), "{text}");
+        assert!(text.contains("OS noise") && !text.contains("by others   longest"), "{text}");
     }
 
     #[test]
     fn one_core_is_compared_with_none() {
         let mut result = fixture::host_interrupt();
-        result.stolen.truncate(1);
+        result.os_noise.truncate(1);
         let text = host_interrupt(&result, &TableStyle { colour: false, width: 80 });
-        assert!(text.contains("  timerfd, core 0 |#") && !text.contains("stolen share"), "{text}");
+        assert!(text.contains("  timerfd, core 0 |#") && !text.contains("OS noise, #"), "{text}");
     }
 
     #[test]
     fn what_threads_took_is_told_from_what_others_did() {
         let mut result = fixture::host_interrupt();
-        result.stolen[1].all.total_ns = result.stolen[0].all.total_ns / 2;
-        result.stolen[1].by_threads.total_ns = result.stolen[0].all.total_ns / 4;
+        result.os_noise[1].all.total_ns = result.os_noise[0].all.total_ns / 2;
+        result.os_noise[1].by_threads.total_ns = result.os_noise[0].all.total_ns / 4;
         let lines = shapes(&result, &TableStyle { colour: false, width: 80 });
         let bar = lines.last().unwrap();
         assert!(bar.starts_with("  core 1 |##########----------          "), "{lines:?}");

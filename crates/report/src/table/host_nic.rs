@@ -1,4 +1,4 @@
-//! A network card: facts with what they mean, and what to change with the commands for it.
+//! NIC: facts with their meaning, and recommended changes with their commands.
 
 use horolog_record::HostNicResult;
 
@@ -8,7 +8,7 @@ use super::host_clock::fact_lines;
 use super::summary::{finding_lines, wrapped};
 use crate::host_nic::{advice, change, groups};
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn host_nic(result: &HostNicResult, style: &TableStyle) -> String {
     let mut lines = vec![Tone::Strong.paint(&result.interface, style.colour)];
@@ -19,7 +19,7 @@ pub fn host_nic(result: &HostNicResult, style: &TableStyle) -> String {
         }
         for one in advice {
             lines.extend(wrapped(&change(one), "  ", "    ", style));
-            // Not wrapped: it is to be copied.
+            // Not wrapped, so that it can be copied.
             lines.extend(one.command.iter().map(|command| format!("      {command}")));
         }
     }

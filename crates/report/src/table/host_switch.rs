@@ -1,8 +1,8 @@
-//! Switches: the eight steps, repetition by repetition as the paper has them, and the exchanges.
+//! Switches: the eight steps, repetition by repetition as in the paper, and the exchanges.
 
 use horolog_record::{
-    HostSwitchResult, StepsRepetition, SwitchExchange, SwitchPartner, SwitchPlacement, SwitchSteps,
-    SwitchWay,
+    HostSwitchResult, StepsRepetition, SwitchExchange, SwitchMechanism, SwitchPeer,
+    SwitchPlacement, SwitchSteps,
 };
 
 use super::TableStyle;
@@ -17,18 +17,19 @@ const TIME_WIDTH: usize = 9;
 const EXCHANGE_TITLES: [&str; 7] =
     ["turn, mean", "p50", "p99", "max", "calls", "switch", "switches"];
 const EXCHANGE_WIDTHS: [usize; 7] = [10, 9, 9, 9, 9, 9, 8];
-/// Repetitions of the eight steps that have a column.
+/// Maximum number of repetitions of the eight steps that have a column.
 const REPETITIONS_SHOWN: usize = 5;
 
-/// How the figures came about.
-pub(crate) const METHOD: &str = "By the eight steps of Hao, Xue and Qin 2010, section 4.1.1: T1, n calls of sched_yield \
-     alone, T2; T3, n turns with a child of the same priority on the same core, T4. A switch is \
-     (T4 - T3 - 2 (T2 - T1)) / 2n: a turn has two switches and two calls. The document's own \
-     figure is (T4 - T3 - (T2 - T1)) / n. An exchange hands over and waits to be handed back; \
-     calls are one side's alone, and a switch is half of a turn without both sides' calls and the \
-     clock; switches are those that the kernel counted on the one side for each turn.";
+/// Explanation of the method.
+pub(crate) const METHOD: &str = "By the eight steps of Hao, Xue and Qin 2010, section 4.1.1: T1, \
+     n calls of sched_yield alone, T2; T3, n turns with a child of the same priority on the same \
+     core, T4. A switch is (T4 - T3 - 2 (T2 - T1)) / 2n: a turn has two switches and two calls. \
+     As published: T0 of that paper, (T4 - T3 - (T2 - T1)) / n. An exchange wakes the peer and \
+     waits to be woken; calls are those of one side alone, and a switch is half of a turn without \
+     the calls of both sides and the clock reading; switches are counted by the kernel on one \
+     side per turn.";
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn host_switch(result: &HostSwitchResult, style: &TableStyle) -> String {
     let mut lines = steps_table(result, style);
@@ -58,16 +59,16 @@ fn steps_table(result: &HostSwitchResult, style: &TableStyle) -> Vec<String> {
     grid::blocks([name.clone(), name], &columns, &rows, style)
 }
 
-/// Both figures of the eight steps: a name, the median, each repetition.
+/// Returns both figures of the eight steps: a name, the median, each repetition.
 pub(crate) fn steps_rows(steps: &SwitchSteps) -> [(String, Vec<String>); 2] {
     let row = |name: &str, median: Option<f64>, of: fn(&StepsRepetition) -> Option<f64>| {
-        let name = format!("{} switch, {name}", partner_name(steps.partner));
+        let name = format!("{} switch, {name}", peer_name(steps.peer));
         let each = steps.repetitions.iter().map(|one| known(of(one)));
         (name, std::iter::once(known(median)).chain(each).collect())
     };
     [
         row("each", steps.per_switch_ns, |one| one.per_switch_ns),
-        row("document's T0", steps.document_ns, |one| one.document_ns),
+        row("as published", steps.paper_ns, |one| one.paper_ns),
     ]
 }
 
@@ -80,12 +81,12 @@ fn exchange_table(result: &HostSwitchResult, style: &TableStyle) -> Vec<String> 
     grid::blocks([name.clone(), name], &columns, &rows, style)
 }
 
-/// The titles of [`exchange_cells`].
+/// Returns the titles of [`exchange_cells`].
 pub(crate) const fn exchange_titles() -> [&'static str; 7] {
     EXCHANGE_TITLES
 }
 
-/// The figures of an exchange.
+/// Returns the figures of an exchange.
 pub(crate) fn exchange_cells(exchange: &SwitchExchange) -> [String; 7] {
     let turn = exchange.turn_ns.as_ref();
     let time = |of: fn(&horolog_record::Distribution) -> u64| {
@@ -101,34 +102,34 @@ pub(crate) fn exchange_cells(exchange: &SwitchExchange) -> [String; 7] {
         time(|turn| turn.p50),
         time(|turn| turn.p99),
         time(|turn| turn.max),
-        known(mean(|one| one.alone_ns)),
+        known(mean(|one| one.baseline_ns)),
         known(exchange.per_switch_ns),
         mean(|one| one.switches_per_turn)
             .map_or_else(|| ABSENT.to_owned(), |count| format!("{count:.2}")),
     ]
 }
 
-/// What an exchange is by, with whom and where.
+/// Returns the mechanism of an exchange, with its peer and core.
 #[must_use]
 pub fn exchange_name(exchange: &SwitchExchange) -> String {
-    let way = match exchange.way {
-        SwitchWay::Pipe => "pipe",
-        SwitchWay::Futex => "futex",
-        SwitchWay::Eventfd => "eventfd",
+    let way = match exchange.mechanism {
+        SwitchMechanism::Pipe => "pipe",
+        SwitchMechanism::Futex => "futex",
+        SwitchMechanism::Eventfd => "eventfd",
     };
     let placement = match exchange.placement {
         SwitchPlacement::SameCore => "same core",
         SwitchPlacement::AcrossCores => "across cores",
     };
-    format!("{way}, {}, {placement}", partner_name(exchange.partner))
+    format!("{way}, {}, {placement}", peer_name(exchange.peer))
 }
 
-/// A partner's kind.
+/// Returns the name of a peer's kind.
 #[must_use]
-pub const fn partner_name(partner: SwitchPartner) -> &'static str {
+pub const fn peer_name(partner: SwitchPeer) -> &'static str {
     match partner {
-        SwitchPartner::Process => "process",
-        SwitchPartner::Thread => "thread",
+        SwitchPeer::Process => "process",
+        SwitchPeer::Thread => "thread",
     }
 }
 
@@ -136,12 +137,12 @@ fn known(ns: Option<f64>) -> String {
     ns.map_or_else(|| ABSENT.to_owned(), mean_ns)
 }
 
-/// What was measured and how, in sentences.
+/// Returns the conditions of the measurement, in sentences.
 pub(crate) fn facts(result: &HostSwitchResult) -> Vec<String> {
     let cores = result.cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
     vec![
         format!(
-            "{} turns a repetition, {} {cores}, {}; the clock takes {}.",
+            "{} turns per repetition, {} {cores}, {}; clock reading {}.",
             full_count(result.turns),
             if result.cores.len() == 1 { "core" } else { "cores" },
             scheduling(&result.scheduling),

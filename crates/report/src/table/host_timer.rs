@@ -1,10 +1,12 @@
-//! Wake-up latencies: a row for each core, and what was held still meanwhile.
+//! Wake-up latencies: a row for each core, and the host conditions.
 
 use horolog_record::{HostTimerResult, TimerCore};
 
 use super::TableStyle;
 use super::grid::{self, Column};
-use super::shapes::{Course, Row, Scale, Unit, distributions, put};
+use super::shapes::{
+    SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, distributions, put,
+};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
 use crate::units::{full_count, human_ns};
@@ -14,12 +16,12 @@ const MISSED_WIDTH: usize = 6;
 const COUNT_WIDTH: usize = 10;
 const TIME_WIDTH: usize = 9;
 
-/// What a latency is.
-pub(crate) const LATENCY: &str = "Latency: from the instant at which a thread was to wake up to its first reading of the \
-     clock. Missed: periods that were over before their thread came to wait for them; they count \
-     with their latency.";
+/// Explanation of latency.
+pub(crate) const LATENCY: &str = "Latency: from the intended wake-up to the first clock reading \
+     of the thread. Missed: periods that had ended before the thread waited for them; their \
+     latency counts.";
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn host_timer(result: &HostTimerResult, style: &TableStyle) -> String {
     let name = Column::right("core", CORE_WIDTH);
@@ -35,7 +37,7 @@ pub fn host_timer(result: &HostTimerResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-/// How often latencies came on each core, and when the largest did.
+/// Returns the distribution of latencies on each core, and the times of the largest.
 fn shapes(result: &HostTimerResult, style: &TableStyle) -> Vec<String> {
     let name = |core: &TimerCore| format!("core {}", core.core);
     let all = result.cores.iter();
@@ -44,10 +46,15 @@ fn shapes(result: &HostTimerResult, style: &TableStyle) -> Vec<String> {
     let mut lines = distributions("latency", &all, style);
     let row = |core: &TimerCore| {
         let points = core.series.iter().map(|one| (one.at_s, one.max_ns as f64)).collect();
-        Row { name: name(core), points, scale: Scale::Log, unit: Unit::Time }
+        SparklineRow {
+            name: name(core),
+            points,
+            scale: SparklineScale::Log,
+            unit: SparklineUnit::Time,
+        }
     };
     let rows = result.cores.iter().map(row).collect();
-    lines.extend(Course::over_time("largest latency over time", rows).lines(style));
+    lines.extend(SparklineGroup::over_time("largest latency over time", rows).lines(style));
     lines
 }
 
@@ -58,7 +65,7 @@ fn columns() -> Vec<Column> {
     [Column::right("missed", MISSED_WIDTH)].into_iter().chain(figures).collect()
 }
 
-/// One core's cells: missed periods, and [`LATENCY_TITLES`].
+/// Returns one core's cells: missed periods, and [`LATENCY_TITLES`].
 pub(crate) fn cells(core: &TimerCore) -> [String; 9] {
     let [count, min, mean, p50, p99, p99_9, max, deviation] =
         latency_figures(core.latency_ns.as_ref());
@@ -66,12 +73,12 @@ pub(crate) fn cells(core: &TimerCore) -> [String; 9] {
     [missed, count, min, mean, p50, p99, p99_9, max, deviation]
 }
 
-/// What was measured and how, in sentences.
+/// Returns the conditions of the measurement, in sentences.
 pub(crate) fn facts(result: &HostTimerResult) -> Vec<String> {
     let mut facts = Vec::new();
     if let Some(core) = result.cores.first() {
         facts.push(format!(
-            "One thread for each core, {}, a period of {}.",
+            "One thread per core, {}, period {}.",
             scheduling(&core.scheduling),
             human_ns(result.interval_ns)
         ));
@@ -81,8 +88,8 @@ pub(crate) fn facts(result: &HostTimerResult) -> Vec<String> {
         let cost = &core.cost;
         let [clock, cycle, past] = [cost.clock_ns, cost.cycle_ns, cost.past_ns].map(human_ns);
         format!(
-            "Own cost on core {}: {clock} for the clock in each latency, {cycle} for a period; \
-             waiting for an instant that is past takes {past}.",
+            "Overhead on core {}: {clock} for the clock reading in each latency, {cycle} per \
+             period; a wait for a past time takes {past}.",
             core.core
         )
     }));

@@ -1,16 +1,16 @@
-//! The table of ntpperf, column for column, for the scripts that read it. It has no colours, no
-//! units and no width to keep to.
+//! ntpperf's table, column for column, for the scripts that read it. It has no colours, no units
+//! and no maximum width.
 
-use horolog_record::Trial;
+use horolog_record::{InvalidReason, Responses, Trial};
 
 use crate::units::ABSENT;
 
-/// What stands behind the shares of the replies.
+/// Columns after the shares of the replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NtpperfPanel {
-    /// The server's response time: its transmit less its receive timestamp.
+    /// Server's response time: its transmit minus its receive timestamp.
     ResponseTime,
-    /// The offset of its transmit timestamps.
+    /// Offset of its transmit timestamps.
     Offset,
 }
 
@@ -33,7 +33,7 @@ impl NtpperfPanel {
         format!("  {min:>7} {mean:>7} {max:>7} {stddev:>6}")
     }
 
-    /// Least, mean and greatest value, and the deviation, to the nanosecond.
+    /// Returns least, mean and greatest value, and the deviation, to the nanosecond.
     fn figures(self, trial: &Trial) -> Option<[i128; 4]> {
         let whole = |value: f64| value.round() as i128;
         match self {
@@ -47,18 +47,18 @@ impl NtpperfPanel {
     }
 }
 
-/// The columns of a run.
+/// Columns of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NtpperfTable {
-    /// A PTP master is asked, whose answers are delay responses and Syncs with their follow-ups;
-    /// otherwise an NTP server, which answers in basic or interleaved mode.
+    /// True for a PTP master, whose responses are delay responses and Syncs with their follow-ups;
+    /// false for an NTP server, which replies in basic or interleaved mode.
     pub ptp: bool,
-    /// What stands behind the shares, if anything does.
+    /// Columns after the shares, if any.
     pub panel: Option<NtpperfPanel>,
 }
 
 impl NtpperfTable {
-    /// The two lines above the rows, without a newline at the end.
+    /// Returns the two lines above the rows, without a newline at the end.
     #[must_use]
     pub fn header(&self) -> String {
         let kinds = if self.ptp { "  delay sync/fw" } else { "  basic  xleave" };
@@ -70,33 +70,59 @@ impl NtpperfTable {
         )
     }
 
-    /// One trial, without a newline at the end. The rate is the one that was planned; the shares
-    /// are of the requests that were really sent. What is lost is what is missing of them, so it is
-    /// from 0% to 100%, also where a request is owed two answers; [`ABSENT`] stands for figures
-    /// that there are none of.
+    /// Returns one trial, without a newline at the end. The rate is the intended one; the shares
+    /// are of the requests that were really sent. Lost are those that are missing of them, so the
+    /// share is from 0% to 100%, even if a request is owed two replies; [`ABSENT`] represents
+    /// missing figures. For NTP, validity of replies is as in ntpperf.
     #[must_use]
     pub fn row(&self, trial: &Trial) -> String {
         let share = |count: u64| {
             let ratio = if trial.sent == 0 { 0.0 } else { count as f64 / trial.sent as f64 };
             format!("{:>7.2}%", ratio * 100.0)
         };
-        let replies = trial.responses;
-        let kinds = if self.ptp {
-            [replies.delay, replies.sync_follow_up]
-        } else {
-            // An authenticated reply is in basic mode as well.
-            [replies.basic.saturating_add(replies.nts), replies.interleaved]
-        };
-        let shares = [trial.lost, trial.invalid_total(), kinds[0], kinds[1]].map(share).concat();
+        let counts = if self.ptp { ptp_counts(trial) } else { ntp_counts(trial) };
+        let shares = counts.map(share).concat();
         let panel = self.panel.map_or_else(String::new, |panel| panel.cells(trial));
         let (rate, clients) = (trial.offered_rate, trial.clients);
         format!("{rate:<9.0}{clients:>5}{shares}{panel}")
     }
 }
 
+/// Returns lost, invalid, delay responses, and Syncs with their follow-ups.
+fn ptp_counts(trial: &Trial) -> [u64; 4] {
+    let Responses { delay, sync_follow_up, .. } = trial.responses;
+    [trial.lost, trial.invalid_total(), delay, sync_follow_up]
+}
+
+/// Returns lost, invalid, and replies in basic and in interleaved mode. An authenticated reply is
+/// in basic mode as well, and so is one that ntpperf accepts. An invalid reply is still a reply, so
+/// that its request is not lost.
+fn ntp_counts(trial: &Trial) -> [u64; 4] {
+    let Responses { basic, nts, interleaved, .. } = trial.responses;
+    let count = |(_, count): (&InvalidReason, &u64)| *count;
+    let passed = trial.invalid.iter().filter(|(reason, _)| is_valid_in_ntpperf(**reason));
+    let passed = passed.map(count).fold(0, u64::saturating_add).min(trial.lost);
+    let invalid = trial.invalid.iter().filter(|(reason, _)| !is_valid_in_ntpperf(**reason));
+    let invalid = invalid.map(count).fold(0, u64::saturating_add);
+    let lost = trial.lost.saturating_sub(passed).saturating_sub(invalid);
+    [lost, invalid, basic.saturating_add(nts).saturating_add(passed), interleaved]
+}
+
+/// Returns true if ntpperf accepts such a reply: it checks the mode and the origin timestamp of at
+/// least 48 bytes. A reply of another length is nearly always a longer one.
+const fn is_valid_in_ntpperf(reason: InvalidReason) -> bool {
+    use InvalidReason::{
+        KissDeny, KissOther, KissRate, KissRstr, Leap, Length, Stratum, Timestamp, Version,
+    };
+    matches!(
+        reason,
+        Length | Version | Stratum | Leap | Timestamp | KissRate | KissDeny | KissRstr | KissOther
+    )
+}
+
 #[cfg(test)]
 mod tests {
-    use horolog_record::{Distribution, InvalidReason, Responses, SignedDistribution};
+    use horolog_record::{Distribution, SignedDistribution};
 
     use super::*;
     use crate::fixture;
@@ -162,7 +188,8 @@ mod tests {
             offered_rate: rate,
             clients,
             sent: SENT,
-            lost,
+            // A result counts invalid replies as lost too.
+            lost: if table.ptp { lost } else { lost + invalid },
             invalid: [(InvalidReason::Origin, invalid)].into(),
             responses,
             ..fixture::silent_trial()
@@ -208,6 +235,24 @@ mod tests {
             RESPONSE.row(&trial),
             "0            0  50.00%   0.00%  50.00%   0.00%        -       -       -      -"
         );
+    }
+
+    #[test]
+    fn replies_are_valid_as_they_are_in_ntpperf() {
+        let shares = |reason, invalid| {
+            let basic = Responses { basic: 1, ..Responses::default() };
+            let invalid = [(reason, invalid)].into();
+            let trial =
+                Trial { sent: 8, lost: 7, invalid, responses: basic, ..fixture::silent_trial() };
+            let row = RESPONSE.row(&trial);
+            row.split_whitespace().skip(2).take(3).map(str::to_owned).collect::<Vec<_>>()
+        };
+        for reason in [InvalidReason::Version, InvalidReason::Length, InvalidReason::KissRate] {
+            assert_eq!(shares(reason, 7), ["0.00%", "0.00%", "100.00%"], "{reason}");
+        }
+        assert_eq!(shares(InvalidReason::Origin, 7), ["0.00%", "87.50%", "12.50%"]);
+        assert_eq!(shares(InvalidReason::Origin, 3), ["50.00%", "37.50%", "12.50%"]);
+        assert_eq!(shares(InvalidReason::Version, 70), ["0.00%", "0.00%", "100.00%"]);
     }
 
     #[test]

@@ -1,23 +1,23 @@
-//! The outcome of a search for stalls: a row for each pattern and option, what is said of stalls
-//! held against it, and what to change.
+//! Outcome of a search for stalls: a row for each pattern and option, published claims on stalls
+//! compared with it, and recommended changes.
 
 use horolog_record::PathStallResult;
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, Group, Tone};
+use super::grid::{self, Cell, Column, ColumnGroup, Tone};
 use super::path_tcp::{end, target};
 use super::shapes::{Bar, put, worst_first};
 use super::summary::{finding_lines, limit_lines, wrapped};
-use crate::stall::{self, Folded};
+use crate::stall::{self, GroupedCell};
 use crate::units::{ABSENT, human_ns, percent};
 
 const NAME_WIDTH: usize = 34;
 const OPTION_WIDTH: usize = 17;
 const WIDTHS: [usize; 9] = [8, 8, 8, 9, 8, 8, 4, 19, 9];
-/// The order in which columns are given up where the terminal is narrow: the highest first.
+/// Ranks by which columns are omitted on a narrow terminal: the highest first.
 const RANKS: [u8; 9] = [2, 0, 1, 5, 0, 4, 3, 0, 6];
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn path_stall(result: &PathStallResult, style: &TableStyle) -> String {
     let mut lines = Vec::new();
@@ -31,15 +31,15 @@ pub fn path_stall(result: &PathStallResult, style: &TableStyle) -> String {
     }
     say(&stall::kernel(&result.kernel), &mut lines);
     say(&stall::evidence(result), &mut lines);
-    // What to do comes first; what it is drawn from may be many rows.
+    // Advice comes first; the evidence for it may be many rows.
     lines.extend(limit_lines(&result.limits, style));
     lines.extend(finding_lines(&result.findings, style));
     for claim in &result.claims {
-        let text = format!("{}: {} ({})", stall::held(claim.held), claim.says, claim.figure);
+        let text = format!("{}: {} ({})", stall::held(claim.holds), claim.statement, claim.figure);
         say(&text, &mut lines);
     }
     if !result.cells.is_empty() {
-        let rows = stall::folded(&result.cells);
+        let rows = stall::grouped(&result.cells);
         lines.extend(cells(&rows, style));
         put(&mut lines, stalls(&rows, style));
         say(stall::DEFINITION, &mut lines);
@@ -60,9 +60,9 @@ pub fn path_stall(result: &PathStallResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-/// How often those stalled that did at all, the worst first.
-fn stalls(rows: &[Folded<'_>], style: &TableStyle) -> Vec<String> {
-    let share = |row: &&Folded<'_>| row.cell.stalled as f64 / row.cell.exchanges.max(1) as f64;
+/// Returns the frequency of stalls of patterns that stalled at all, the worst first.
+fn stalls(rows: &[GroupedCell<'_>], style: &TableStyle) -> Vec<String> {
+    let share = |row: &&GroupedCell<'_>| row.cell.stalled as f64 / row.cell.exchanges.max(1) as f64;
     let mut stalled: Vec<_> = rows.iter().filter(|row| row.cell.stalled > 0).collect();
     stalled.sort_by(|a, b| share(b).total_cmp(&share(a)));
     let bars = stalled.iter().map(|row| {
@@ -77,13 +77,12 @@ fn stalls(rows: &[Folded<'_>], style: &TableStyle) -> Vec<String> {
     let mut lines = worst_first("share of exchanges that stalled", &bars, 1.0, style);
     let others = rows.len() - stalled.len();
     lines.extend(
-        (!lines.is_empty() && others > 0)
-            .then(|| format!("  and {others} more, of which none stalled")),
+        (!lines.is_empty() && others > 0).then(|| format!("  and {others} more without stalls")),
     );
     lines
 }
 
-fn cells(rows: &[Folded<'_>], style: &TableStyle) -> Vec<String> {
+fn cells(rows: &[GroupedCell<'_>], style: &TableStyle) -> Vec<String> {
     let all: Vec<usize> = (0..WIDTHS.len()).collect();
     let width = |columns: &[usize]| {
         NAME_WIDTH + 1 + OPTION_WIDTH + columns.iter().map(|at| WIDTHS[*at] + 1).sum::<usize>()
@@ -92,13 +91,13 @@ fn cells(rows: &[Folded<'_>], style: &TableStyle) -> Vec<String> {
     let mut columns =
         vec![Column::left("pattern", NAME_WIDTH), Column::left("option", OPTION_WIDTH)];
     columns.extend(shown.iter().map(|at| Column::right(stall::COLUMNS[*at], WIDTHS[*at])));
-    let group = [Group { title: "", columns }];
+    let group = [ColumnGroup { title: "", columns }];
     let header = grid::header(&group, style.colour);
     let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
     for row in rows {
         let (cell, pattern) = (row.cell, row.pattern());
         let texts = stall::cell(cell);
-        let tone = if cell.stalled > 0 { Tone::Doubt } else { Tone::Plain };
+        let tone = if cell.stalled > 0 { Tone::Warning } else { Tone::Plain };
         let mut row =
             vec![Cell::plain(pattern), Cell::plain(stall::option(cell.option).to_owned())];
         row.extend(shown.iter().map(|at| Cell { text: texts[*at].clone(), tone }));
@@ -116,7 +115,7 @@ fn connections(watch: &horolog_record::StallWatch, style: &TableStyle) -> Vec<St
     columns.extend(
         stall::WATCHED_COLUMNS.iter().zip(WIDTHS).map(|(title, width)| Column::right(title, width)),
     );
-    let group = [Group { title: "", columns }];
+    let group = [ColumnGroup { title: "", columns }];
     let header = grid::header(&group, style.colour);
     let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
     for one in &watch.connections {

@@ -1,4 +1,4 @@
-//! The outcome of a measurement of TCP: both ends' facts, a row for each size, the doubts.
+//! Outcome of a measurement of TCP: both ends' facts, a row for each size, the findings.
 
 use horolog_record::{
     PathEnd, PathTcpResult, TcpBandwidth, TcpDirection, TcpFigures, TcpLatency, TcpTarget,
@@ -10,7 +10,7 @@ use super::shapes::{Bar, bars, put};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, per_second};
 
-/// The columns that go first where the terminal is narrow are the last ones.
+/// Columns, of which the last are omitted first on a narrow terminal.
 const LATENCY: [(&str, usize); 12] = [
     ("mean", 8),
     ("p50", 8),
@@ -22,7 +22,7 @@ const LATENCY: [(&str, usize); 12] = [
     ("cwnd", 5),
     ("mss", 6),
     ("rtt", 8),
-    ("again", 6),
+    ("retrans", 6),
     ("ato", 8),
 ];
 const BANDWIDTH: [(&str, usize); 9] = [
@@ -33,19 +33,19 @@ const BANDWIDTH: [(&str, usize); 9] = [
     ("cwnd", 5),
     ("mss", 6),
     ("rtt", 8),
-    ("again", 6),
+    ("retrans", 6),
     ("copied", 7),
 ];
 const SIZE_WIDTH: usize = 12;
 const WAY_WIDTH: usize = 4;
 
-/// What the figures are.
-pub(crate) const DEFINITION: &str = "Latency: half of a round trip. Rate: bytes per second that the receiver got. cwnd \
-                                     (segments), mss (bytes), rtt and ato are the kernel's \
-                                     (TCP_INFO) at the end of the row, again: segments sent again; \
-                                     of several connections the largest, and the sum.";
+/// Explanation of the figures.
+pub(crate) const DEFINITION: &str = "Latency: half a round trip. Rate: bytes per second \
+                                     received. cwnd (segments), mss (bytes), rtt and ato: \
+                                     TCP_INFO at the end of the row; retrans: retransmitted \
+                                     segments. Of several connections, the maximum and the sum.";
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn path_tcp(result: &PathTcpResult, style: &TableStyle) -> String {
     let mut lines = vec![format!("TCP to {}", target(&result.target))];
@@ -61,7 +61,7 @@ pub fn path_tcp(result: &PathTcpResult, style: &TableStyle) -> String {
         if !result.latency.is_empty() {
             lines.push(String::new());
         }
-        let name = Column::right("bandwidth, B  way", SIZE_WIDTH + 1 + WAY_WIDTH);
+        let name = Column::right("bandwidth, B  dir", SIZE_WIDTH + 1 + WAY_WIDTH);
         let named = |row: &TcpBandwidth| {
             format!("{} {:>WAY_WIDTH$}", full_count(row.size_bytes), way(row.direction))
         };
@@ -75,7 +75,7 @@ pub fn path_tcp(result: &PathTcpResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-/// Latency and bandwidth from one size to the next.
+/// Returns latency and bandwidth from one size to the next.
 fn shapes(result: &PathTcpResult, style: &TableStyle) -> Vec<String> {
     let half = |ns: u64| ns as f64 / 2.0;
     let latency = result.latency.iter().map(|row| {
@@ -83,7 +83,7 @@ fn shapes(result: &PathTcpResult, style: &TableStyle) -> Vec<String> {
         let (size, tail) = (times.map(|(p50, _)| p50), times.map(|(_, p99)| p99));
         let told = |(p50, p99)| format!("{}, p99 {}", mean_ns(p50), mean_ns(p99));
         let beside = times.map_or_else(|| ABSENT.to_owned(), told);
-        Bar { name: format!("{} B", full_count(row.size_bytes)), size, tail, beside }
+        Bar { name: format!("{} B", full_count(row.size_bytes)), size, tail, value_text: beside }
     });
     let latency: Vec<_> = latency.collect();
     let bandwidth = result.bandwidth.iter().map(|row| {
@@ -107,7 +107,7 @@ fn table(
     grid::blocks([name.clone(), name], &columns, &rows.collect::<Vec<_>>(), style)
 }
 
-/// The figures of a row, in the order of [`LATENCY`].
+/// Returns the figures of a row, in the order of [`LATENCY`].
 pub(crate) fn latency(row: &TcpLatency) -> Vec<String> {
     let times = row.rtt_ns.as_ref();
     let half = |ns: Option<f64>| ns.map_or_else(|| ABSENT.to_owned(), |ns| mean_ns(ns / 2.0));
@@ -125,7 +125,7 @@ pub(crate) fn latency(row: &TcpLatency) -> Vec<String> {
     cells
 }
 
-/// The figures of a row, in the order of [`BANDWIDTH`].
+/// Returns the figures of a row, in the order of [`BANDWIDTH`].
 pub(crate) fn bandwidth(row: &TcpBandwidth) -> [String; 9] {
     let [cwnd, mss, rtt, again] = tcp(row.tcp.as_ref());
     let copied = row.zero_copy.map_or_else(
@@ -155,15 +155,15 @@ fn tcp(figures: Option<&TcpFigures>) -> [String; 4] {
     ]
 }
 
-/// Which way, in a word.
+/// Returns the direction, in a word.
 pub(crate) const fn way(direction: TcpDirection) -> &'static str {
     match direction {
-        TcpDirection::Out => "out",
-        TcpDirection::Back => "back",
+        TcpDirection::Forward => "forward",
+        TcpDirection::Backward => "backward",
     }
 }
 
-/// The target with its name, where it has one.
+/// Returns the target with its name, if it has one.
 pub(crate) fn target(target: &TcpTarget) -> String {
     match &target.name {
         Some(name) => format!("{name} ({})", target.address),
@@ -171,9 +171,9 @@ pub(crate) fn target(target: &TcpTarget) -> String {
     }
 }
 
-/// An end's facts in a line.
+/// Returns an end's facts in a line.
 pub(crate) fn end(end: Option<&PathEnd>) -> String {
-    let Some(end) = end else { return "tells nothing of itself".to_owned() };
+    let Some(end) = end else { return "host unknown".to_owned() };
     let cpu = end.cpu.as_ref().map(|cpu| match end.cores {
         Some(cores) => format!("{cores} × {cpu}"),
         None => cpu.clone(),
@@ -185,7 +185,7 @@ pub(crate) fn end(end: Option<&PathEnd>) -> String {
     });
     let kernel = end.kernel.as_ref().map(|kernel| format!("Linux {kernel}"));
     let facts = [
-        end.node.clone(),
+        end.hostname.clone(),
         cpu,
         kernel,
         end.distribution.clone(),
@@ -194,10 +194,10 @@ pub(crate) fn end(end: Option<&PathEnd>) -> String {
         end.program.clone(),
     ];
     let known: Vec<_> = facts.into_iter().flatten().collect();
-    if known.is_empty() { "tells nothing of itself".to_owned() } else { known.join("; ") }
+    if known.is_empty() { "host unknown".to_owned() } else { known.join("; ") }
 }
 
-/// How connections were used, in a line.
+/// Returns the use of connections, in a line.
 pub(crate) fn settings(result: &PathTcpResult) -> String {
     let settings = &result.settings;
     let switches = [
@@ -212,7 +212,7 @@ pub(crate) fn settings(result: &PathTcpResult) -> String {
         1 => "1 connection".to_owned(),
         many => format!("{many} connections"),
     };
-    format!("{connections}, {} for each row, {on}", human_ns(settings.time_ns))
+    format!("{connections}, {} per row, {on}", human_ns(settings.time_ns))
 }
 
 #[cfg(test)]

@@ -1,37 +1,37 @@
-//! The outcome of a run over a path: a row for each length and load, then what is known of both
-//! ways, of host and wire, and of the measurement's own cost.
+//! Outcome of a run over a path: a row for each length and load, then the results for both
+//! directions, for host and wire, and the measurement's own cost.
 
 use horolog_record::{Distribution, PathUdpResult};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, Group, Tone};
+use super::grid::{self, Cell, Column, ColumnGroup, Tone};
 use super::shapes::{distributions, put};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::path_udp::{COLUMNS, NOTE, cost, details, title};
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn path_udp(result: &PathUdpResult, style: &TableStyle) -> String {
     let mut lines = wrapped(&title(result), "", "  ", style);
     for line in &mut lines {
         *line = Tone::Strong.paint(line, style.colour);
     }
-    let width_of = |columns: &[crate::path_udp::Column]| {
+    let width_of = |columns: &[crate::path_udp::PathRowColumn]| {
         columns.iter().map(|(_, width, ..)| width + 1).sum::<usize>().saturating_sub(1)
     };
     let shown = grid::fitting(COLUMNS.to_vec(), width_of, |(.., rank, _)| *rank, style.width);
     let columns = shown.iter().map(|(title, width, ..)| Column::right(title, *width)).collect();
-    let group = [Group { title: "", columns }];
+    let group = [ColumnGroup { title: "", columns }];
     if result.rows.is_empty() {
-        lines.push("  Nothing was measured.".to_owned());
+        lines.push("  No measurements.".to_owned());
     } else {
         lines.extend(grid::header(&group, style.colour).lines().skip(1).map(str::to_owned));
     }
     for row in &result.rows {
         let tone = |title| match title {
             "M" if row.counts.lost > 0 => Tone::Bad,
-            "S" if row.counts.reordered > 0 => Tone::Doubt,
-            "again" if row.counts.duplicate > 0 => Tone::Doubt,
+            "S" if row.counts.reordered > 0 => Tone::Warning,
+            "dup" if row.counts.duplicate > 0 => Tone::Warning,
             _ => Tone::Plain,
         };
         let cells =
@@ -51,7 +51,7 @@ pub fn path_udp(result: &PathUdpResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-/// The round trips of all rows that have any; half of each is T.
+/// Returns the round trips of all rows that have any; half of each is T.
 fn round_trips(result: &PathUdpResult) -> Vec<(String, &Distribution)> {
     let numbered = result.rows.iter().enumerate();
     let named = numbered.filter_map(|(index, row)| {
@@ -92,7 +92,7 @@ mod tests {
         assert!(!path_udp(&result, &TableStyle::default()).contains("NaN"));
         result.rows.clear();
         let text = path_udp(&result, &TableStyle::default());
-        assert!(text.contains("Nothing was measured.") && !text.contains("T mean"), "{text}");
+        assert!(text.contains("No measurements.") && !text.contains("T mean"), "{text}");
     }
 
     #[test]

@@ -1,33 +1,36 @@
-//! What a query found: a line for each server, statistics where there are enough samples for them,
-//! and how far the servers are apart.
+//! Results of a query: a line for each server, statistics if there are enough samples for them, and
+//! the differences between the servers.
 
 use std::net::{IpAddr, SocketAddr};
 
 use horolog_record::{
-    Difference, Figures, LeapState, QueryResult, Sample, ServerResult, ServerState, StampCounts,
+    Difference, ExactSummary, ExchangeSample, LeapState, QueryResult, ServerResult, ServerState,
+    TimestampCounts,
 };
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, Group, Tone};
-use super::shapes::{Course, Row, Scale, Unit, allan as deviations, put};
+use super::grid::{self, Cell, Column, ColumnGroup, Tone};
+use super::shapes::{
+    SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, allan as deviations, put,
+};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_mean_ns, signed_ns};
 
-/// Samples that a line for each server says enough of.
+/// Number of samples up to which a line for each server suffices.
 const FEW: usize = 8;
-/// The longest name that is shown in full beside other columns.
+/// Longest name that is shown in full with other columns.
 const NAME_MAX: usize = 46;
 
-/// A column of the table of servers.
-struct Field {
+/// Column of the table of servers.
+struct ServerColumn {
     group: &'static str,
     column: Column,
-    /// 0 stays always; otherwise the highest goes first.
+    /// Rank: 0 always stays; otherwise the highest is omitted first.
     rank: u8,
     cell: fn(&ServerResult) -> String,
 }
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn query(result: &QueryResult, style: &TableStyle) -> String {
     let mut lines = servers(result, style);
@@ -38,7 +41,7 @@ pub fn query(result: &QueryResult, style: &TableStyle) -> String {
     if !result.differences.is_empty() {
         lines.push(String::new());
         let line = |difference: &Difference| {
-            let tone = if difference.contradiction { Tone::Doubt } else { Tone::Plain };
+            let tone = if difference.contradiction { Tone::Warning } else { Tone::Plain };
             tone.paint(&difference_line(difference, result), style.colour)
         };
         lines.extend(result.differences.iter().map(line));
@@ -54,22 +57,25 @@ pub fn query(result: &QueryResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-fn fields(name_width: usize) -> Vec<Field> {
-    let field = |group, title, width, rank, cell| Field {
+fn fields(name_width: usize) -> Vec<ServerColumn> {
+    let field = |group, title, width, rank, cell| ServerColumn {
         group,
         column: Column::right(title, width),
         rank,
         cell,
     };
-    let says = "the server says";
-    let measured = "measured here";
+    let says = "reported by server";
+    let measured = "measured";
     vec![
-        Field { column: Column::left("server", name_width), ..field("", "", 0, 0, full_name) },
-        field(says, "stratum", 7, 6, |one| said(one, |says| says.stratum.to_string())),
-        field(says, "reference", 15, 5, |one| said(one, |says| says.reference_id.clone())),
-        field(says, "leap", 7, 7, |one| said(one, |says| short_leap(says.leap).to_owned())),
-        field(says, "delay", 7, 8, |one| said(one, |says| human_ns(says.root_delay_ns))),
-        field(says, "disp.", 7, 9, |one| said(one, |says| human_ns(says.root_dispersion_ns))),
+        ServerColumn {
+            column: Column::left("server", name_width),
+            ..field("", "", 0, 0, full_name)
+        },
+        field(says, "stratum", 7, 6, |one| state_text(one, |says| says.stratum.to_string())),
+        field(says, "reference", 15, 5, |one| state_text(one, |says| says.reference_id.clone())),
+        field(says, "leap", 7, 7, |one| state_text(one, |says| short_leap(says.leap).to_owned())),
+        field(says, "delay", 7, 8, |one| state_text(one, |says| human_ns(says.root_delay_ns))),
+        field(says, "disp.", 7, 9, |one| state_text(one, |says| human_ns(says.root_dispersion_ns))),
         field(measured, "offset", 10, 0, |one| known(one.best, |best| signed_ns(best.offset_ns))),
         field(measured, "bound", 9, 0, |one| {
             known(one.best, |best| format!("± {}", human_ns(best.bound_ns)))
@@ -84,25 +90,40 @@ fn fields(name_width: usize) -> Vec<Field> {
     ]
 }
 
-fn said(server: &ServerResult, what: impl Fn(&ServerState) -> String) -> String {
-    server.says.as_ref().map_or_else(|| ABSENT.to_owned(), what)
+fn state_text(server: &ServerResult, what: impl Fn(&ServerState) -> String) -> String {
+    server.server_state.as_ref().map_or_else(|| ABSENT.to_owned(), what)
 }
 
 fn known<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
     value.map_or_else(|| ABSENT.to_owned(), text)
 }
 
-/// The server's name, with its address where the name is none itself.
+/// Returns the server's name, with its address if the name is none itself; the name of the server
+/// that NTS-KE named, if that was queried for the time.
 pub(crate) fn full_name(server: &ServerResult) -> String {
     let name = &server.name;
-    let is_address = name.parse::<IpAddr>().is_ok() || name.parse::<SocketAddr>().is_ok();
+    if let Some(named) = server.nts.as_ref().and_then(|nts| nts.server.as_ref()) {
+        return format!("{named} (for {name})");
+    }
+    let plain = without_zone(name);
+    let is_address = plain.parse::<IpAddr>().is_ok() || plain.parse::<SocketAddr>().is_ok();
     match server.address.filter(|_| !is_address) {
         Some(address) => format!("{name} ({address})"),
         None => name.clone(),
     }
 }
 
-/// A leap indicator in words.
+/// Returns an address in text form without its zone, which may be the name of an interface.
+fn without_zone(name: &str) -> String {
+    match name.split_once('%') {
+        None => name.to_owned(),
+        Some((address, zone)) => {
+            format!("{address}{}", zone.find(']').map_or("", |end| &zone[end..]))
+        }
+    }
+}
+
+/// Returns a leap indicator in words.
 pub(crate) const fn leap_name(leap: LeapState) -> &'static str {
     match leap {
         LeapState::None => "none",
@@ -112,7 +133,7 @@ pub(crate) const fn leap_name(leap: LeapState) -> &'static str {
     }
 }
 
-/// The same in a narrow column.
+/// Returns a leap indicator for a narrow column.
 const fn short_leap(leap: LeapState) -> &'static str {
     match leap {
         LeapState::Unsynchronised => "unsync.",
@@ -120,35 +141,35 @@ const fn short_leap(leap: LeapState) -> &'static str {
     }
 }
 
-/// The header and a line for each server.
+/// Returns the header and a line for each server.
 fn servers(result: &QueryResult, style: &TableStyle) -> Vec<String> {
     let longest = result.servers.iter().map(|one| full_name(one).chars().count()).max();
     let name_width = longest.unwrap_or(0).clamp("server".len(), NAME_MAX);
-    let width = |fields: &[Field]| grid::width(&groups(fields));
+    let width = |fields: &[ServerColumn]| grid::width(&groups(fields));
     let fields = grid::fitting(fields(name_width), width, |field| field.rank, style.width);
     let groups = groups(&fields);
     let mut lines: Vec<_> =
         grid::header(&groups, style.colour).lines().map(str::to_owned).collect();
     for server in &result.servers {
         let tone = if server.best.is_none() { Tone::Bad } else { Tone::Plain };
-        let cell = |field: &Field| Cell { text: (field.cell)(server), tone };
+        let cell = |field: &ServerColumn| Cell { text: (field.cell)(server), tone };
         let cells: Vec<_> = fields.iter().map(cell).collect();
         lines.push(grid::row(&groups, &cells, style.colour));
     }
     lines
 }
 
-fn groups(fields: &[Field]) -> Vec<Group> {
+fn groups(fields: &[ServerColumn]) -> Vec<ColumnGroup> {
     fields
         .chunk_by(|a, b| a.group == b.group)
-        .map(|fields| Group {
+        .map(|fields| ColumnGroup {
             title: fields[0].group,
             columns: fields.iter().map(|field| field.column.clone()).collect(),
         })
         .collect()
 }
 
-/// The statistics of one server.
+/// Returns the statistics of one server.
 fn statistics(server: &ServerResult, result: &QueryResult, style: &TableStyle) -> Vec<String> {
     let counts = &server.counts;
     let title = format!(
@@ -164,16 +185,16 @@ fn statistics(server: &ServerResult, result: &QueryResult, style: &TableStyle) -
     let mut facts = Vec::new();
     facts.extend(server.best.as_ref().map(|best| {
         let (offset, bound) = (signed_ns(best.offset_ns), human_ns(best.bound_ns));
-        format!("best: {offset} ± {bound}, the sample of the least delay")
+        format!("best: {offset} ± {bound}, sample with the lowest delay")
     }));
     facts.extend(server.drift.as_ref().map(|drift| {
         let residual = mean_ns(drift.residual_ns);
-        format!("drift: {:+.4} ± {:.4} ppm, {residual} left over", drift.ppm, drift.error_ppm)
+        format!("drift: {:+.4} ± {:.4} ppm, residual {residual}", drift.ppm, drift.error_ppm)
     }));
     facts.push(format!(
         "timestamps: requests {}; replies {}",
-        stamps(server.transmit_stamps),
-        stamps(server.receive_stamps)
+        timestamp_counts(server.transmit_timestamps),
+        timestamp_counts(server.receive_timestamps)
     ));
     facts.extend(odd_replies(server));
     facts.extend(allan(server));
@@ -183,20 +204,20 @@ fn statistics(server: &ServerResult, result: &QueryResult, style: &TableStyle) -
     lines
 }
 
-/// Offset and delay over time, and how stable the offset is.
+/// Returns offset and delay over time, and the stability of the offset.
 fn shapes(server: &ServerResult, result: &QueryResult, style: &TableStyle) -> Vec<String> {
-    let row = |name: &str, scale, unit, of: fn(&Sample) -> i64| {
-        let point = |sample: &Sample| (sample.sequence as f64, of(sample) as f64);
+    let row = |name: &str, scale, unit, of: fn(&ExchangeSample) -> i64| {
+        let point = |sample: &ExchangeSample| (sample.sequence as f64, of(sample) as f64);
         let points = server.samples.iter().map(point).collect();
-        Row { name: name.to_owned(), points, scale, unit }
+        SparklineRow { name: name.to_owned(), points, scale, unit }
     };
     let last = server.samples.iter().map(|sample| sample.sequence).max().unwrap_or(0);
     let planned = server.counts.sent.max(last.saturating_add(1));
     let rows = vec![
-        row("offset", Scale::Range, Unit::Offset, |sample| sample.offset_ns),
-        row("delay", Scale::Log, Unit::Time, |sample| sample.delay_ns.max(0)),
+        row("offset", SparklineScale::Range, SparklineUnit::Offset, |sample| sample.offset_ns),
+        row("delay", SparklineScale::Log, SparklineUnit::Time, |sample| sample.delay_ns.max(0)),
     ];
-    let course = Course::over_intervals("over time", planned, result.interval_ns, rows);
+    let course = SparklineGroup::over_intervals("over time", planned, result.interval_ns, rows);
     let mut lines = course.lines(style);
     lines.extend(deviations(&[("offset", &server.allan)], style));
     lines
@@ -218,14 +239,14 @@ fn figures_table(server: &ServerResult, style: &TableStyle) -> Vec<String> {
     grid::blocks([name.clone(), name], &columns, &rows.collect::<Vec<_>>(), style)
 }
 
-/// The figures of one quantity: mean, deviation, root mean square, extremes and percentiles. One
-/// sample has no deviation.
-pub(crate) fn figure_texts(figures: &Figures, signed: bool) -> [String; 10] {
+/// Returns the figures of one quantity: mean, deviation, root mean square, extremes and
+/// percentiles. One sample has no deviation.
+pub(crate) fn figure_texts(figures: &ExactSummary, signed: bool) -> [String; 10] {
     let with_sign = |ns: i64| {
         let text = signed_ns(ns);
         if signed { text } else { text.trim_start_matches('+').to_owned() }
     };
-    let Figures { mean, stddev, rms, min, p1, p5, p50, p95, p99, max, .. } = *figures;
+    let ExactSummary { mean, stddev, rms, min, p1, p5, p50, p95, p99, max, .. } = *figures;
     let size = |ns: f64| signed_mean_ns(ns).trim_start_matches('+').to_owned();
     let deviation = if figures.count < 2 { ABSENT.to_owned() } else { size(stddev) };
     let [min, p1, p5, p50, p95, p99, max] = [min, p1, p5, p50, p95, p99, max].map(with_sign);
@@ -233,22 +254,21 @@ pub(crate) fn figure_texts(figures: &Figures, signed: bool) -> [String; 10] {
     [mean, deviation, size(rms), min, p1, p5, p50, p95, p99, max]
 }
 
-/// Who took timestamps, and how many.
-pub(crate) fn stamps(counts: StampCounts) -> String {
-    let StampCounts { hardware, kernel, user } = counts;
-    let all = [("hardware", hardware), ("kernel", kernel), ("this program", user)];
+/// Returns the sources of timestamps, with their counts.
+pub(crate) fn timestamp_counts(counts: TimestampCounts) -> String {
+    let TimestampCounts { hardware, kernel, user } = counts;
+    let all = [("hardware", hardware), ("kernel", kernel), ("user", user)];
     let some = all.into_iter().filter(|(_, count)| *count > 0);
     let texts: Vec<_> = some.map(|(who, count)| format!("{who} {}", full_count(count))).collect();
     if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
 }
 
-/// What was lost or came that was no sample; `None` where there is nothing to tell.
+/// Returns lost requests and replies that were no samples; `None` if there are none.
 pub(crate) fn odd_replies(server: &ServerResult) -> Option<String> {
     let counts = &server.counts;
     let invalid = counts.invalid.iter();
-    let invalid =
-        invalid.map(|(reason, count)| (format!("invalid for {reason:?}").to_lowercase(), *count));
-    let kisses = counts.kisses.iter().map(|(code, count)| (format!("kisses {code}"), *count));
+    let invalid = invalid.map(|(reason, count)| (format!("invalid: {reason}"), *count));
+    let kisses = counts.kisses.iter().map(|(code, count)| (format!("KoD {code}"), *count));
     let plain = [
         ("lost", counts.lost),
         ("late", counts.late),
@@ -263,7 +283,7 @@ pub(crate) fn odd_replies(server: &ServerResult) -> Option<String> {
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| format!("{name} {}", full_count(count)))
         .collect();
-    (!told.is_empty()).then(|| format!("otherwise: {}", told.join(", ")))
+    (!told.is_empty()).then(|| format!("other: {}", told.join(", ")))
 }
 
 fn allan(server: &ServerResult) -> Option<String> {
@@ -274,12 +294,12 @@ fn allan(server: &ServerResult) -> Option<String> {
     (!points.is_empty()).then(|| format!("Allan deviation: {}", points.join(", ")))
 }
 
-/// A number without a unit, as a clock's deviation is written.
+/// Formats a number without a unit, as a clock's deviation is written.
 pub(crate) fn scientific(value: f64) -> String {
     if value.is_finite() { format!("{value:.2e}") } else { ABSENT.to_owned() }
 }
 
-/// An averaging time.
+/// Formats an averaging time.
 pub(crate) fn seconds(seconds: f64) -> String {
     if (0.0..1e9).contains(&seconds) {
         format!("{} s", (seconds * 1e6).round() / 1e6)
@@ -288,10 +308,10 @@ pub(crate) fn seconds(seconds: f64) -> String {
     }
 }
 
-/// How far two servers are apart, in a sentence.
+/// Returns the difference of two servers, in a sentence.
 pub(crate) fn difference_line(difference: &Difference, result: &QueryResult) -> String {
     let name = |index: usize| result.servers.get(index).map_or("?", |server| server.name.as_str());
-    let verdict = if difference.contradiction { "; they cannot both be right" } else { "" };
+    let verdict = if difference.contradiction { "; they are inconsistent" } else { "" };
     format!(
         "{} is ahead of {} by {} ± {} (mean of {} pairs {}){verdict}",
         name(difference.first),
@@ -327,6 +347,19 @@ mod tests {
             let fits = lines.iter().all(|line| line.chars().count() <= width.max(66));
             assert!(fits, "{width}: {lines:?}");
         }
+    }
+
+    #[test]
+    fn an_address_with_a_zone_is_not_named_twice() {
+        let mut server = fixture::query(5).servers.swap_remove(0);
+        server.nts = None;
+        server.address = Some("fe80::1".parse().unwrap());
+        for name in ["fe80::1%rva", "[fe80::1%rva]:124", "192.0.2.1", "[2001:db8::1]:5"] {
+            server.name = name.to_owned();
+            assert_eq!(full_name(&server), name);
+        }
+        server.name = "time.example".to_owned();
+        assert_eq!(full_name(&server), "time.example (fe80::1)");
     }
 
     #[test]
@@ -374,8 +407,8 @@ mod tests {
         server.samples[0].delay_ns = -5;
         let lines = shapes(&server, &result, &STYLE);
         assert_eq!(lines[0], "over time, 0 s to 5.90 s:");
-        let offset = "  offset |_++_++_.+                  -**-**--*--##-#-##-         | \
-                      +249 µs to +251 µs, 1.51 µs apart";
+        let offset = "  offset |_++_++_.+                  -**-**--*--##-#-##-         | +249 µs \
+                      to +251 µs, range 1.51 µs";
         assert_eq!(lines[1], offset);
         assert!(lines[2].contains("| 0 ns to "), "{lines:?}");
     }

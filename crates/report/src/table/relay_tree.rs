@@ -1,11 +1,11 @@
-//! A tree of relays: its nodes with their delays, and what they come to.
+//! Tree of relays: its nodes with their delays, and the conclusions.
 
 use horolog_record::{RelayTreeEngine, RelayTreeNode, RelayTreeResult};
 
 use super::TableStyle;
 use super::grid::{Column, Tone, blocks};
 use super::shapes::{Bar, bars, distributions};
-use super::summary::told_below;
+use super::summary::footer;
 use crate::relay_tree::{METHOD, SHAPE_TITLES, heading, method, rows, sentences, shapes, titles};
 use crate::units::{ABSENT, mean_ns};
 
@@ -13,7 +13,7 @@ const NAMES: [Column; 2] = [Column::left("node", 24), Column::left("node", 14)];
 const SHAPES: [Column; 2] = [Column::left("tree", 24), Column::left("tree", 14)];
 const WIDTH: usize = 9;
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn relay_tree(result: &RelayTreeResult, style: &TableStyle) -> String {
     let column = |title| Column::right(title, WIDTH);
@@ -33,11 +33,11 @@ pub fn relay_tree(result: &RelayTreeResult, style: &TableStyle) -> String {
     }
     let method = [METHOD.to_owned()].into_iter().chain(method(result));
     let doubts = (&result.limits[..], &result.findings[..]);
-    lines.extend(told_below(sentences(result), method, doubts, style));
+    lines.extend(footer(sentences(result), method, doubts, style));
     lines.join("\n")
 }
 
-/// The delay of each node but the root by the model, and when the last leaf had a packet.
+/// Returns the delay of each node except the root by the model, and the arrival at the last leaf.
 fn drawn(result: &RelayTreeResult, style: &TableStyle) -> Vec<String> {
     let delay = |engine: Option<&RelayTreeEngine>, at| engine?.delays_ns.get(at).copied();
     let (first, second) = (result.engines.first(), result.engines.get(1));
@@ -50,7 +50,7 @@ fn drawn(result: &RelayTreeResult, style: &TableStyle) -> Vec<String> {
             None => Bar::plain(name, own, told(own)),
             Some(second) => {
                 let beside = format!("{}, {} {}", told(own), second.name, told(other));
-                Bar { name, size: other, tail: own, beside }
+                Bar { name, size: other, tail: own, value_text: beside }
             }
         }
     };
@@ -103,7 +103,7 @@ mod tests {
         gain.regular.broken = vec![horolog_record::RelayTreeAssumption::SameDepth];
         let text = relay_tree(&result, &TableStyle::default());
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(text.contains("(4) does not apply: leaves are not all as far from the root."));
+        assert!(text.contains("(4) does not apply: leaves have different depths."));
         assert!(text.contains("another leaf is the slowest afterwards"));
     }
 

@@ -1,31 +1,31 @@
-//! The runs that are kept, a line for each.
+//! Stored runs, a line for each.
 
-use horolog_record::{KeptRun, RunList};
+use horolog_record::{RunList, StoredRun};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, Group, Tone};
+use super::grid::{self, Cell, Column, ColumnGroup, Tone};
 use crate::units::full_count;
 
-/// What the columns before the command take at least.
+/// Minimum width of the columns before the command.
 const COMMAND_MIN: usize = 16;
-/// `2026-01-01T00:00:00`
+/// Length of `2026-01-01T00:00:00`.
 const INSTANT: usize = 19;
 
-/// The lines for the terminal, without a newline at the end.
+/// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn run_list(list: &RunList, style: &TableStyle) -> String {
     if list.runs.is_empty() {
-        return format!("No run is kept in {}, or none that was asked for.", list.store);
+        return format!("No matching run in {}.", list.store);
     }
-    let widest = |width: fn(&KeptRun) -> usize, title: &str| {
+    let widest = |width: fn(&StoredRun) -> usize, title: &str| {
         list.runs.iter().map(width).max().unwrap_or(0).max(title.len())
     };
     let id = widest(|run| run.id.to_string().len(), "run");
     let name = widest(|run| run.name.as_ref().map_or(0, String::len), "name");
     let kind = widest(|run| kind(run).chars().count(), "kind");
-    let doubts = widest(|run| doubts(run).len(), "findings");
+    let doubts = widest(|run| findings_text(run).len(), "findings");
     let before = id + name + kind + doubts + INSTANT + 5;
-    // Where there is no terminal, there is no end to the room.
+    // Without a terminal, the width is unlimited.
     let longest = widest(|run| run.command.chars().count(), "command");
     let command = style.width.saturating_sub(before).max(COMMAND_MIN).min(longest);
     let columns = vec![
@@ -36,56 +36,56 @@ pub fn run_list(list: &RunList, style: &TableStyle) -> String {
         Column::left("name", name),
         Column::left("command", command),
     ];
-    let groups = [Group { title: "", columns }];
+    let groups = [ColumnGroup { title: "", columns }];
     let title = grid::header(&groups, style.colour);
     let mut lines: Vec<_> = title.lines().skip(1).map(str::to_owned).collect();
     lines.extend(list.runs.iter().map(|run| row(run, command, &groups, style)));
     lines.join("\n")
 }
 
-fn row(run: &KeptRun, command: usize, groups: &[Group], style: &TableStyle) -> String {
+fn row(run: &StoredRun, command: usize, groups: &[ColumnGroup], style: &TableStyle) -> String {
     let tone = match (run.errors.saturating_add(run.broken_limits), run.warnings) {
         (0, 0) => Tone::Plain,
-        (0, _) => Tone::Doubt,
+        (0, _) => Tone::Warning,
         _ => Tone::Bad,
     };
     let cells = [
         Cell::plain(run.id.to_string()),
         Cell::plain(run.started.chars().take(INSTANT).map(|c| plain(c, 'T')).collect()),
         Cell::plain(kind(run)),
-        Cell { text: doubts(run), tone },
+        Cell { text: findings_text(run), tone },
         Cell::plain(run.name.clone().unwrap_or_default()),
         Cell::plain(cut(&run.command, command)),
     ];
     grid::row(groups, &cells, style.colour).trim_end().to_owned()
 }
 
-/// Without the letter between date and time, and without what moves a terminal's cursor.
+/// Replaces the letter between date and time, and characters that move a terminal's cursor.
 fn plain(c: char, between: char) -> char {
     if c == between || c.is_control() { ' ' } else { c }
 }
 
-/// Behind `horolog.`.
-fn kind(run: &KeptRun) -> String {
+/// Returns the kind of a run: the part after `horolog.`.
+fn kind(run: &StoredRun) -> String {
     let kind = run.kind.strip_prefix("horolog.").unwrap_or(&run.kind);
     kind.split('/').next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect()
 }
 
-fn doubts(run: &KeptRun) -> String {
+fn findings_text(run: &StoredRun) -> String {
     let told = |count: u64, one: &str| match count {
         0 => None,
         1 => Some(format!("1 {one}")),
         _ => Some(format!("{} {one}s", full_count(count))),
     };
     let told = [
-        told(run.broken_limits, "broken limit"),
+        told(run.broken_limits, "failed limit"),
         told(run.errors, "error"),
         told(run.warnings, "warning"),
     ];
     told.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// As much of a command as there is room for, its program's path left out.
+/// Returns as much of a command as there is room for, without its program's path.
 fn cut(command: &str, width: usize) -> String {
     let words = command.split_once(' ').map_or("", |(_, words)| words);
     let text: String = words.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -101,11 +101,11 @@ mod tests {
     use super::*;
 
     fn list() -> RunList {
-        let run = |id, name: Option<&str>, [errors, warnings]: [u64; 2], command: &str| KeptRun {
+        let run = |id, name: Option<&str>, [errors, warnings]: [u64; 2], command: &str| StoredRun {
             id,
             key: "00ff00ff00ff00ff".to_owned(),
             name: name.map(str::to_owned),
-            kind: "horolog.load/1".to_owned(),
+            kind: "horolog.load/2".to_owned(),
             started: "2026-01-01T00:00:00.123456789Z".to_owned(),
             command: command.to_owned(),
             errors,
@@ -151,6 +151,6 @@ mod tests {
     #[test]
     fn no_run_is_a_sentence() {
         let text = run_list(&RunList { runs: Vec::new(), ..list() }, &TableStyle::default());
-        assert!(text.contains("No run is kept in runs.sqlite"));
+        assert!(text.contains("No matching run in runs.sqlite"));
     }
 }

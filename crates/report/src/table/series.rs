@@ -1,37 +1,37 @@
-//! The rows of a run over time: one for each interval of a soak, and the name in front of the row
-//! of each phase of a course.
+//! Rows of a run over time: one for each interval of a soak, and the name before the row of each
+//! phase of a load profile.
 
 use horolog_record::{Percentiles, Point};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, Group, Tone};
+use super::grid::{self, Cell, Column, ColumnGroup, Tone};
 use crate::units::{ABSENT, full_count, human_ns, percent_of};
 
-/// Width of the names in front of rows; longer ones are cut.
+/// Width of the names before rows; longer ones are cut.
 const LABEL: usize = 15;
 
-fn groups() -> Vec<Group> {
+fn groups() -> Vec<ColumnGroup> {
     let right = Column::right;
     vec![
-        Group { title: "interval", columns: vec![right("from", 9), right("sent", 11)] },
-        Group {
+        ColumnGroup { title: "interval", columns: vec![right("from", 9), right("sent", 11)] },
+        ColumnGroup {
             title: "requests",
             columns: vec![right("lost", 7), right("late", 7), right("invalid", 7)],
         },
-        Group {
+        ColumnGroup {
             title: "round trip",
             columns: ["p50", "p90", "p99", "p99.9", "max"].map(|title| right(title, 7)).to_vec(),
         },
     ]
 }
 
-/// The two lines above the rows of intervals, without a newline at the end.
+/// Returns the two lines above the rows of intervals, without a newline at the end.
 #[must_use]
 pub fn interval_header(style: &TableStyle) -> String {
     grid::header(&groups(), style.colour)
 }
 
-/// One interval, without a newline at the end.
+/// Returns one interval, without a newline at the end.
 #[must_use]
 pub fn interval_row(point: &Point, style: &TableStyle) -> String {
     let share = |part: u64, tone: Tone| {
@@ -48,20 +48,20 @@ pub fn interval_row(point: &Point, style: &TableStyle) -> String {
         Cell::plain(format!("{:.2} s", point.at_s)),
         Cell::plain(full_count(point.sent)),
         share(point.lost, Tone::Bad),
-        share(point.late, Tone::Doubt),
-        share(point.invalid, Tone::Doubt),
+        share(point.late, Tone::Warning),
+        share(point.invalid, Tone::Warning),
     ];
     cells.extend(figures.map(time));
     grid::row(&groups(), &cells, style.colour)
 }
 
-/// Room for a name in front of every row.
+/// Returns the style with room for a name before every row.
 #[must_use]
 pub const fn behind_label(style: &TableStyle) -> TableStyle {
     TableStyle { colour: style.colour, width: style.width.saturating_sub(LABEL + 1) }
 }
 
-/// Lines with a name in front of the last of them.
+/// Returns lines with a name before the last of them.
 #[must_use]
 pub fn labelled(label: &str, lines: &str) -> String {
     let count = lines.lines().count();
@@ -88,6 +88,7 @@ mod tests {
             lost,
             late: 0,
             invalid: 0,
+            unsynchronised: 0,
             rtt_ns: (lost < 50_000).then_some(rtt),
         }
     }

@@ -1,44 +1,44 @@
-//! Shapes in a few lines of a terminal: rows of marks, bars, and how often times came. Figures with
-//! their units stand beside each, so that nothing has to be guessed from it. All are ASCII, so that
-//! they look the same in every locale. A shape of fewer than two values is none.
+//! Shapes in a few lines of a terminal: sparklines, bars, and distributions of times. Figures with
+//! their units accompany each, so that nothing has to be estimated from it. All are ASCII, so that
+//! they look the same in every locale. A shape needs at least two values.
 
 mod bars;
-mod course;
 mod distribution;
 mod load;
+mod sparkline;
 
 pub(crate) use bars::{Bar, bars, bars_up_to, worst_first};
-pub(crate) use course::{Course, Row, Scale, Unit, allan};
 pub(crate) use distribution::{distribution, distributions};
 pub(super) use load::{Trials, load, trials};
+pub(crate) use sparkline::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, allan};
 
 use super::TableStyle;
 use super::summary::wrapped;
 
-/// From the least to the most.
+/// Marks from the least to the most.
 const MARKS: [char; 7] = ['_', '.', '-', '=', '+', '*', '#'];
-/// Columns of a row of marks or of a bar, at most and at least.
+/// Maximum and minimum width of a sparkline or of a bar, in columns.
 const MARKS_MAX: usize = 60;
 const BAR_MAX: usize = 40;
 const COLUMNS_MIN: usize = 10;
-/// A line, however wide the terminal is.
+/// Maximum length of a line, regardless of the terminal's width.
 const LINE_MAX: usize = 100;
-/// Rows or bars of one shape.
+/// Maximum number of rows or bars of one shape.
 const ROWS_MAX: usize = 16;
-/// The longest name before a row, and the longest where there is no more room.
+/// Longest name before a row, and the longest if there is no more room.
 const NAME_MAX: usize = 36;
 const NAME_MIN: usize = 12;
-/// What stands around names and shapes: `  name |shape| beside`.
+/// Columns around names and shapes: `  name |shape| beside`.
 const AROUND: usize = 6;
 
-/// The mark of a share of the most.
+/// Returns the mark of a share of the most.
 fn mark(share: f64) -> char {
     let top = (MARKS.len() - 1) as f64;
     // A share that is no number is 0 as an index.
     MARKS[(share.clamp(0.0, 1.0) * top).round() as usize]
 }
 
-/// Puts shapes behind what there is, with room around them.
+/// Appends shapes to the lines, with empty lines around them.
 pub(super) fn put(lines: &mut Vec<String>, shapes: impl IntoIterator<Item = String>) {
     let shapes: Vec<_> = shapes.into_iter().collect();
     if !shapes.is_empty() {
@@ -48,7 +48,7 @@ pub(super) fn put(lines: &mut Vec<String>, shapes: impl IntoIterator<Item = Stri
     }
 }
 
-/// The columns of names, and those that they and what stands beside leave for a shape.
+/// Returns the columns of names, and the remaining ones for a shape.
 fn room<'a>(
     rows: impl Iterator<Item = (&'a str, &'a str)>,
     most: usize,
@@ -64,7 +64,7 @@ fn room<'a>(
     (name, left.saturating_sub(name).max(COLUMNS_MIN).min(most))
 }
 
-/// A line of a shape.
+/// Returns a line of a shape.
 fn line(name: &str, width: usize, shape: &str, beside: &str) -> String {
     let is_long = name.chars().count() > width;
     let kept = if is_long { width.saturating_sub(1) } else { width };
@@ -73,16 +73,16 @@ fn line(name: &str, width: usize, shape: &str, beside: &str) -> String {
     format!("  {name:<width$} |{shape}| {beside}")
 }
 
-/// A shape below its title; none where the terminal is too narrow for it.
+/// Returns a shape below its title; none if the terminal is too narrow for it.
 fn titled(title: &str, shape: Vec<String>, style: &TableStyle) -> Vec<String> {
     let mut lines = wrapped(title, "", "  ", style);
     lines.extend(shape);
     if lines.iter().any(|line| line.chars().count() > style.width) { Vec::new() } else { lines }
 }
 
-/// The places of those that are worth most, where there are more than have room, and how many are
-/// left out.
-fn foremost(worth: &[f64]) -> (Vec<usize>, usize) {
+/// Returns the indices of the highest values, if there are more than have room, and the number of
+/// omitted ones.
+fn top_indices(worth: &[f64]) -> (Vec<usize>, usize) {
     let mut order: Vec<usize> = (0..worth.len()).collect();
     order.sort_by(|a, b| worth[*b].total_cmp(&worth[*a]));
     order.truncate(ROWS_MAX);
@@ -104,9 +104,9 @@ mod tests {
     #[test]
     fn the_worst_have_the_room_and_keep_their_order() {
         let worth: Vec<_> = (0..20).map(|one| f64::from((one + 10) % 20)).collect();
-        let (kept, left) = foremost(&worth);
+        let (kept, left) = top_indices(&worth);
         assert_eq!((kept, left), ((0..10).chain(14..20).collect(), 4));
-        assert_eq!(foremost(&[1.0, f64::NAN]), (vec![0, 1], 0));
+        assert_eq!(top_indices(&[1.0, f64::NAN]), (vec![0, 1], 0));
     }
 
     #[test]

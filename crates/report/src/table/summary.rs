@@ -1,4 +1,4 @@
-//! What a load run comes to, below its table: the verdict, where the losses were, and the doubts.
+//! Summary of a load run, below its table: the verdict, the loss locations, and the findings.
 
 use horolog_record::{Finding, LimitResult, LoadResult, Severity};
 
@@ -6,17 +6,17 @@ use super::TableStyle;
 use super::grid::Tone;
 use super::shapes::load as shapes;
 use crate::clients;
-use crate::findings::{Group, grouped, severity_name, trial_label};
+use crate::findings::{FindingGroup, grouped, severity_name, trial_label};
 use crate::limits;
-use crate::parts;
+use crate::mix_parts;
 use crate::units::{full_count, percent_of};
-use crate::verdict::{Losses, place_name, sentence};
+use crate::verdict::{Losses, location_name, sentence};
 
-/// Longest line of running text, however wide the terminal is.
+/// Longest line of running text, regardless of the terminal's width.
 const LINE_MAX: usize = 100;
 
-/// The lines below the table, without a newline at the end: one sentence on what was found, one
-/// line on where the losses were, then the findings, each with what to do about it.
+/// Returns the lines below the table, without a newline at the end: one sentence on the result, one
+/// line on the loss locations, then the findings, each with its advice.
 #[must_use]
 pub fn summary(result: &LoadResult, style: &TableStyle) -> String {
     let verdict = wrapped(&sentence(result), "", "  ", style);
@@ -25,7 +25,7 @@ pub fn summary(result: &LoadResult, style: &TableStyle) -> String {
     if let Some(line) = losses_line(result) {
         lines.extend(wrapped(&line, "", "  ", style));
     }
-    for line in parts::line(result).into_iter().chain(clients::lines(result)) {
+    for line in mix_parts::line(result).into_iter().chain(clients::lines(result)) {
         lines.extend(wrapped(&line, "", "  ", style));
     }
     lines.extend(shapes(result, style));
@@ -41,12 +41,14 @@ fn losses_line(result: &LoadResult) -> Option<String> {
     }
     let sent = full_count(losses.sent);
     if losses.lost == 0 {
-        return Some(format!("Lost in all trials: none of {sent} requests."));
+        return Some(format!("Lost in all trials: 0 of {sent} requests."));
     }
     let places: Vec<_> = losses
-        .places
+        .by_location
         .iter()
-        .map(|(place, count)| format!("{} {}", place_name(*place), percent_of(*count, losses.lost)))
+        .map(|(place, count)| {
+            format!("{} {}", location_name(*place), percent_of(*count, losses.lost))
+        })
         .collect();
     let of_all = percent_of(losses.lost, losses.sent);
     let lost = full_count(losses.lost);
@@ -54,12 +56,12 @@ fn losses_line(result: &LoadResult) -> Option<String> {
     Some(if places.is_empty() {
         format!("{line}.")
     } else {
-        format!("{line}, of these: {}.", places.join(", "))
+        format!("{line}; by location: {}.", places.join(", "))
     })
 }
 
-/// What stands below tables: what they come to, how that came about, limits and doubts.
-pub(super) fn told_below(
+/// Returns the lines below tables: conclusions, method, limits and findings.
+pub(super) fn footer(
     sentences: impl IntoIterator<Item = String>,
     method: impl IntoIterator<Item = String>,
     (limits, findings): (&[LimitResult], &[Finding]),
@@ -73,23 +75,23 @@ pub(super) fn told_below(
     lines
 }
 
-/// The limits that the run was held against, in the order in which they were given.
+/// Returns the limits of the run, in the order in which they were given.
 pub(super) fn limit_lines(limits: &[LimitResult], style: &TableStyle) -> Vec<String> {
     let tone = |limit: &LimitResult| if limit.failed { Tone::Bad } else { Tone::Plain };
     let painted = |limit| tone(limit).paint(&limits::line(limit), style.colour);
     limits.iter().map(painted).collect()
 }
 
-/// The findings, the worst first.
+/// Returns the findings, the worst first.
 pub(super) fn finding_lines(findings: &[Finding], style: &TableStyle) -> Vec<String> {
     grouped(findings).iter().flat_map(|group| group_lines(group, style)).collect()
 }
 
-fn group_lines(group: &Group<'_>, style: &TableStyle) -> Vec<String> {
+fn group_lines(group: &FindingGroup<'_>, style: &TableStyle) -> Vec<String> {
     let first = group.first;
     let tone = match first.severity {
         Severity::Error => Tone::Bad,
-        Severity::Warning => Tone::Doubt,
+        Severity::Warning => Tone::Warning,
         Severity::Note => Tone::Plain,
     };
     let name = severity_name(first.severity);
@@ -112,8 +114,9 @@ fn group_lines(group: &Group<'_>, style: &TableStyle) -> Vec<String> {
     lines
 }
 
-/// How many more there are, and in which trials: `; and 2 more of this kind, in trials 3, 5`
-fn others(group: &Group<'_>) -> String {
+/// Returns the number of further ones, and their trials: `; and 2 more of this kind, in trials 3,
+/// 5`
+fn others(group: &FindingGroup<'_>) -> String {
     let trials: Vec<_> = group
         .others
         .iter()
@@ -129,8 +132,8 @@ fn others(group: &Group<'_>) -> String {
     }
 }
 
-/// A text in lines of at most the style's width: the first begins with `first`, the others with
-/// `rest`.
+/// Wraps a text in lines of at most the style's width: the first begins with `first`, the others
+/// with `rest`.
 pub(super) fn wrapped(text: &str, first: &str, rest: &str, style: &TableStyle) -> Vec<String> {
     let width = style.width.clamp(20, LINE_MAX);
     let mut lines = Vec::new();
@@ -153,7 +156,7 @@ pub(super) fn wrapped(text: &str, first: &str, rest: &str, style: &TableStyle) -
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::Code;
+    use horolog_record::FindingCode;
 
     use super::*;
     use crate::fixture;
@@ -168,7 +171,7 @@ mod tests {
 
     #[test]
     fn an_empty_run_says_so() {
-        assert_eq!(summary(&fixture::empty(), &STYLE), "No trial was run.");
+        assert_eq!(summary(&fixture::empty(), &STYLE), "No trials were run.");
     }
 
     #[test]
@@ -176,7 +179,7 @@ mod tests {
         let mut result = fixture::load();
         result.findings = (0..3)
             .map(|trial| {
-                let (code, severity) = (Code::GeneratorBehind, Severity::Warning);
+                let (code, severity) = (FindingCode::GeneratorBehind, Severity::Warning);
                 fixture::finding(code, severity, "It fell behind.", "Wait.", Some(trial))
             })
             .collect();

@@ -1,39 +1,39 @@
-//! What a server is told of interleaved mode, and the rules that this must keep.
+//! Options for interleaved mode, and their rules.
 
 use super::ConfigError;
 use super::limits::CLIENTS_MAX;
 
-/// Which body answers requests of interleaved mode where XDP answers the others.
+/// Engine that answers requests of interleaved mode if XDP answers the others.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum InterleavedBody {
-    /// The sockets on interfaces whose hardware takes transmit timestamps, otherwise XDP.
+pub enum InterleavedEngine {
+    /// Sockets on interfaces with hardware transmit timestamps, otherwise XDP.
     #[default]
     Auto,
-    /// XDP.
+    /// XDP engine.
     Xdp,
-    /// The sockets.
+    /// Socket engine.
     Socket,
 }
 
 /// Options for interleaved mode and transmit timestamps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InterleavedConfig {
-    /// How many clients are remembered, rounded up to a power of two; 16 bytes each, once for XDP
-    /// and once for the sockets. 0 turns interleaved mode off.
+    /// Number of clients to store, rounded up to a power of two; 16 bytes each, once for XDP and
+    /// once for the sockets. 0 turns interleaved mode off.
     pub clients: usize,
-    /// Who answers.
-    pub body: InterleavedBody,
+    /// Engine that answers.
+    pub engine: InterleavedEngine,
 }
 
 impl Default for InterleavedConfig {
-    /// A million clients, the better body.
+    /// Stores a million clients and uses the better engine.
     fn default() -> Self {
-        Self { clients: 1 << 20, body: InterleavedBody::default() }
+        Self { clients: 1 << 20, engine: InterleavedEngine::default() }
     }
 }
 
 impl InterleavedConfig {
-    /// Finds the first rule that the options break.
+    /// Returns the first rule that the options break.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         if self.clients > CLIENTS_MAX {
             return Err(ConfigError::InterleavedClients(self.clients));

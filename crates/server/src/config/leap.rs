@@ -1,4 +1,4 @@
-//! What a server is told of leap seconds, stepped or smeared, and the rules that this must keep.
+//! Options for leap seconds, stepped or smeared, and their rules.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -9,23 +9,23 @@ use horolog_time::leap::SMEAR_DEFAULT;
 
 use super::ConfigError;
 
-/// How long a smear may last. Its rate at the lower end, 500 ppm, is the most that the NTP
+/// Range of the duration of a smear. The rate at the lower end, 500 ppm, is the most that the NTP
 /// reference implementation's clock discipline follows (RFC 5905, appendix A.1.1, `MAXFREQ`).
 pub const SMEARS: RangeInclusive<Duration> =
     Duration::from_secs(2_000)..=Duration::from_hours(7 * 24);
 
-/// What the system clock does at a leap second. It cannot be seen from the clock itself before it
-/// is too late, so it has to be told.
+/// Behaviour of the system clock at a leap second. It cannot be derived from the clock itself in
+/// time, so it must be configured.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum LeapSystem {
-    /// It steps, or the daemon steps it, within half a second of the leap. Where a clock that
-    /// somebody disciplines does not, the server says that it is unsynchronised for an hour.
+    /// It steps, or the daemon steps it, within half a second of the leap. If a disciplined clock
+    /// does not, the server reports itself as unsynchronised for an hour.
     #[default]
     Steps,
-    /// It runs on, and the daemon slews the second away afterwards in a way that nobody can follow:
-    /// the server is unsynchronised for an hour from the leap on.
+    /// It runs on, and the daemon slews the second away afterwards in an unspecified way: the
+    /// server is unsynchronised for an hour from the leap on.
     Slews,
-    /// It is smeared itself, as the clocks are that it follows: it is served as it is, and no leap
+    /// It is smeared itself, like the clocks that it follows: it is served as it is, and no leap
     /// second is announced.
     Smears,
 }
@@ -33,21 +33,20 @@ pub enum LeapSystem {
 /// Options for leap seconds, stepped or smeared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeapConfig {
-    /// The list of leap seconds; what the kernel was told counts where there is none.
+    /// List of leap seconds; without it, the kernel's leap state applies.
     pub file: Option<PathBuf>,
-    /// TAI minus UTC at the start, in seconds; the list's, or what the kernel was told, where it is
-    /// not given.
+    /// TAI minus UTC at the start, in seconds; by default that of the list or the kernel.
     pub tai_offset_s: Option<i16>,
-    /// What the system clock does at a leap second.
+    /// Behaviour of the system clock at a leap second.
     pub system: LeapSystem,
-    /// How long a smear lasts.
+    /// Duration of a smear.
     pub smear: Duration,
-    /// Addresses and ports at which smeared time is served, beside those that serve UTC.
+    /// Addresses and ports that serve smeared time, in addition to those that serve UTC.
     pub smear_listen: Vec<SocketAddr>,
 }
 
 impl Default for LeapConfig {
-    /// No file, no smear.
+    /// Uses no file and no smear.
     fn default() -> Self {
         Self {
             file: None,
@@ -60,7 +59,7 @@ impl Default for LeapConfig {
 }
 
 impl LeapConfig {
-    /// Finds the first rule that the options break.
+    /// Returns the first rule that the options break.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         if !SMEARS.contains(&self.smear) {
             return Err(ConfigError::Smear(self.smear));

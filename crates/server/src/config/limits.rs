@@ -1,4 +1,4 @@
-//! What a server is told of rate limits and lists of prefixes, and the rules that this must keep.
+//! Options for rate limits and lists of prefixes, and their rules.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -9,61 +9,64 @@ use horolog_xdp::LIST_PREFIXES_MAX;
 
 use super::ConfigError;
 
-/// Requests per second that a client may be limited to. One in an hour is less than any client
-/// asks; above the upper end the interval is shorter than what times are reckoned in.
+/// Range of the rate limit per client, in requests per second. One per hour is below the rate of
+/// any client; above the upper end the interval is shorter than the resolution of the limiter's
+/// times.
 pub(super) const LIMIT_RATES: RangeInclusive<f64> = 1.0 / 3_600.0..=500_000.0;
-/// Requests per second that all newcomers together may be limited to.
-pub(super) const NEWCOMER_RATES: RangeInclusive<f64> = 1.0..=100_000_000.0;
-/// Requests that a client may have ahead of its rate.
+/// Range of the rate limit for all new clients together, in requests per second.
+pub(super) const NEW_CLIENT_RATES: RangeInclusive<f64> = 1.0..=100_000_000.0;
+/// Range of the requests that a client may send ahead of its rate.
 pub(super) const LIMIT_BURSTS: RangeInclusive<u32> = 1..=10_000;
-/// How long a client may be silent and keep its place. Words tell times apart up to 104 days.
+/// Range of the idle time after which a client loses its slot. Stored times are unambiguous up to
+/// 104 days.
 pub(super) const LIMIT_IDLES: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_hours(30 * 24);
-/// In how many days a burst must be saved up, for the same reason.
+/// Longest time in which a burst must accumulate, in days, for the same reason.
 pub(super) const BURST_DAYS_MAX: f64 = 30.0;
 const DAY_S: f64 = 86_400.0;
-/// The most clients that are remembered: two gigabytes for limits, four for interleaved mode.
+/// Largest number of stored clients: two gigabytes for limits, four for interleaved mode.
 pub(super) const CLIENTS_MAX: usize = 1 << 28;
 
 /// Options for rate limits and lists of prefixes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LimitsConfig {
-    /// Requests per second of each client; no limit when not given.
+    /// Requests per second per client; unlimited by default.
     pub rate: Option<f64>,
-    /// Requests that a client may send at once before that counts. Clients begin with several: both
-    /// ntpd and chronyd send up to eight with `iburst`, so fewer would cut a good client short.
+    /// Requests that a client may send at once before the rate applies. Clients start with several:
+    /// both ntpd and chronyd send up to eight with `iburst`, so a smaller burst would limit
+    /// compliant clients.
     pub burst: u32,
-    /// Requests per second of all clients together that have no place, and as many again of those
-    /// that are longer than a header; no limit when not given.
-    pub newcomers: Option<f64>,
-    /// How long a client must be silent until its place is free for another. It is long, because
-    /// clients that behave ask up to every 17 minutes (poll 10) and are not to lose their place to
-    /// a flood of newcomers.
+    /// Requests per second of all clients without a slot together, and separately the same number
+    /// of requests longer than a header; unlimited by default.
+    pub new_client_rate: Option<f64>,
+    /// Idle time after which the slot of a client is free for another. It is long because compliant
+    /// clients poll at intervals of up to 17 minutes (poll 10) and must not lose their slot to a
+    /// flood of new clients.
     pub idle: Duration,
-    /// How many clients there is room for, rounded up to a power of two; 8 bytes each.
+    /// Number of clients with slots, rounded up to a power of two; 8 bytes each.
     pub clients: usize,
-    /// Bits of an IPv4 address that tell one client from another.
+    /// Bits of an IPv4 address that identify a client.
     pub ipv4_prefix: u8,
-    /// Bits of an IPv6 address that tell one client from another: by default those of a subnet,
-    /// because one host has all addresses of its own (RFC 4291, section 2.5.1).
+    /// Bits of an IPv6 address that identify a client: by default those of a subnet, because a host
+    /// may use all addresses of its subnet (RFC 4291, section 2.5.1).
     pub ipv6_prefix: u8,
-    /// Prefixes that are served; when there are any, others are not.
+    /// Prefixes that are served; if there are any, all others are not.
     pub allow: Vec<Prefix>,
     /// Prefixes that are not served. The longest prefix of both lists decides.
     pub deny: Vec<Prefix>,
-    /// Whether a client that asks too often is told so, once for each request that was answered.
+    /// True if a client that exceeds its rate is sent a kiss, one for each answered request.
     pub kiss_rate: bool,
-    /// Whether clients that the lists deny are told so, at most 1,000 a second.
+    /// True if denied clients are sent a kiss, at most 1,000 a second.
     pub kiss_deny: bool,
 }
 
 impl Default for LimitsConfig {
-    /// No limits, no lists.
+    /// Uses no limits and no lists.
     fn default() -> Self {
         Self {
             rate: None,
             burst: 8,
-            newcomers: None,
+            new_client_rate: None,
             idle: Duration::from_hours(1),
             clients: 1 << 20,
             ipv4_prefix: 32,
@@ -77,22 +80,22 @@ impl Default for LimitsConfig {
 }
 
 impl LimitsConfig {
-    /// Whether anything is limited or listed at all.
+    /// Returns true if any limit or list is configured.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.rate.is_some()
-            || self.newcomers.is_some()
+            || self.new_client_rate.is_some()
             || !self.allow.is_empty()
             || !self.deny.is_empty()
     }
 
-    /// Finds the first rule that the options break.
+    /// Returns the first rule that the options break.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         if let Some(rate) = self.rate.filter(|rate| !LIMIT_RATES.contains(rate)) {
             return Err(ConfigError::LimitRate(rate));
         }
-        if let Some(rate) = self.newcomers.filter(|rate| !NEWCOMER_RATES.contains(rate)) {
-            return Err(ConfigError::NewcomerRate(rate));
+        if let Some(rate) = self.new_client_rate.filter(|rate| !NEW_CLIENT_RATES.contains(rate)) {
+            return Err(ConfigError::NewClientRate(rate));
         }
         if !LIMIT_BURSTS.contains(&self.burst) {
             return Err(ConfigError::LimitBurst(self.burst));
@@ -143,7 +146,7 @@ mod tests {
             |c| c.rate = Some(0.0),
             |c| c.rate = Some(1e6),
             |c| c.rate = Some(f64::NAN),
-            |c| c.newcomers = Some(0.5),
+            |c| c.new_client_rate = Some(0.5),
             |c| c.burst = 0,
             |c| c.idle = Duration::ZERO,
             |c| c.clients = 0,
@@ -168,8 +171,8 @@ mod tests {
         assert_eq!(check(0.001, 2_500), Ok(()), "29 days");
         assert_eq!(check(1.0 / 3_600.0, 8), Ok(()));
         let message = check(0.001, 10_000).unwrap_err().to_string();
-        let expected = "10000 requests at 0.001 in a second take 116 days, and limits look back \
-                        for 30; give a higher --limit-rate or a lower --limit-burst";
+        let expected = "10000 requests at 0.001 per second take 116 days, and limits cover \
+                        30; raise --limit-rate or lower --limit-burst";
         assert_eq!(message, expected);
     }
 }

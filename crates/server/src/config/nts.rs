@@ -1,5 +1,5 @@
-//! What a server is told of Network Time Security and symmetric keys, and the rules that this must
-//! keep. The files are read elsewhere.
+//! Options for Network Time Security and symmetric keys, and their rules. The files are read
+//! elsewhere.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -7,34 +7,35 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use horolog_ke::KeLimits;
+use horolog_ke::message::is_ntp_server;
 use horolog_nts::ROTATION_DEFAULT;
 
 use super::ConfigError;
 
-/// How long a key may seal cookies. A client that is away for seven times as long has to establish
-/// new keys.
+/// Range of the time for which a key seals cookies. A client absent for seven times as long must
+/// establish new keys.
 pub(crate) const ROTATIONS: RangeInclusive<Duration> =
     Duration::from_mins(1)..=Duration::from_hours(24 * 366);
 
 /// Options for Network Time Security and symmetric keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NtsConfig {
-    /// The certificate chain of the listener for key establishment, in PEM.
+    /// Certificate chain of the NTS-KE listener, in PEM.
     pub certificate: Option<PathBuf>,
-    /// Its private key, in PEM.
+    /// Private key of the certificate, in PEM.
     pub key: Option<PathBuf>,
-    /// Where it listens; at the NTP server's addresses with port 4460 when empty.
+    /// Addresses of the NTS-KE listener; if empty, the NTP server's addresses with port 4460.
     pub ke_listen: Vec<SocketAddr>,
-    /// The name or address of the NTP server that it sends clients to, when not to this one.
+    /// Name or address of the NTP server that clients are sent to; this one by default.
     pub ke_server: Option<String>,
-    /// How many connections the listener takes, and of whom.
+    /// Limits on the connections of the listener.
     pub ke_limits: KeLimits,
-    /// The file of the secret that servers share whose cookies are to be good everywhere; a secret
-    /// of this server's own, good until it ends, when not given.
+    /// File of the secret shared by servers whose cookies must be valid at all of them; by default
+    /// this server has its own secret, valid until it ends.
     pub master_secret: Option<PathBuf>,
-    /// How long a key seals cookies.
+    /// Time for which a key seals cookies.
     pub rotation: Duration,
-    /// The file of symmetric keys; MACs are not looked at when not given.
+    /// File of symmetric keys; by default MACs are not checked.
     pub keys: Option<PathBuf>,
 }
 
@@ -53,47 +54,48 @@ impl Default for NtsConfig {
     }
 }
 
-/// Which rule options of NTS break; its text is one line for the user.
+/// Broken rule of the NTS options; its text is one line for the user.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NtsConfigError {
-    /// One of two that go together.
-    #[error("{given} needs {missing} as well; a listener for NTS takes a certificate and its key")]
+    /// One of two options that must be used together.
+    #[error("{present} requires {missing}; the NTS-KE listener needs a certificate and its key")]
     Half {
-        /// The option that is there.
-        given: &'static str,
-        /// The option that is not.
+        /// Option that is present.
+        present: &'static str,
+        /// Option that is missing.
         missing: &'static str,
     },
-    /// An option of the listener without the listener.
-    #[error("{0} is for the listener for NTS, which needs --nts-cert and --nts-key")]
+    /// Option of the listener without the listener.
+    #[error("{0} configures the NTS-KE listener, which requires --nts-cert and --nts-key")]
     NoListener(&'static str),
-    /// An address twice.
-    #[error("{0} is given twice; give each --nts-ke-listen address once")]
+    /// Duplicate address.
+    #[error("{0} is specified twice; specify each --nts-ke-listen address once")]
     ListenTwice(SocketAddr),
-    /// A name that cannot be sent.
+    /// Name that cannot be sent.
     #[error("--nts-ke-server takes a host name or an address, not '{0}'")]
     Server(String),
-    /// A period that is too short or too long.
-    #[error("cookie keys cannot change every {} s; --nts-rotation takes 1 minute to 366 days",
+    /// Period that is too short or too long.
+    #[error("a rotation of cookie keys every {} s is out of range; --nts-rotation takes 1 minute \
+             to 366 days",
             .0.as_secs())]
     Rotation(Duration),
 }
 
 impl NtsConfig {
-    /// Whether NTS is served: there is a listener for key establishment, here or, with the same
-    /// secret, elsewhere.
+    /// Returns true if NTS is served: key establishment runs here or, with the same secret, on
+    /// another server.
     #[must_use]
     pub const fn is_on(&self) -> bool {
         self.certificate.is_some() || self.master_secret.is_some()
     }
 
-    /// Whether requests may be authenticated at all.
+    /// Returns true if requests may be authenticated at all.
     #[must_use]
     pub const fn authenticates(&self) -> bool {
         self.is_on() || self.keys.is_some()
     }
 
-    /// Finds the first rule that the options break.
+    /// Returns the first rule that the options break.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         self.find_fault().map_or(Ok(()), |fault| Err(fault.into()))
     }
@@ -101,8 +103,8 @@ impl NtsConfig {
     fn find_fault(&self) -> Option<NtsConfigError> {
         let (cert, key) = ("--nts-cert", "--nts-key");
         match (&self.certificate, &self.key) {
-            (Some(_), None) => return Some(NtsConfigError::Half { given: cert, missing: key }),
-            (None, Some(_)) => return Some(NtsConfigError::Half { given: key, missing: cert }),
+            (Some(_), None) => return Some(NtsConfigError::Half { present: cert, missing: key }),
+            (None, Some(_)) => return Some(NtsConfigError::Half { present: key, missing: cert }),
             (None, None) if !self.ke_listen.is_empty() => {
                 return Some(NtsConfigError::NoListener("--nts-ke-listen"));
             }
@@ -117,16 +119,11 @@ impl NtsConfig {
         if let Some((_, address)) = self.ke_listen.iter().enumerate().find(twice) {
             return Some(NtsConfigError::ListenTwice(*address));
         }
-        if let Some(name) = self.ke_server.as_ref().filter(|name| !is_name(name)) {
+        if let Some(name) = self.ke_server.as_ref().filter(|name| !is_ntp_server(name)) {
             return Some(NtsConfigError::Server(name.clone()));
         }
         (!ROTATIONS.contains(&self.rotation)).then_some(NtsConfigError::Rotation(self.rotation))
     }
-}
-
-/// What RFC 8915, section 4.1.7, lets the record hold: visible ASCII, and no more than a name has.
-fn is_name(text: &str) -> bool {
-    (1..=255).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 #[cfg(test)]
@@ -144,7 +141,7 @@ mod tests {
         assert_eq!(fault(|_| ()), None);
         assert!(matches!(fault(|c| c.key = Some("k".into())), Some(NtsConfigError::Half { .. })));
         let message = fault(|c| c.certificate = Some("c".into())).unwrap().to_string();
-        assert!(message.starts_with("--nts-cert needs --nts-key as well"), "{message}");
+        assert!(message.starts_with("--nts-cert requires --nts-key"), "{message}");
         let both =
             |c: &mut NtsConfig| (c.certificate, c.key) = (Some("c".into()), Some("k".into()));
         assert_eq!(fault(both), None);
@@ -168,7 +165,8 @@ mod tests {
             let config = NtsConfig { rotation, ..NtsConfig::default() };
             assert_eq!(config.find_fault(), Some(NtsConfigError::Rotation(rotation)));
         }
-        for name in ["", "two words", "naïve.example"] {
+        let long = "a".repeat(256);
+        for name in ["", "two words", "naïve.example", "fe80::1%eth0", "a.example:123", &long] {
             let (certificate, key) = (Some("c".into()), Some("k".into()));
             let ke_server = Some(name.to_owned());
             let config = NtsConfig { certificate, key, ke_server, ..NtsConfig::default() };

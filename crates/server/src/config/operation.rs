@@ -1,53 +1,53 @@
-//! What a server is told of metrics and privileges, and the rules that this must keep.
+//! Options for metrics and privileges, and their rules.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use horolog_http::Guard;
+use horolog_http::AccessPolicy;
 
 use super::ConfigError;
 
 /// Options for metrics and privileges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OperationConfig {
-    /// Where to answer `GET /metrics` and `GET /healthz`; nowhere when not given.
+    /// Address at which to answer `GET /metrics` and `GET /healthz`; none by default.
     pub metrics: Option<SocketAddr>,
-    /// Where to answer a live page, its figures and the metrics; nowhere when not given.
+    /// Live page, its data and the metrics; off by default.
     pub web: Option<WebConfig>,
-    /// What the server gives up once its sockets are open. It holds for the whole process.
+    /// Privileges to drop once the sockets are open, for the whole process.
     pub sandbox: Sandbox,
-    /// The user to become once the sockets are open; needs root.
+    /// User to switch to once the sockets are open; needs root.
     pub user: Option<String>,
-    /// Files that are read again at a reload, beside those that the system keeps in its usual
-    /// places.
+    /// Files that are read again at a reload, in addition to those in the system's usual
+    /// directories.
     pub files: Vec<PathBuf>,
 }
 
-/// A live page, for those of this machine alone or for who shows the token.
+/// Live page, accessible from this host only or with the token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WebConfig {
-    /// Where it is answered: on loopback unless there is a token.
+    /// Listen address: loopback unless there is a token.
     pub address: SocketAddr,
-    /// The file with the token. It is read at the start.
+    /// File with the token, read at start.
     pub token_file: Option<PathBuf>,
-    /// The page itself, which asks for the rest.
+    /// HTML page, which requests the data.
     pub page: String,
 }
 
-/// How far a process confines itself.
+/// Degree of sandboxing of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Sandbox {
-    /// Not at all.
+    /// No sandbox.
     #[default]
     Off,
-    /// As far as the kernel can; the state says what is in force.
+    /// Everything that the kernel supports; the status reports which parts are in force.
     BestEffort,
-    /// Wholly, or no start.
+    /// Complete sandbox, required to start.
     Required,
 }
 
 impl OperationConfig {
-    /// Finds the first rule that the options break.
+    /// Returns the first rule that the options break.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         if let Some(address) = self.metrics.filter(|address| address.ip().is_multicast()) {
             return Err(ConfigError::MetricsAddress(address));
@@ -56,7 +56,7 @@ impl OperationConfig {
         if address.ip().is_multicast() {
             return Err(ConfigError::WebAddress(*address));
         }
-        if token_file.is_none() && !Guard::default().permits(*address) {
+        if token_file.is_none() && !AccessPolicy::default().allows_address(*address) {
             return Err(ConfigError::WebToken(*address));
         }
         Ok(())

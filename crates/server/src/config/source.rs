@@ -1,23 +1,23 @@
-//! What a server is told of where the time comes from, and the rules that this must keep.
+//! Options for time sources, and their rules.
 
 use horolog_source::{CalibrationConfig, SourceSpec};
 
 use super::ConfigError;
 
-/// Options for where the time comes from.
+/// Options for time sources.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SourceConfig {
-    /// The sources to compare. With none the kernel's word holds, read at each renewal of the clock
-    /// page, or with [`crate::Trust::Local`] nobody's.
+    /// Time sources to compare. Without any, the kernel's report is used, read at each page update;
+    /// with [`crate::Trust::Local`] none.
     pub sources: Vec<SourceSpec>,
-    /// Whether the stratum of the configuration is claimed instead of the sources'.
+    /// True if the configured stratum is claimed instead of the sources'.
     pub keep_stratum: bool,
-    /// Whether the root delay of the configuration is claimed instead of the sources'.
+    /// True if the configured root delay is claimed instead of the sources'.
     pub keep_root_delay: bool,
 }
 
 impl SourceConfig {
-    /// Finds the first rule that the options break.
+    /// Returns the first rule that the options break.
     pub(super) fn check(&self, calibration: Option<&CalibrationConfig>) -> Result<(), ConfigError> {
         let mut lines = calibration.map(CalibrationConfig::devices).unwrap_or_default();
         for (index, spec) in self.sources.iter().enumerate() {

@@ -1,37 +1,36 @@
-//! Which timestamps of requests and replies a server's sockets take, and the rules that this must
-//! keep.
+//! Timestamps that a server's sockets take of requests and replies, and the rules for them.
 
 use super::ConfigError;
 
 /// Timestamps that the sockets take.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TimestampsConfig {
-    /// Whether replies in interleaved mode are timestamped on their way out at all.
+    /// True if transmit timestamps of replies in interleaved mode are taken at all.
     pub transmit: bool,
-    /// The interfaces whose own clocks take the timestamps; the kernel takes those of the others.
+    /// Interfaces with hardware timestamps; the kernel takes those of the others.
     pub hardware: Vec<String>,
 }
 
 impl Default for TimestampsConfig {
-    /// The kernel's.
+    /// Uses the kernel's timestamps.
     fn default() -> Self {
         Self { transmit: true, hardware: Vec::new() }
     }
 }
 
-/// Which rule they break; its text is one line for the user.
+/// Broken rule of the timestamp options; its text is one line for the user.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TimestampsConfigError {
-    /// None and some.
-    #[error("--timestamps none and --timestamps {0}=hardware cannot both be; leave one out")]
+    /// No transmit timestamps, but hardware interfaces.
+    #[error("--timestamps none and --timestamps {0}=hardware contradict each other; omit one")]
     Contradiction(String),
-    /// An interface twice.
-    #[error("interface '{0}' is given twice; give each --timestamps {0}=hardware once")]
+    /// Duplicate interface.
+    #[error("interface '{0}' is specified twice; specify each --timestamps {0}=hardware once")]
     Twice(String),
 }
 
 impl TimestampsConfig {
-    /// Finds the first rule that the options break.
+    /// Returns the first rule that the options break.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         if let (false, Some(interface)) = (self.transmit, self.hardware.first()) {
             return Err(TimestampsConfigError::Contradiction(interface.clone()).into());

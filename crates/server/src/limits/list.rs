@@ -1,29 +1,29 @@
-//! Lists of prefixes that are allowed or denied: the longest that holds an address decides. It is
-//! what the tries of the BPF program hold, for the sockets.
+//! Lists of allowed and denied prefixes: the longest prefix of an address decides. It is the socket
+//! engine's equivalent of the tries of the BPF program.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use horolog_sys::netlink::Prefix;
 
-/// The prefixes of one version of IP. Bits stand at the upper end.
+/// Prefixes of one IP version, left-aligned.
 #[derive(Clone, Debug, Default)]
-struct Family {
-    /// Lengths that occur, the longest first.
+struct PrefixList {
+    /// Occurring lengths, the longest first.
     lengths: Vec<u8>,
     denied: HashMap<(u8, u128), bool>,
 }
 
-/// Prefixes of both versions of IP, and what becomes of addresses in none of them.
+/// Prefixes of both IP versions, and the decision on addresses in none of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PrefixLists {
-    families: [Family; 2],
+    families: [PrefixList; 2],
     others_denied: bool,
 }
 
 impl PrefixLists {
-    /// Where nothing is allowed by name, all that is not denied is allowed; otherwise nothing is
-    /// that is not allowed.
+    /// Creates the lists. If no prefix is allowed explicitly, everything that is not denied is
+    /// allowed; otherwise only allowed prefixes are.
     pub(crate) fn new(allow: &[Prefix], deny: &[Prefix]) -> Self {
         let mut lists = Self { others_denied: !allow.is_empty(), ..Self::default() };
         for (prefixes, denied) in [(allow, false), (deny, true)] {
@@ -41,7 +41,7 @@ impl PrefixLists {
         lists
     }
 
-    /// Whether the address is denied.
+    /// Returns true if the address is denied.
     pub(crate) fn denies(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         let family = &self.families[usize::from(ip.is_ipv4())];
@@ -50,7 +50,7 @@ impl PrefixLists {
     }
 }
 
-/// The first `length` bits of an address at the upper end, and zeroes.
+/// Returns the first `length` bits of an address, left-aligned and padded with zeroes.
 fn upper_bits(ip: IpAddr, length: u8) -> u128 {
     let bits = match ip {
         IpAddr::V4(ip) => u128::from(ip.to_bits()) << 96,

@@ -1,24 +1,24 @@
-//! Who is served: lists of prefixes, a limit for each client, and one for all newcomers together.
-//! The BPF program is the second body of this (`bpf/limits.h`) and decides the same; which of the
-//! two a request meets depends on the way it came. Nothing here reads a clock, sends or waits, and
-//! memory is bounded however many addresses ask.
+//! Admission of clients: lists of prefixes, a limit per client, and one for all new clients
+//! together. The BPF program is the second implementation (`bpf/limits.h`) and decides the same;
+//! the path of a request determines which of the two judges it. Nothing here reads a clock, sends
+//! or waits, and memory is bounded however many addresses send requests.
 //!
-//! A client is an address, or a prefix of one. Each has a word in one of four places that its keyed
-//! hash chooses; the word holds a theoretical arrival time (GCRA, ITU-T I.371, annex A), which is a
-//! token bucket in one number. A client without a word is a newcomer: it is charged to a bucket
-//! that all newcomers share, so a flood from made-up addresses exhausts that and nothing else. One
-//! that is let through takes a place that is free, or whose client has been silent for long; if
-//! there is none it is served without one, and stays a newcomer.
+//! A client is an address, or a prefix of one. Each has a word in one of four slots that its keyed
+//! hash selects; the word holds a theoretical arrival time (GCRA, ITU-T I.371, annex A), which is a
+//! token bucket in one number. A client without a word is a new client: it is charged to a bucket
+//! that all new clients share, so a flood from forged addresses exhausts that bucket and nothing
+//! else. An admitted new client takes a slot that is free, or whose client has long been idle; if
+//! there is none it is served without a slot, and remains a new client.
 //!
-//! Requests longer than a header (those that are authenticated) have words and a bucket of
-//! newcomers of their own, so that a flood of plain ones does not use up what may be asked in
-//! earnest, whether it comes from a client's address or from made-up ones.
+//! Requests longer than a header (the authenticated ones) have their own words and their own bucket
+//! of new clients, so that a flood of plain requests, from a client's address or from forged ones,
+//! does not use up the limit of authenticated requests.
 //!
-//! Nothing shared is written for a request that is turned away, save once when a kiss is sent, so
-//! processors do not fight over a client that floods. Two that serve the same client at the same
-//! instant may lose one charge between them. Who shares all 16 bits of the tag with another client
-//! of the same places shares its word too, and its verdict of the lists: one address in some
-//! 16,000 where the table is full, and nobody outside knows which.
+//! Nothing shared is written for a rejected request, except when a kiss is sent, so processors do
+//! not contend over a client that floods. Two that serve the same client at the same instant may
+//! lose one charge between them. A client that shares all 16 bits of the tag and the slots with
+//! another client also shares its word, and its verdict of the lists: one address in some 16,000 if
+//! the table is full, and remote hosts cannot tell which.
 
 mod list;
 mod rules;
@@ -37,7 +37,7 @@ use crate::LimitsConfig;
 use crate::address_hash::{HashKey, words};
 use list::PrefixLists;
 
-/// Bytes of memory for each client.
+/// Bytes of memory per client.
 pub const LIMIT_BYTES_PER_CLIENT: usize = size_of::<AtomicU64>();
 
 const WAYS: usize = 4;
@@ -47,48 +47,48 @@ const KISSED: u64 = 1 << 43;
 const EPOCH_SHIFT: u32 = 44;
 const EPOCH: u64 = 15 << EPOCH_SHIFT;
 const TAG: u64 = 0xffff << 48;
-/// Epochs of the lists that a word can tell apart, from 1 on; 0 is never in force.
+/// Number of epochs of the lists that a word distinguishes, from 1 on; 0 is never in force.
 const EPOCHS: u32 = 15;
 
-/// Which of a client's buckets a request is charged to.
+/// Class of a request, which selects the client's bucket to charge.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Class {
-    /// The request is one NTP header.
+pub enum RequestClass {
+    /// Request of one NTP header.
     Plain,
-    /// It is longer. Such a request is never sent a kiss, which could not be authenticated.
+    /// Longer request. It is never sent a kiss, which could not be authenticated.
     Long,
 }
 
-impl Class {
-    /// The class of a request of so many bytes.
+impl RequestClass {
+    /// Returns the class of a request of this many bytes.
     #[must_use]
     pub const fn of(request_len: usize) -> Self {
         if request_len > horolog_wire::ntp::HEADER_LEN { Self::Long } else { Self::Plain }
     }
 }
 
-/// Why a request is dropped.
+/// Reason for which a request is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Why {
-    /// The client asked too often.
+pub enum DropReason {
+    /// Request in excess of the client's rate limit.
     Limited,
-    /// The lists deny it.
+    /// Client denied by the lists.
     Denied,
-    /// Too many clients that were not known before.
-    Newcomers,
+    /// Request in excess of the limit for new clients.
+    NewClients,
 }
 
-/// A kiss code (RFC 5905, figure 13).
+/// Kiss code (RFC 5905, figure 13).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum KissCode {
-    /// The client asked too often.
+    /// Client in excess of its rate limit.
     Rate,
-    /// The lists deny it.
+    /// Client denied by the lists.
     Deny,
 }
 
 impl KissCode {
-    /// The code as it stands in the reference identifier.
+    /// Returns the code as carried in the reference identifier.
     #[must_use]
     pub const fn as_bytes(self) -> [u8; 4] {
         match self {
@@ -98,13 +98,13 @@ impl KissCode {
     }
 }
 
-/// What is decided about a request before it is looked at any further.
+/// Decision on a request before it is examined any further.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Admission {
-    /// Serve it.
+    /// Serve the request.
     Admit,
     /// Send nothing.
-    Drop(Why),
+    Drop(DropReason),
     /// Send this kiss.
     Kiss(KissCode),
 }
@@ -113,28 +113,28 @@ pub enum Admission {
 #[repr(C, align(32))]
 struct Set([AtomicU64; WAYS]);
 
-/// What is remembered of clients; shared by a limiter and those that follow it.
+/// Stored state of clients, shared by a limiter and its successors.
 #[derive(Debug)]
-struct Memory {
+struct LimiterState {
     key: HashKey,
     settings: LimitSettings,
     sets: Vec<Set>,
-    /// By class.
-    newcomers: [AtomicU64; 2],
+    /// Buckets of new clients, by class.
+    new_clients: [AtomicU64; 2],
     denials: AtomicU64,
 }
 
-/// Limits and lists, and what is remembered of clients. Any number of threads use it at once.
+/// Limits, lists and the stored state of clients. Any number of threads use it concurrently.
 #[derive(Debug)]
 pub struct Limiter {
     rules: LimitRules,
     lists: PrefixLists,
-    memory: Arc<Memory>,
+    memory: Arc<LimiterState>,
 }
 
 impl Limiter {
-    /// A limiter that knows nobody yet; `None` where nothing is limited or listed, or where there
-    /// is not so much memory.
+    /// Creates a limiter without clients; `None` if nothing is limited or listed, or if memory is
+    /// insufficient.
     #[must_use]
     pub fn new(config: &LimitsConfig, key: HashKey) -> Option<Self> {
         if !config.is_on() {
@@ -143,23 +143,24 @@ impl Limiter {
         let settings = config.settings();
         let sets = Set::new_vec_zeroed(settings.sets as usize).ok()?;
         let (newcomers, denials) = (Default::default(), AtomicU64::new(0));
-        let memory = Arc::new(Memory { key, settings, sets, newcomers, denials });
+        let memory =
+            Arc::new(LimiterState { key, settings, sets, new_clients: newcomers, denials });
         let lists = PrefixLists::new(&config.allow, &config.deny);
         Some(Self { rules: LimitRules { epoch: 1, ..config.rules() }, lists, memory })
     }
 
-    /// Clients that are known, those that have long been silent among them.
+    /// Returns the number of known clients, including those that have long been idle.
     #[must_use]
     pub fn clients(&self) -> u64 {
         let words = self.memory.sets.iter().flat_map(|set| &set.0);
         words.filter(|word| word.load(Ordering::Relaxed) != 0).count() as u64
     }
 
-    /// The limiter that takes this one's place when the configuration has changed: it knows the
-    /// same clients, and holds them to the new rules and lists. What counts as one client and how
-    /// many there is room for stay as they were.
+    /// Returns the limiter that replaces this one when the configuration changes: it shares the
+    /// stored clients and applies the new rules and lists to them. The definition of a client and
+    /// the capacity do not change.
     #[must_use]
-    pub fn followed_by(&self, config: &LimitsConfig) -> Self {
+    pub fn successor(&self, config: &LimitsConfig) -> Self {
         let epoch = self.rules.epoch % EPOCHS + 1;
         self.memory.forget_verdicts_of(epoch);
         Self {
@@ -169,9 +170,15 @@ impl Limiter {
         }
     }
 
-    /// Judges a request of this class from `source` at `now`, and charges whom it has to.
+    /// Judges a request of this class from `source` at `now`, and charges the client or the bucket
+    /// of new clients.
     #[must_use]
-    pub fn judge(&self, source: IpAddr, class: Class, now: Timestamp<Monotonic>) -> Admission {
+    pub fn judge(
+        &self,
+        source: IpAddr,
+        class: RequestClass,
+        now: Timestamp<Monotonic>,
+    ) -> Admission {
         let hash = self.memory.hash(source, class);
         let Some(set) = self.memory.sets.get(hash as usize & (self.memory.sets.len() - 1)) else {
             return Admission::Admit;
@@ -182,33 +189,40 @@ impl Limiter {
             let word = place.load(Ordering::Relaxed);
             (word != 0 && (word ^ hash) & TAG == 0).then_some((place, word))
         });
-        // A client whose word is of this epoch was found in the lists when it was written.
+        // A client whose word has this epoch was looked up in the lists when the word was written.
         let is_looked_up = self.rules.lists_are_finer != 0
             || known.is_none_or(|(_, word)| (word ^ head) & EPOCH != 0);
         if self.rules.lists != 0 && is_looked_up && self.lists.denies(source) {
             return self.deny(class, now_ns);
         }
         match known {
-            None => self.judge_newcomer(set, head, class, now_ns),
+            None => self.judge_new_client(set, head, class, now_ns),
             Some((place, word)) => self.judge_known(place, word, head, class, now_ns),
         }
     }
 
-    fn deny(&self, class: Class, now_ns: u64) -> Admission {
+    fn deny(&self, class: RequestClass, now_ns: u64) -> Admission {
         let interval = self.rules.deny_interval_ns;
         let is_told = interval != 0
-            && class == Class::Plain
+            && class == RequestClass::Plain
             && charge(&self.memory.denials, interval, 0, now_ns);
-        if is_told { Admission::Kiss(KissCode::Deny) } else { Admission::Drop(Why::Denied) }
+        if is_told { Admission::Kiss(KissCode::Deny) } else { Admission::Drop(DropReason::Denied) }
     }
 
-    fn judge_newcomer(&self, set: &Set, head: u64, class: Class, now_ns: u64) -> Admission {
-        let LimitRules { newcomer_interval_ns, newcomer_tolerance_ns, interval, .. } = self.rules;
-        let newcomers = &self.memory.newcomers[class as usize];
-        if newcomer_interval_ns != 0
-            && !charge(newcomers, newcomer_interval_ns, newcomer_tolerance_ns, now_ns)
+    fn judge_new_client(
+        &self,
+        set: &Set,
+        head: u64,
+        class: RequestClass,
+        now_ns: u64,
+    ) -> Admission {
+        let LimitRules { new_client_interval_ns, new_client_tolerance_ns, interval, .. } =
+            self.rules;
+        let newcomers = &self.memory.new_clients[class as usize];
+        if new_client_interval_ns != 0
+            && !charge(newcomers, new_client_interval_ns, new_client_tolerance_ns, now_ns)
         {
-            return Admission::Drop(Why::Newcomers);
+            return Admission::Drop(DropReason::NewClients);
         }
         let now = units(now_ns);
         let is_free = |word: u64| word == 0 || self.is_idle(word, now);
@@ -229,12 +243,12 @@ impl Limiter {
         place: &AtomicU64,
         word: u64,
         head: u64,
-        class: Class,
+        class: RequestClass,
         now_ns: u64,
     ) -> Admission {
         let LimitRules { interval, tolerance, .. } = self.rules;
         let now = units(now_ns);
-        // Further ahead than any bucket can be is behind.
+        // An arrival time further ahead than any bucket allows is in the past.
         let ahead = word.wrapping_sub(now) & ARRIVAL;
         let ahead = if ahead > tolerance + interval { 0 } else { ahead };
         if ahead <= tolerance {
@@ -242,17 +256,17 @@ impl Limiter {
             place.store(head | arrival, Ordering::Relaxed);
             return Admission::Admit;
         }
-        if self.rules.kiss_rate == 0 || class == Class::Long || word & KISSED != 0 {
-            return Admission::Drop(Why::Limited);
+        if self.rules.kiss_rate == 0 || class == RequestClass::Long || word & KISSED != 0 {
+            return Admission::Drop(DropReason::Limited);
         }
         place.store(head | KISSED | word & ARRIVAL, Ordering::Relaxed);
         Admission::Kiss(KissCode::Rate)
     }
 }
 
-impl Memory {
-    /// Takes this epoch, which is not in force yet, from words that are left from the last time
-    /// that it was, so that their clients are looked up again.
+impl LimiterState {
+    /// Removes this epoch, which is not in force yet, from words left from its last use, so that
+    /// their clients are looked up again.
     fn forget_verdicts_of(&self, epoch: u32) {
         let epoch = u64::from(epoch) << EPOCH_SHIFT;
         for word in self.sets.iter().flat_map(|set| &set.0) {
@@ -262,7 +276,7 @@ impl Memory {
         }
     }
 
-    fn hash(&self, source: IpAddr, class: Class) -> u64 {
+    fn hash(&self, source: IpAddr, class: RequestClass) -> u64 {
         let [high, low] = words(source);
         let masked = if source.to_canonical().is_ipv4() {
             [0, low & self.settings.ipv4_mask]
@@ -271,8 +285,8 @@ impl Memory {
         };
         let hash = self.key.of_words(masked);
         match class {
-            Class::Plain => hash,
-            Class::Long => HashKey::again(hash),
+            RequestClass::Plain => hash,
+            RequestClass::Long => HashKey::again(hash),
         }
     }
 }
@@ -281,7 +295,7 @@ const fn units(ns: u64) -> u64 {
     ns >> UNIT_SHIFT & ARRIVAL
 }
 
-/// Charges a bucket that all share, whose figures are in ns; false when it is over its limit.
+/// Charges a shared bucket, with values in ns; returns false if it exceeds its limit.
 fn charge(arrival: &AtomicU64, interval: u64, tolerance: u64, now_ns: u64) -> bool {
     let at = arrival.load(Ordering::Relaxed).max(now_ns);
     let is_within = at - now_ns <= tolerance;

@@ -1,4 +1,4 @@
-//! From options in rates and times to the figures that both bodies reckon with.
+//! Conversion of options in rates and times to the values with which both engines calculate.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use super::{UNIT_SHIFT, WAYS};
 use crate::address_hash::{HashKey, words};
 use crate::{InterleavedConfig, LimitsConfig};
 
-/// The time that newcomers together may be ahead of their rate: so many at once as in a second.
-const NEWCOMER_TOLERANCE: Duration = Duration::from_secs(1);
-/// DENY kisses in a second, over all clients.
+/// Time that new clients together may be ahead of their rate: a burst equal to one second's rate.
+const NEW_CLIENT_TOLERANCE: Duration = Duration::from_secs(1);
+/// DENY kisses per second, over all clients.
 const DENY_KISSES_PER_S: f64 = 1_000.0;
 
 impl LimitsConfig {
-    /// What clients are held to, in the units of both bodies; the epoch is left to them.
+    /// Returns the rules for clients, in the units of both engines; they set the epoch themselves.
     #[must_use]
     pub fn rules(&self) -> LimitRules {
         let interval = self.rate.map_or(0, |rate| (ns_for_each(rate) >> UNIT_SHIFT).max(1));
@@ -25,8 +25,8 @@ impl LimitsConfig {
             interval,
             tolerance: interval * u64::from(self.burst.saturating_sub(1)),
             idle: self.idle.as_nanos() as u64 >> UNIT_SHIFT,
-            newcomer_interval_ns: self.newcomers.map_or(0, ns_for_each),
-            newcomer_tolerance_ns: NEWCOMER_TOLERANCE.as_nanos() as u64,
+            new_client_interval_ns: self.new_client_rate.map_or(0, ns_for_each),
+            new_client_tolerance_ns: NEW_CLIENT_TOLERANCE.as_nanos() as u64,
             deny_interval_ns: if self.kiss_deny { ns_for_each(DENY_KISSES_PER_S) } else { 0 },
             epoch: 0,
             kiss_rate: self.kiss_rate.into(),
@@ -36,12 +36,12 @@ impl LimitsConfig {
         }
     }
 
-    /// The sizes and masks that stay while a server runs.
+    /// Returns the sizes and masks, which are constant while a server runs.
     #[must_use]
     pub fn settings(&self) -> LimitSettings {
         let ipv4 = Prefix::new(Ipv4Addr::BROADCAST.into(), self.ipv4_prefix);
         let ipv6 = Prefix::new(Ipv6Addr::from_bits(u128::MAX).into(), self.ipv6_prefix);
-        // A length that is too long for an address was refused; as a mask it is all ones.
+        // A length too long for an address was rejected earlier; as a mask it is all ones.
         let mask = |prefix: Result<Prefix, _>, all: IpAddr| {
             words(prefix.map_or(all, |prefix| prefix.network().address()))
         };
@@ -51,7 +51,7 @@ impl LimitsConfig {
         LimitSettings { sets: u32::try_from(sets).unwrap_or(1 << 31), ipv4_mask, ipv6_mask }
     }
 
-    /// The lists as the BPF program takes them.
+    /// Returns the lists in the form of the BPF program.
     #[must_use]
     pub fn listed(&self) -> Vec<ListedPrefix> {
         let one = |denied| {
@@ -73,7 +73,8 @@ impl LimitsConfig {
     }
 }
 
-/// What the XDP body is loaded with, where it hands nothing over to `AF_XDP` sockets.
+/// Returns the settings with which the XDP engine is loaded, if it redirects nothing to `AF_XDP`
+/// sockets.
 #[must_use]
 pub fn responder_settings(
     key: HashKey,
@@ -88,7 +89,7 @@ pub fn responder_settings(
         key: key.0,
         interleaved_slots: slots,
         limits: limits.is_on().then(|| limits.settings()),
-        handed_over_queues: 0,
+        af_xdp_queues: 0,
         ptp_monitor: false,
     }
 }

@@ -28,7 +28,7 @@ fn rate(rate: f64, burst: u32) -> LimitsConfig {
 
 /// How many of `count` plain requests at once are let through.
 fn admitted(limiter: &Limiter, ip: IpAddr, count: u32, ms: i64) -> u32 {
-    let judge = |_| limiter.judge(ip, Class::Plain, at_ms(ms)) == Admission::Admit;
+    let judge = |_| limiter.judge(ip, RequestClass::Plain, at_ms(ms)) == Admission::Admit;
     (0..count).map(judge).map(u32::from).sum()
 }
 
@@ -56,12 +56,13 @@ fn a_client_that_was_silent_for_months_may_ask() {
 #[test]
 fn one_kiss_for_each_answer() {
     let limiter = limiter(&LimitsConfig { kiss_rate: true, ..rate(1.0, 2) });
-    let ask = |ms| limiter.judge(client(1), Class::Plain, at_ms(ms));
-    let (kiss, silence) = (Admission::Kiss(KissCode::Rate), Admission::Drop(Why::Limited));
+    let ask = |ms| limiter.judge(client(1), RequestClass::Plain, at_ms(ms));
+    let (kiss, silence) = (Admission::Kiss(KissCode::Rate), Admission::Drop(DropReason::Limited));
     let at_once: Vec<_> = (0..5).map(|_| ask(0)).collect();
     assert_eq!(at_once, [Admission::Admit, Admission::Admit, kiss, silence, silence]);
     assert_eq!([ask(1_000), ask(1_000), ask(1_000)], [Admission::Admit, kiss, silence]);
-    let long: Vec<_> = (0..3).map(|_| limiter.judge(client(1), Class::Long, at_ms(0))).collect();
+    let long: Vec<_> =
+        (0..3).map(|_| limiter.judge(client(1), RequestClass::Long, at_ms(0))).collect();
     assert_eq!(long, [Admission::Admit, Admission::Admit, silence], "a bucket apart, and no kiss");
 }
 
@@ -79,12 +80,12 @@ fn a_prefix_is_one_client() {
 #[test]
 fn newcomers_share_a_bucket_and_others_do_not_notice() {
     let limiter =
-        limiter(&LimitsConfig { newcomers: Some(100.0), clients: 1 << 12, ..rate(1.0, 8) });
+        limiter(&LimitsConfig { new_client_rate: Some(100.0), clients: 1 << 12, ..rate(1.0, 8) });
     assert_eq!(admitted(&limiter, client(0), 1, 0), 1);
     let strangers = |ms| (1..10_000).map(|n| admitted(&limiter, client(n), 1, ms)).sum::<u32>();
     assert!((99..=101).contains(&strangers(0)));
-    let dropped = limiter.judge(client(20_000), Class::Plain, at_ms(0));
-    assert_eq!(dropped, Admission::Drop(Why::Newcomers));
+    let dropped = limiter.judge(client(20_000), RequestClass::Plain, at_ms(0));
+    assert_eq!(dropped, Admission::Drop(DropReason::NewClients));
     assert_eq!(admitted(&limiter, client(0), 8, 0), 7, "who was there before");
     // Some of these are known by now.
     assert!(strangers(500) >= 50);
@@ -92,13 +93,13 @@ fn newcomers_share_a_bucket_and_others_do_not_notice() {
 
 #[test]
 fn newcomers_with_long_requests_have_a_bucket_of_their_own() {
-    let limiter = limiter(&LimitsConfig { newcomers: Some(1.0), ..rate(1.0, 8) });
+    let limiter = limiter(&LimitsConfig { new_client_rate: Some(1.0), ..rate(1.0, 8) });
     let newcomers = |first: u32, class| {
         let ask = |n| limiter.judge(client(first + n), class, at_ms(0));
         (0..10).filter(|&n| ask(n) == Admission::Admit).count()
     };
-    assert_eq!([newcomers(0, Class::Plain), newcomers(100, Class::Plain)], [2, 0]);
-    assert_eq!([newcomers(200, Class::Long), newcomers(300, Class::Long)], [2, 0]);
+    assert_eq!([newcomers(0, RequestClass::Plain), newcomers(100, RequestClass::Plain)], [2, 0]);
+    assert_eq!([newcomers(200, RequestClass::Long), newcomers(300, RequestClass::Long)], [2, 0]);
 }
 
 #[test]
@@ -121,10 +122,10 @@ fn lists_are_looked_up_again_when_they_change() {
     let mut limiter = limiter(&open);
     assert_eq!(admitted(&limiter, client(1), 3, 0), 3);
     for change in 0..40 {
-        limiter = limiter.followed_by(&closed);
-        let verdict = limiter.judge(client(1), Class::Plain, at_ms(0));
-        assert_eq!(verdict, Admission::Drop(Why::Denied), "change {change}");
-        limiter = limiter.followed_by(&open);
+        limiter = limiter.successor(&closed);
+        let verdict = limiter.judge(client(1), RequestClass::Plain, at_ms(0));
+        assert_eq!(verdict, Admission::Drop(DropReason::Denied), "change {change}");
+        limiter = limiter.successor(&open);
     }
     assert!(admitted(&limiter, client(1), 9, 0) >= 5);
 }
@@ -132,7 +133,7 @@ fn lists_are_looked_up_again_when_they_change() {
 #[test]
 fn clients_keep_their_places_through_changes() {
     let open = LimitsConfig {
-        newcomers: Some(1.0),
+        new_client_rate: Some(1.0),
         deny: vec!["192.0.2.0/24".parse().unwrap()],
         ..rate(1.0, 8)
     };
@@ -141,16 +142,16 @@ fn clients_keep_their_places_through_changes() {
     assert_eq!(admitted(&limiter, client(1), 1, 0), 1);
     assert_eq!(admitted(&limiter, client(2), 5, 0), 5, "the last newcomer");
     for change in 0..40 {
-        limiter = limiter.followed_by(&open);
+        limiter = limiter.successor(&open);
         assert_eq!(admitted(&limiter, client(3), 1, 0), 0, "a newcomer, change {change}");
         assert_eq!(limiter.clients(), 2, "change {change}");
     }
     assert_eq!(admitted(&limiter, client(1), 8, 0), 7, "who was silent meanwhile");
     // A verdict is not taken for one of the same epoch long ago.
     for change in 0..40 {
-        limiter = limiter.followed_by(&closed);
-        let verdict = limiter.judge(client(2), Class::Plain, at_ms(0));
-        assert_eq!(verdict, Admission::Drop(Why::Denied), "change {change}");
+        limiter = limiter.successor(&closed);
+        let verdict = limiter.judge(client(2), RequestClass::Plain, at_ms(0));
+        assert_eq!(verdict, Admission::Drop(DropReason::Denied), "change {change}");
     }
 }
 
@@ -159,29 +160,29 @@ fn denied_clients_are_told_at_a_bounded_rate() {
     let deny = vec!["10.0.0.0/8".parse().unwrap()];
     let limiter = limiter(&LimitsConfig { deny, kiss_deny: true, ..LimitsConfig::default() });
     let kisses = |ms| {
-        let ask = |n| limiter.judge(client(n), Class::Plain, at_ms(ms));
+        let ask = |n| limiter.judge(client(n), RequestClass::Plain, at_ms(ms));
         (0..1_000).filter(|&n| ask(n) == Admission::Kiss(KissCode::Deny)).count()
     };
     assert_eq!((kisses(0), kisses(0), kisses(1)), (1, 0, 1));
-    let long = limiter.judge(client(1), Class::Long, at_ms(10));
-    assert_eq!(long, Admission::Drop(Why::Denied));
+    let long = limiter.judge(client(1), RequestClass::Long, at_ms(10));
+    assert_eq!(long, Admission::Drop(DropReason::Denied));
 }
 
 #[test]
 fn a_list_finer_than_a_client_is_always_looked_up() {
     let deny = vec!["fd00::2/128".parse().unwrap()];
     let limiter = limiter(&LimitsConfig { deny, ..rate(10.0, 8) });
-    let ask = |text: &str| limiter.judge(text.parse().unwrap(), Class::Plain, at_ms(0));
+    let ask = |text: &str| limiter.judge(text.parse().unwrap(), RequestClass::Plain, at_ms(0));
     assert_eq!(ask("fd00::1"), Admission::Admit);
-    assert_eq!(ask("fd00::2"), Admission::Drop(Why::Denied));
+    assert_eq!(ask("fd00::2"), Admission::Drop(DropReason::Denied));
     assert_eq!(ask("fd00::3"), Admission::Admit);
 }
 
 #[test]
 fn nothing_is_written_for_who_is_over_the_limit() {
-    let limiter = limiter(&LimitsConfig { clients: 4, newcomers: Some(1.0), ..rate(1.0, 1) });
+    let limiter = limiter(&LimitsConfig { clients: 4, new_client_rate: Some(1.0), ..rate(1.0, 1) });
     let words = || -> Vec<u64> {
-        let Memory { sets, newcomers, .. } = &*limiter.memory;
+        let LimiterState { sets, new_clients: newcomers, .. } = &*limiter.memory;
         let all = sets.iter().flat_map(|set| &set.0).chain(newcomers);
         all.map(|word| word.load(Ordering::Relaxed)).collect()
     };

@@ -1,4 +1,4 @@
-//! The response times of a server's state as a histogram: pure.
+//! Histogram of the response times in a server's state. Pure.
 
 use std::fmt;
 
@@ -10,15 +10,16 @@ use serde_json::Value;
 use crate::ResponseTimes;
 use crate::response::BOUNDS_NS;
 
-const NAME: &str = "response_seconds";
-const HELP: &str = "From the receive to the transmit timestamp of replies by the sockets";
+/// Name of the metric, without the prefix of all.
+pub(super) const NAME: &str = "response_seconds";
+const HELP: &str = "From the receive to the transmit timestamp of replies of the socket engine";
 
 /// Response times in seconds.
 #[derive(Debug)]
 pub(super) struct ResponseSeconds(ResponseTimes);
 
 impl ResponseSeconds {
-    /// Those that the state tells of, if it does.
+    /// Returns the response times of the state, if present.
     pub(super) fn of(status: &Value) -> Option<Self> {
         ResponseTimes::in_status(status).map(Self)
     }

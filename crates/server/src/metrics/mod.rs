@@ -1,62 +1,65 @@
-//! The metrics endpoint: `GET /metrics` in the text form of `OpenMetrics`, `GET /healthz` for those
-//! that only want to know whether to send clients here. It is off unless asked for, and takes no
-//! commands.
+//! Metrics endpoint: `GET /metrics` in the text format of `OpenMetrics`, `GET /healthz` for load
+//! balancers that only need the health of the server. It is off by default and accepts no commands.
 
 mod histogram;
 mod render;
 
+use horolog_sys::explain::explain;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-use horolog_http::{Answer, Request, Responder};
+use horolog_http::{HttpRequest, HttpResponder, HttpResponse};
 
 use crate::Status;
 
-/// Why there are no metrics.
+pub use render::metric_names;
+
+/// Reason for which metrics are unavailable.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot answer at {0} for metrics: {1}; choose another with --metrics ADDR:PORT")]
+#[error("cannot listen at {0} for metrics: {why}; choose another address with --metrics \
+         ADDR:PORT", why = explain(.1))]
 pub struct MetricsError(pub SocketAddr, #[source] pub io::Error);
 
-/// Answers there, if anywhere, with what `status` tells, and for the metrics with what
-/// `whole_status` does.
+/// Answers at the address, if any, with the result of `status`, and for the metrics with that of
+/// `whole_status`.
 pub(crate) fn start(
     address: Option<SocketAddr>,
     (status, whole_status): (
         impl Fn() -> Status + Send + 'static,
         impl Fn() -> Status + Send + 'static,
     ),
-) -> Result<Option<Responder>, MetricsError> {
+) -> Result<Option<HttpResponder>, MetricsError> {
     let Some(address) = address else { return Ok(None) };
-    let answer = move |request: &Request<'_>| answer(request.path, &status, &whole_status);
+    let answer = move |request: &HttpRequest<'_>| answer(request.path, &status, &whole_status);
     let started = TcpListener::bind(address)
-        .and_then(|listener| Responder::start("metrics", listener, answer));
+        .and_then(|listener| HttpResponder::start("metrics", listener, answer));
     started.map(Some).map_err(|error| MetricsError(address, error))
 }
 
-/// What is answered to a request for `path` by a server in the state that `status` tells, and
-/// `whole_status` with the clients counted, which takes longer.
+/// Returns the response to a request for `path`, from the state returned by `status` or, with the
+/// number of clients, which takes longer, by `whole_status`.
 pub(crate) fn answer(
     path: &str,
     status: impl FnOnce() -> Status,
     whole_status: impl FnOnce() -> Status,
-) -> Answer {
+) -> HttpResponse {
     match path {
         "/metrics" => match serde_json::to_value(whole_status()) {
-            Ok(value) => Answer::open_metrics(render::text(&value)),
-            Err(error) => Answer::text(500, format!("{error}\n")),
+            Ok(value) => HttpResponse::open_metrics(render::text(&value)),
+            Err(error) => HttpResponse::text(500, format!("{error}\n")),
         },
         "/healthz" => health(&status()),
-        _ => Answer::text(404, "there are /metrics and /healthz\n"),
+        _ => HttpResponse::text(404, "not found: choose /metrics or /healthz\n"),
     }
 }
 
-fn health(status: &Status) -> Answer {
+fn health(status: &Status) -> HttpResponse {
     let reason = if status.page_expired {
-        "the clock page has expired; nothing is answered"
+        "the clock page has expired; no request is answered"
     } else if status.synchronised {
-        return Answer::text(200, "ok\n");
+        return HttpResponse::text(200, "ok\n");
     } else {
-        "the clock is not synchronised, and all replies say so"
+        "the clock is not synchronised, which all replies report"
     };
-    Answer::text(503, format!("{reason}\n"))
+    HttpResponse::text(503, format!("{reason}\n"))
 }

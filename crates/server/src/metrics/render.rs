@@ -1,9 +1,8 @@
-//! A server's state as metrics: pure. Every number of the state becomes a sample; [`KNOWN`] gives
-//! the names, units and kinds of those that are known here, and any other is exported under the
-//! name that it has in the state, so that nothing is left out. Response times alone are a
-//! histogram.
+//! Metrics of a server's state. Pure. Every number of the state becomes a sample; [`METRICS`] lists
+//! the names, units and kinds of the known ones, and any other is exported under its name in the
+//! state, so that nothing is omitted. Only response times are a histogram.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use prometheus_client::collector::Collector;
@@ -14,54 +13,54 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use super::histogram::ResponseSeconds;
+use super::histogram::{self, ResponseSeconds};
 
 type Labels = Vec<(String, String)>;
 
-/// What a sample is.
+/// Kind of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum SampleKind {
     Counter,
     Gauge,
-    /// In nanoseconds in the state, and in seconds as a metric, whose base unit that is.
+    /// Nanoseconds in the state; seconds as a metric, which is the base unit.
     Seconds,
-    /// Not a metric.
-    Left,
+    /// Not exported.
+    Skipped,
 }
 
-impl Kind {
+impl SampleKind {
     fn encode(self, value: f64, metric: MetricEncoder<'_>) -> Result<(), fmt::Error> {
         match self {
             Self::Counter => ConstCounter::new(value as u64).encode(metric),
             Self::Seconds => ConstGauge::new(value / 1e9).encode(metric),
-            Self::Gauge | Self::Left => ConstGauge::new(value).encode(metric),
+            Self::Gauge | Self::Skipped => ConstGauge::new(value).encode(metric),
         }
     }
 }
 
-/// A metric: what it is, and which numbers of the state it is made of.
-struct Known {
+/// Specification of a metric and of the numbers of the state that it consists of.
+struct MetricSpec {
     name: &'static str,
-    kind: Kind,
+    kind: SampleKind,
     help: &'static str,
-    of: Of,
+    of: MetricInput,
 }
 
-/// Where the numbers of a metric stand in the state.
-enum Of {
-    /// One number, or all that stand under this.
+/// Location of a metric's numbers in the state.
+enum MetricInput {
+    /// One number, or all numbers below this path.
     Path(&'static str),
-    /// Several numbers in one object, told apart by a label: its name, the object, and each number
-    /// with its value of the label.
+    /// Several numbers in one object, distinguished by a label: its name, the object, and each
+    /// number with its label value.
     Labelled(&'static str, &'static str, &'static [(&'static str, &'static str)]),
 }
 
-impl Known {
-    /// The metric of a number of the state, and its label if it has one.
+impl MetricSpec {
+    /// Returns the metric of a number of the state, and its label if it has one.
     fn find(path: &str) -> Option<(&'static Self, Option<(&'static str, &'static str)>)> {
-        KNOWN.iter().find_map(|known| match known.of {
-            Of::Path(of) => (of == path).then_some((known, None)),
-            Of::Labelled(label, object, numbers) => {
+        METRICS.iter().find_map(|known| match known.of {
+            MetricInput::Path(of) => (of == path).then_some((known, None)),
+            MetricInput::Labelled(label, object, numbers) => {
                 let key = path.strip_prefix(object)?.strip_prefix('/')?;
                 let (_, value) = numbers.iter().find(|(number, _)| *number == key)?;
                 Some((known, Some((label, *value))))
@@ -70,20 +69,20 @@ impl Known {
     }
 }
 
-const fn counter(name: &'static str, path: &'static str, help: &'static str) -> Known {
-    Known { name, kind: Kind::Counter, help, of: Of::Path(path) }
+const fn counter(name: &'static str, path: &'static str, help: &'static str) -> MetricSpec {
+    MetricSpec { name, kind: SampleKind::Counter, help, of: MetricInput::Path(path) }
 }
 
-const fn gauge(name: &'static str, path: &'static str, help: &'static str) -> Known {
-    Known { name, kind: Kind::Gauge, help, of: Of::Path(path) }
+const fn gauge(name: &'static str, path: &'static str, help: &'static str) -> MetricSpec {
+    MetricSpec { name, kind: SampleKind::Gauge, help, of: MetricInput::Path(path) }
 }
 
-const fn seconds(name: &'static str, path: &'static str, help: &'static str) -> Known {
-    Known { name, kind: Kind::Seconds, help, of: Of::Path(path) }
+const fn seconds(name: &'static str, path: &'static str, help: &'static str) -> MetricSpec {
+    MetricSpec { name, kind: SampleKind::Seconds, help, of: MetricInput::Path(path) }
 }
 
-const fn left(path: &'static str) -> Known {
-    Known { name: "", kind: Kind::Left, help: "", of: Of::Path(path) }
+const fn left(path: &'static str) -> MetricSpec {
+    MetricSpec { name: "", kind: SampleKind::Skipped, help: "", of: MetricInput::Path(path) }
 }
 
 const fn labelled(
@@ -92,14 +91,19 @@ const fn labelled(
     object: &'static str,
     numbers: &'static [(&'static str, &'static str)],
     help: &'static str,
-) -> Known {
-    Known { name, kind: Kind::Counter, help, of: Of::Labelled(label, object, numbers) }
+) -> MetricSpec {
+    MetricSpec {
+        name,
+        kind: SampleKind::Counter,
+        help,
+        of: MetricInput::Labelled(label, object, numbers),
+    }
 }
 
-const REPLIES: &str = "Replies sent, by the body that made them";
-const KINDS: &str = "Replies that were not plain, by kind";
+const REPLIES: &str = "Replies sent, by engine";
+const KINDS: &str = "Replies other than plain ones, by kind";
 
-const KNOWN: [Known; 55] = [
+const METRICS: [MetricSpec; 56] = [
     labelled("replies", "engine", "/counters", &[("answered", "socket")], REPLIES),
     labelled(
         "replies",
@@ -109,11 +113,12 @@ const KNOWN: [Known; 55] = [
         REPLIES,
     ),
     labelled(
-        "kinds",
+        "replies_by_kind",
         "kind",
         "/counters",
         &[
             ("interleaved", "interleaved"),
+            ("symmetric", "symmetric"),
             ("mac", "mac"),
             ("nts", "nts"),
             ("nts_kisses", "nts-kiss"),
@@ -121,10 +126,10 @@ const KNOWN: [Known; 55] = [
         KINDS,
     ),
     labelled(
-        "kinds",
+        "replies_by_kind",
         "kind",
         "/xdp_counters",
-        &[("answered_interleaved", "xdp-interleaved")],
+        &[("answered_interleaved", "xdp-interleaved"), ("answered_symmetric", "xdp-symmetric")],
         KINDS,
     ),
     labelled(
@@ -139,23 +144,23 @@ const KNOWN: [Known; 55] = [
         "reason",
         "/counters",
         &[("expired", "expired"), ("refused", "refused"), ("dropped", "dropped")],
-        "Requests that got no reply though they might have, by reason",
+        "Requests for which no reply was sent, by reason",
     ),
     labelled(
-        "stamps",
-        "of",
+        "timestamps",
+        "kind",
         "/counters",
         &[
-            ("receive_kernel_stamps", "receive-kernel"),
-            ("receive_hardware_stamps", "receive-hardware"),
-            ("transmit_stamps_wanted", "transmit-wanted"),
-            ("transmit_kernel_stamps", "transmit-kernel"),
-            ("transmit_hardware_stamps", "transmit-hardware"),
+            ("receive_kernel_timestamps", "receive-kernel"),
+            ("receive_hardware_timestamps", "receive-hardware"),
+            ("transmit_timestamps_requested", "transmit-requested"),
+            ("transmit_kernel_timestamps", "transmit-kernel"),
+            ("transmit_hardware_timestamps", "transmit-hardware"),
         ],
-        "Timestamps by whom took them, beside those that were wanted",
+        "Timestamps taken, by source, and transmit timestamps requested",
     ),
-    counter("received", "/counters/received", "Datagrams taken from the sockets"),
-    counter("receive_errors", "/counters/receive_errors", "Receive calls that failed"),
+    counter("received", "/counters/received", "Datagrams received by the sockets"),
+    counter("receive_errors", "/counters/receive_errors", "Failed receive calls"),
     counter("ignored", "/counters/ignored", "Datagrams ignored on purpose, by reason"),
     counter(
         "xdp_dropped",
@@ -163,26 +168,22 @@ const KNOWN: [Known; 55] = [
         "Requests dropped by limits and lists in XDP, by reason",
     ),
     counter("xdp_kisses", "/xdp_counters/kisses", "Kisses sent by XDP, by code"),
-    counter("xdp_admitted", "/xdp_counters/admitted", "Requests let through by limits"),
+    counter("xdp_admitted", "/xdp_counters/admitted", "Requests admitted by limits"),
+    counter("xdp_to_af_xdp", "/xdp_counters/to_af_xdp", "Requests redirected to AF_XDP sockets"),
     counter(
-        "xdp_handed_over",
-        "/xdp_counters/handed_over",
-        "Requests that XDP gave to threads past the network stack",
+        "xdp_passed",
+        "/xdp_counters/passed",
+        "Frames passed on to the network stack, by reason",
     ),
-    counter("xdp_passed", "/xdp_counters/passed", "Frames that XDP left to the sockets, by reason"),
-    counter("thread_received", "/workers/received", "Datagrams taken by each thread"),
+    counter("thread_received", "/workers/received", "Datagrams received by each thread"),
     counter("thread_replies", "/workers/answered", "Replies sent by each thread"),
-    counter("xdp_core_replies", "/xdp_answered_by_core", "XDP's replies by core"),
-    counter(
-        "nts_ke",
-        "/nts_ke/counters",
-        "Connections for key establishment, by what became of them",
-    ),
-    gauge("nts_ke_open", "/nts_ke/counters/open", "Connections for key establishment at present"),
+    counter("xdp_core_replies", "/xdp_answered_by_core", "Replies of XDP, by core"),
+    counter("nts_ke", "/nts_ke/counters", "NTS-KE connections, by outcome"),
+    gauge("nts_ke_open", "/nts_ke/counters/open", "Open NTS-KE connections"),
     gauge("uptime_seconds", "/uptime_s", "Time since the start"),
     gauge("threads_per_address", "/threads", "Socket threads for each address"),
     gauge("leap_indicator", "/leap", "Leap indicator; 3 is unsynchronised"),
-    gauge("stratum", "/stratum", "Stratum; 16 is unsynchronised"),
+    gauge("stratum", "/stratum", "Stratum; 16 is unsynchronised, which replies carry as 0"),
     gauge("precision_log2_seconds", "/precision", "Precision, log2 of seconds"),
     seconds("root_delay_seconds", "/root_delay_ns", "Delay to the reference clock"),
     seconds(
@@ -190,76 +191,104 @@ const KNOWN: [Known; 55] = [
         "/root_dispersion_ns",
         "Dispersion to the reference clock: the bound of the clock's error",
     ),
-    seconds("test_offset_seconds", "/test_offset_ns", "Offset served on purpose"),
-    gauge("test_drift_ppb", "/test_drift_ppb", "Drift served on purpose"),
-    gauge("synchronised", "/synchronised", "Whether the served time may be used"),
-    seconds("page_age_seconds", "/page_age_ns", "Age of the clock page"),
-    gauge("page_expired", "/page_expired", "Whether nothing is answered"),
-    counter("clock_renewals", "/clock/renewals", "Clock pages made"),
-    counter("clock_publish_errors", "/clock/publish_errors", "Pages not taken"),
-    seconds(
-        "clock_gap_max_seconds",
-        "/clock/gap_max_ns",
-        "The longest time between two clock pages",
+    seconds("test_offset_seconds", "/test_offset_ns", "Offset injected into the served time"),
+    gauge("test_drift_ppb", "/test_drift_ppb", "Drift injected into the served time"),
+    gauge("synchronised", "/synchronised", "1 if the served time is synchronised"),
+    seconds("clock_page_age_seconds", "/page_age_ns", "Age of the clock page in use"),
+    gauge("clock_page_expired", "/page_expired", "1 while no request is answered"),
+    counter("clock_page_updates", "/clock/page_updates", "Clock pages published"),
+    counter(
+        "clock_publish_errors",
+        "/clock/publish_errors",
+        "Clock pages that could not be published",
     ),
-    gauge("clock_real_time", "/clock/real_time", "Whether the clock thread goes first"),
+    seconds(
+        "clock_page_gap_max_seconds",
+        "/clock/gap_max_ns",
+        "Longest time between two clock pages",
+    ),
+    gauge("clock_real_time", "/clock/real_time", "1 if the clock thread has a real-time priority"),
     counter("clock_steps", "/clock/steps", "Steps of the system clock"),
-    seconds("clock_last_step_seconds", "/clock/last_step_ns", "The last step"),
-    counter("reloads", "/reload/done", "Reloads that were done"),
-    counter("reloads_refused", "/reload/failed", "Reloads that were refused"),
+    seconds("clock_last_step_seconds", "/clock/last_step_ns", "Size of the last step"),
+    counter("reloads", "/reload/done", "Reloads completed"),
+    counter("reloads_refused", "/reload/failed", "Refused reloads"),
     seconds(
         "calibration_offset_seconds",
         "/calibration/offset_ns",
-        "How far the system clock is ahead of UTC by the receiver",
+        "Offset of the system clock from the receiver's UTC",
     ),
     seconds(
         "calibration_uncertainty_seconds",
         "/calibration/uncertainty_ns",
-        "Standard deviation of that, or without a pulse its bound",
+        "Standard deviation of that offset; its bound without a pulse",
     ),
     gauge(
         "calibration_frequency_ppb",
         "/calibration/frequency_ppb",
-        "Frequency of the system clock without corrections",
+        "Frequency error of the uncorrected system clock",
     ),
-    seconds("calibration_noise_seconds", "/calibration/noise_ns", "Noise of the pulses"),
+    seconds("calibration_noise_seconds", "/calibration/noise_ns", "Jitter of the pulses"),
     gauge(
         "calibration_allan_deviation_ppb",
         "/calibration/allan/deviation_ppb",
         "Allan deviation of the system clock, by averaging time",
     ),
-    counter("calibration_pulses", "/calibration/pulses", "Pulses, by what became of them"),
-    counter("calibration_sentences", "/calibration/sentences", "Sentences, likewise"),
-    counter("calibration_steps", "/calibration/steps", "Steps that the calibration has made"),
-    gauge("resident_bytes", "/resident_bytes", "Memory resident"),
-    // Of `super::histogram`.
+    counter("calibration_pulses", "/calibration/pulses", "Pulses, by verdict"),
+    counter("calibration_sentences", "/calibration/sentences", "Sentences, by verdict"),
+    counter("calibration_steps", "/calibration/steps", "Steps made by the calibration"),
+    counter("sources_rejected", "/sources/rejected", "Implausible times of sources, by reason"),
+    gauge("resident_bytes", "/resident_bytes", "Resident memory"),
+    // Part of the histogram in `super::histogram`.
     left("/counters/response_times/bounds_ns"),
     left("/counters/response_times/counts"),
     left("/counters/response_times/sum_ns"),
     left("/pid"),
-    // An identifier, not a quantity.
+    // Identifier, not a quantity.
     left("/reference_id"),
     left("/schema"),
 ];
 
-/// Objects whose keys are values of a label, but for those that are a metric of their own.
-const KEYED: [(&str, &str); 7] = [
+/// Objects whose keys are label values, except those that have their own metrics.
+const KEYED: [(&str, &str); 8] = [
+    ("/sources/rejected", "verdict"),
     ("/calibration/pulses", "verdict"),
     ("/calibration/sentences", "verdict"),
     ("/counters/ignored", "reason"),
     ("/xdp_counters/passed", "reason"),
     ("/xdp_counters/dropped", "reason"),
     ("/xdp_counters/kisses", "code"),
-    ("/nts_ke/counters", "end"),
+    ("/nts_ke/counters", "outcome"),
 ];
-/// Lists whose indices are values of a label with a name of its own.
+/// Counters in lists of objects, with these labels only: the other texts of such an object change.
+const LASTING: [(&str, [&str; 2]); 1] = [("/sources/rejected", ["name", "verdict"])];
+/// Lists whose indices are values of a separately named label.
 const INDEXED: [(&str, &str); 1] = [("/xdp_answered_by_core", "core")];
-/// Numbers in lists of objects that tell the objects apart.
+/// Numbers that identify objects in lists.
 const DISTINGUISHING: [&str; 3] = ["thread", "core", "tau_s"];
 
-/// The state as `OpenMetrics` text.
+/// Returns the names of the samples that have a metric of their own, each with the label that
+/// distinguishes its numbers. Labels from the texts of lists are not known here.
+#[must_use]
+pub fn metric_names() -> BTreeSet<String> {
+    let exported = METRICS.iter().filter(|known| known.kind != SampleKind::Skipped);
+    let names = exported.map(|known| {
+        let label = match known.of {
+            MetricInput::Labelled(label, ..) => Some(label),
+            MetricInput::Path(of) => {
+                KEYED.iter().chain(&INDEXED).find(|(path, _)| *path == of).map(|(_, label)| *label)
+            }
+        };
+        let total = if known.kind == SampleKind::Counter { "_total" } else { "" };
+        let label = label.map_or_else(String::new, |label| format!("{{{label}}}"));
+        format!("horolog_{}{total}{label}", known.name)
+    });
+    let histogram = ["bucket{le}", "count", "sum"];
+    names.chain(histogram.map(|part| format!("horolog_{}_{part}", histogram::NAME))).collect()
+}
+
+/// Returns the state as `OpenMetrics` text.
 pub(super) fn text(status: &Value) -> String {
-    let mut families = Families::default();
+    let mut families = MetricFamilies::default();
     families.walk("", status, &Vec::new());
     let mut registry = Registry::with_prefix("horolog");
     registry.register_collector(Box::new(families));
@@ -267,22 +296,22 @@ pub(super) fn text(status: &Value) -> String {
         registry.register_collector(Box::new(histogram));
     }
     let mut text = String::new();
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = text::encode(&mut text, &registry);
     text
 }
 
 #[derive(Debug)]
-struct Family {
-    kind: Kind,
+struct MetricFamily {
+    kind: SampleKind,
     help: &'static str,
     samples: Vec<(Labels, f64)>,
 }
 
 #[derive(Debug, Default)]
-struct Families(BTreeMap<String, Family>);
+struct MetricFamilies(BTreeMap<String, MetricFamily>);
 
-impl Families {
+impl MetricFamilies {
     fn walk(&mut self, path: &str, value: &Value, labels: &Labels) {
         match value {
             Value::Number(number) => self.sample(path, number.as_f64().unwrap_or(f64::NAN), labels),
@@ -291,7 +320,7 @@ impl Families {
                 let keyed = KEYED.iter().find(|(keyed, _)| *keyed == path);
                 for (key, value) in object {
                     let inner = format!("{path}/{key}");
-                    match keyed.filter(|_| Known::find(&inner).is_none()) {
+                    match keyed.filter(|_| MetricSpec::find(&inner).is_none()) {
                         Some((_, label)) => self.walk(path, value, &with(labels, label, key)),
                         None => self.walk(&inner, value, labels),
                     }
@@ -311,7 +340,7 @@ impl Families {
         }
     }
 
-    /// One object of a list: its texts tell it apart from the others.
+    /// Exports one object of a list, identified by its texts.
     fn element(&mut self, path: &str, object: &serde_json::Map<String, Value>, labels: &Labels) {
         let mut labels = labels.clone();
         let is_label =
@@ -326,13 +355,20 @@ impl Families {
     }
 
     fn sample(&mut self, path: &str, value: f64, labels: &Labels) {
-        let (name, kind, help, label) = match Known::find(path) {
-            Some((Known { kind: Kind::Left, .. }, _)) => return,
+        let (name, kind, help, label) = match MetricSpec::find(path) {
+            Some((MetricSpec { kind: SampleKind::Skipped, .. }, _)) => return,
             Some((known, label)) => (known.name.to_owned(), known.kind, known.help, label),
-            None => (of_path(path), Kind::Gauge, "See this field of horolog status", None),
+            None => {
+                let (name, kind) = of_path(path);
+                (name, kind, "See this field of horolog status", None)
+            }
         };
-        let labels = label.map_or_else(|| labels.clone(), |(key, value)| with(labels, key, value));
-        let family = self.0.entry(name).or_insert(Family { kind, help, samples: Vec::new() });
+        let mut labels =
+            label.map_or_else(|| labels.clone(), |(key, value)| with(labels, key, value));
+        if let Some((_, lasting)) = LASTING.iter().find(|(lasting, _)| *lasting == path) {
+            labels.retain(|(key, _)| lasting.contains(&key.as_str()));
+        }
+        let family = self.0.entry(name).or_insert(MetricFamily { kind, help, samples: Vec::new() });
         family.samples.push((labels, value));
     }
 }
@@ -342,17 +378,21 @@ fn with(labels: &Labels, key: &str, value: &str) -> Labels {
     labels.iter().cloned().chain([more]).collect()
 }
 
-/// A name of what the state calls it.
-fn of_path(path: &str) -> String {
+/// Returns the name and the kind of a metric for a path in the state: times in base units.
+fn of_path(path: &str) -> (String, SampleKind) {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    path.trim_start_matches('/').chars().map(plain).collect()
+    let name: String = path.trim_start_matches('/').chars().map(plain).collect();
+    match name.strip_suffix("_ns") {
+        Some(time) => (format!("{time}_seconds"), SampleKind::Seconds),
+        None => (name, SampleKind::Gauge),
+    }
 }
 
-impl Collector for Families {
+impl Collector for MetricFamilies {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for (name, family) in &self.0 {
             let kind = match family.kind {
-                Kind::Counter => MetricType::Counter,
+                SampleKind::Counter => MetricType::Counter,
                 _ => MetricType::Gauge,
             };
             let mut metric = encoder.encode_descriptor(name, family.help, None, kind)?;
@@ -377,14 +417,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_have_their_labels() {
+        let names = metric_names();
+        for name in [
+            "horolog_replies_total{engine}",
+            "horolog_ignored_total{reason}",
+            "horolog_xdp_core_replies_total{core}",
+            "horolog_stratum",
+            "horolog_response_seconds_bucket{le}",
+        ] {
+            assert!(names.contains(name), "{name}: {names:#?}");
+        }
+    }
+
+    #[test]
     fn known_numbers_have_names_units_and_labels() {
         let text = text(&json!({
             "schema": "x", "pid": 7, "stratum": 2, "synchronised": true, "root_delay_ns": 1_500_000,
             "reference_id": [1, 2, 3, 4],
-            "counters": { "answered": 5, "dropped": 1, "nts": 3, "ignored": { "mode": 3, "length": 0 } },
+            "counters": { "answered": 5, "dropped": 1, "nts": 3, "ignored": { "mode_control": 3 } },
             "xdp_counters": {
                 "answered_ipv4": 9, "answered_ipv6": 1, "answered_ptp": 3, "passed": { "length": 4 },
-                "dropped": { "newcomers": 8 }, "kisses": { "rate": 2 },
+                "dropped": { "new_clients": 8 }, "kisses": { "rate": 2 },
             },
             "nts_ke": { "counters": { "established": 6, "open": 1 } },
             "workers": [{ "listen": "1.2.3.4:123", "thread": 0, "core": 1, "answered": 5 }],
@@ -400,12 +454,12 @@ mod tests {
             "horolog_replies_total{engine=\"xdp-ipv4\"} 9",
             "horolog_ptp_replies_total{kind=\"delay\"} 3",
             "horolog_unanswered_total{reason=\"dropped\"} 1",
-            "horolog_ignored_total{reason=\"mode\"} 3",
+            "horolog_ignored_total{reason=\"mode_control\"} 3",
             "horolog_xdp_passed_total{reason=\"length\"} 4",
-            "horolog_xdp_dropped_total{reason=\"newcomers\"} 8",
+            "horolog_xdp_dropped_total{reason=\"new_clients\"} 8",
             "horolog_xdp_kisses_total{code=\"rate\"} 2",
-            "horolog_kinds_total{kind=\"nts\"} 3",
-            "horolog_nts_ke_total{end=\"established\"} 6",
+            "horolog_replies_by_kind_total{kind=\"nts\"} 3",
+            "horolog_nts_ke_total{outcome=\"established\"} 6",
             "horolog_nts_ke_open 1.0",
             "horolog_thread_replies_total{core=\"1\",listen=\"1.2.3.4:123\",thread=\"0\"} 5",
             "horolog_xdp_core_replies_total{core=\"1\"} 4",
@@ -427,11 +481,16 @@ mod tests {
     fn what_is_not_known_here_is_exported_all_the_same() {
         let text = text(&json!({
             "nts": { "opened": 3 },
-            "sources": [{ "name": "phc0", "offset_ns": -5 }],
+            "sources": [{ "name": "phc0", "offset_ns": -5 }, {
+                "name": "gnss", "state": "unusable", "reason": "it says 1980-01-06",
+                "rejected": { "apart": 2 },
+            }],
             "labels": [{ "name": "a\"b\\c\nd", "n": 1 }],
         }));
         assert!(text.contains("\nhorolog_nts_opened 3.0\n"), "{text}");
-        assert!(text.contains("horolog_sources_offset_ns{name=\"phc0\"} -5.0\n"), "{text}");
+        assert!(text.contains("horolog_sources_offset_seconds{name=\"phc0\"} -5e-9\n"), "{text}");
+        let rejected = "horolog_sources_rejected_total{name=\"gnss\",verdict=\"apart\"} 2\n";
+        assert!(text.contains(rejected), "{text}");
         assert!(
             text.lines().all(|line| line.starts_with(['#', 'h'])),
             "a label breaks out:\n{text}"

@@ -1,34 +1,34 @@
-//! The clock as messages tell of it at an instant, and the state of a port (IEEE 1588-2019, clauses
-//! 7.6.2 and 9.2.5).
+//! Clock data of messages at an instant, and the state of a port (IEEE 1588-2019, clauses 7.6.2 and
+//! 9.2.5).
 
 use horolog_time::Span;
 use horolog_wire::ptp::message::Grandmaster;
-use horolog_wire::ptp::{Announce, Flags, PtpTimestamp};
+use horolog_wire::ptp::{Announce, PtpFlags, PtpTimestamp};
 
 use super::settings::ClockSettings;
 
-/// The clock as the clock page tells of it at an instant: all that messages say of it.
+/// State of the clock from the clock page at an instant, with all clock data of messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClockState {
-    /// Whether its time can be served at all. Where not, no port is a master.
+pub struct PtpClockState {
+    /// True if its time can be served at all. Otherwise no port is a master.
     pub usable: bool,
-    /// Its class (table 4).
+    /// Clock class (table 4).
     pub clock_class: u8,
-    /// Its accuracy (table 5); see [`accuracy`].
+    /// Clock accuracy (table 5); see [`accuracy`].
     pub accuracy: u8,
-    /// Its stability, `offsetScaledLogVariance`.
+    /// Clock stability, `offsetScaledLogVariance`.
     pub variance: u16,
-    /// Where its time is from (table 6).
+    /// Time source (table 6).
     pub time_source: u8,
-    /// Whether the offset to UTC is right, the time is TAI, can be traced, and has a leap second
-    /// before it: the low eight bits.
-    pub flags: Flags,
-    /// TAI less UTC, in seconds.
+    /// Flags of the time, the low eight bits: valid UTC offset, TAI time scale, traceability,
+    /// pending leap second.
+    pub flags: PtpFlags,
+    /// TAI minus UTC, in seconds.
     pub utc_offset: i16,
 }
 
-impl ClockState {
-    /// The clock as others rank it.
+impl PtpClockState {
+    /// Returns the clock data by which other clocks rank it.
     #[must_use]
     pub const fn grandmaster(&self, settings: &ClockSettings) -> Grandmaster {
         Grandmaster {
@@ -41,7 +41,7 @@ impl ClockState {
         }
     }
 
-    /// What it announces of itself.
+    /// Returns its Announce message.
     #[must_use]
     pub const fn announce(&self, settings: &ClockSettings, origin: PtpTimestamp) -> Announce {
         Announce {
@@ -53,7 +53,7 @@ impl ClockState {
         }
     }
 
-    /// Its flags of the time, as one byte.
+    /// Returns the flags of the time as one byte.
     #[must_use]
     pub const fn time_flags(&self) -> u8 {
         self.flags.0 as u8
@@ -81,35 +81,36 @@ const ACCURACIES_NS: [i64; 17] = [
     10_000_000_000,
 ];
 
-/// The accuracy of a clock that is off by no more than `bound` (table 5).
+/// Returns the accuracy of a clock with an error of at most `bound` (table 5).
 #[must_use]
 pub fn accuracy(bound: Span) -> u8 {
     let index = ACCURACIES_NS.partition_point(|&ns| ns < bound.as_ns().saturating_abs());
     0x20 + index as u8
 }
 
-/// The bound that an accuracy stands for; `None` where it is unknown or above 10 s.
+/// Returns the bound of an accuracy; `None` if it is unknown or above 10 s.
 pub(super) fn accuracy_bound(accuracy: u8) -> Option<Span> {
     let index = usize::from(accuracy).checked_sub(0x20)?;
     ACCURACIES_NS.get(index).copied().map(Span::from_ns)
 }
 
-/// What a port does (table 20). A grandmaster that yields waits, and never follows.
+/// State of a port (table 20). A grandmaster that yields waits, and never follows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum PortState {
-    /// Its interface is down or has no carrier: nothing can be sent or heard.
+    /// Interface down or without carrier: nothing can be sent or received.
     Faulty = 2,
-    /// It is silent, and hears who else is there; so it is as well while its clock is unusable.
+    /// Not sending, and receiving other masters' messages; also the state while the clock is
+    /// unusable.
     Listening = 4,
-    /// It is the master.
+    /// Active as the master.
     Master = 6,
-    /// It is silent, since there is a better master.
+    /// Not sending, because there is a better master.
     Passive = 7,
 }
 
 impl PortState {
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,33 +1,35 @@
-//! Our own messages, written into a buffer of their size.
+//! Composition of this clock's messages in a buffer of their size.
 
 use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ptp::message::{DELAY_RESP_LEN, SIGNALING_LEN};
-use horolog_wire::ptp::monitor::Response;
+use horolog_wire::ptp::monitor::MonitorResponse;
 use horolog_wire::ptp::tlv::UNICAST_LEN_MAX;
-use horolog_wire::ptp::{Flags, Header, Message, NO_INTERVAL, PortIdentity};
+use horolog_wire::ptp::{Header, Message, NO_INTERVAL, PortIdentity, PtpFlags};
 
-use super::{ClockSettings, Counts, Destination, MINOR_VERSION, Outbox, Refusal};
+use super::{ClockSettings, MINOR_VERSION, Outbox, PtpDestination, PtpPortCounts, PtpRefusal};
 
-/// The most bytes of an address in a message.
+/// Maximum length of an address in a message, in bytes.
 pub(super) const ADDRESS_LEN_MAX: usize = 16;
-/// How many negotiations there are at most in a message of ours: one for each kind of messages that
+/// Maximum number of negotiations in a message from this clock: one for each kind of message that
 /// can be granted, and as many denials.
 pub(super) const NEGOTIATIONS_MAX: usize = 8;
-/// The most bytes of a message that is no answer of management.
-pub(super) const MESSAGE_LEN_MAX: usize =
-    larger(DELAY_RESP_LEN + Response::tlv_len(ADDRESS_LEN_MAX), SIGNALING_LEN + SUFFIX_LEN_MAX);
-/// The most bytes of the negotiations in a message.
+/// Maximum length of a message that is not a management response, in bytes.
+pub(super) const MESSAGE_LEN_MAX: usize = larger(
+    DELAY_RESP_LEN + MonitorResponse::tlv_len(ADDRESS_LEN_MAX),
+    SIGNALING_LEN + SUFFIX_LEN_MAX,
+);
+/// Maximum length of the negotiations in a message, in bytes.
 pub(super) const SUFFIX_LEN_MAX: usize = NEGOTIATIONS_MAX * UNICAST_LEN_MAX;
 
 const fn larger(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
 
-/// The header of a message from `source`.
+/// Returns the header of a message from `source`.
 pub(super) fn header(
     clock: &ClockSettings,
     source: PortIdentity,
-    flags: Flags,
+    flags: PtpFlags,
     sequence_id: u16,
 ) -> Header {
     Header {
@@ -42,27 +44,27 @@ pub(super) fn header(
     }
 }
 
-/// The flag that a message to this destination has.
-pub(super) const fn unicast_flag(to: Destination) -> Flags {
+/// Returns the unicast flag of a message to this destination.
+pub(super) const fn unicast_flag(to: PtpDestination) -> PtpFlags {
     match to {
-        Destination::Group | Destination::PeerGroup => Flags(0),
-        Destination::To(_) => Flags::UNICAST,
+        PtpDestination::Group | PtpDestination::PeerGroup => PtpFlags(0),
+        PtpDestination::To(_) | PtpDestination::Manager(..) => PtpFlags::UNICAST,
     }
 }
 
-/// What all that is received has to be: of the domain, of others, with TLVs that end where it does
-/// (clauses 7.1 and 13.4).
+/// Checks the conditions for all received messages: of this domain, from another clock, with TLVs
+/// that end where the message does (clauses 7.1 and 13.4).
 pub(super) fn check(
     message: &Message<'_>,
     (domain, sdo_id): (u8, u16),
     own: PortIdentity,
-) -> Result<(), Refusal> {
+) -> Result<(), PtpRefusal> {
     if (message.header.domain, message.header.sdo_id) != (domain, sdo_id) {
-        Err(Refusal::Domain)
+        Err(PtpRefusal::Domain)
     } else if message.header.source.clock == own.clock {
-        Err(Refusal::Own)
+        Err(PtpRefusal::Own)
     } else if message.tlvs().any(|tlv| tlv.is_err()) {
-        Err(Refusal::Length)
+        Err(PtpRefusal::Length)
     } else {
         Ok(())
     }
@@ -71,8 +73,8 @@ pub(super) fn check(
 /// Writes a message, counts it and sends it.
 pub(super) fn send(
     out: &mut impl Outbox,
-    counts: &mut Counts,
-    to: Destination,
+    counts: &mut PtpPortCounts,
+    to: PtpDestination,
     message: &Message<'_>,
     stamp: bool,
 ) {
@@ -83,8 +85,8 @@ pub(super) fn send(
     out.send(to, event, stamp, &buffer[..length]);
 }
 
-/// The interval that a message tells of by its logarithm. Those beyond a month or below a
-/// nanosecond are taken as that.
+/// Returns the interval for its logarithm in a message, clamped to between a nanosecond and a
+/// month.
 pub(super) const fn interval(log: i8) -> Span {
     let ns = match log {
         0.. => NS_PER_S << if log > 21 { 21 } else { log },

@@ -1,5 +1,4 @@
-//! Options for PTP: what the grandmaster is told before it starts, and the rules that this must
-//! keep.
+//! Options for PTP, and their rules.
 
 use std::ops::RangeInclusive;
 
@@ -7,57 +6,58 @@ use horolog_sys::netlink::Prefix;
 
 use horolog_wire::ethernet::MacAddress;
 
-use super::{ClockSettings, PortSettings, Profile, Transport, UnicastSettings};
+use super::{ClockSettings, PortSettings, PtpPortTransport, PtpProfile, UnicastSettings};
 
-/// Intervals of messages, as log2 of seconds: from 128 a second to one in 16 s.
+/// Range of message intervals, as log2 of seconds: from 128 per second to one in 16 s.
 const PTP_LOG_INTERVALS: RangeInclusive<i8> = -7..=4;
-/// Grants at a time: more than any interface serves streams for.
+/// Maximum number of simultaneous grants: more than any interface serves streams for.
 const PTP_GRANTS_MAX: usize = 1 << 16;
-/// Messages a second that can be granted.
+/// Maximum number of messages per second that can be granted.
 const PTP_RATE_MAX: u32 = 10_000_000;
 
 /// Options for PTP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PtpConfig {
-    /// The interfaces that it is served on; none: there is no PTP.
+    /// Interfaces that PTP is served on; if empty, PTP is off.
     pub interfaces: Vec<String>,
-    /// What it is carried by there.
-    pub transports: Vec<Transport>,
-    /// The profile, which gives what is not given here.
-    pub profile: Profile,
-    /// The domain.
+    /// Transports on these interfaces.
+    pub transports: Vec<PtpPortTransport>,
+    /// Profile, which supplies the defaults.
+    pub profile: PtpProfile,
+    /// Domain number.
     pub domain: Option<u8>,
-    /// Rank before everything that is said of the clock; lower first.
+    /// Rank before all clock data; lower values win.
     pub priority1: u8,
-    /// Rank after that.
+    /// Rank after the clock data.
     pub priority2: u8,
-    /// Clock class while synchronised; what follows from the source when not given.
+    /// Clock class while synchronised; by default derived from the source.
     pub clock_class: Option<u8>,
     /// Interval of Announce, log2 of seconds.
     pub log_announce: Option<i8>,
     /// Interval of Sync, log2 of seconds.
     pub log_sync: Option<i8>,
-    /// Least interval of a client's `Delay_Req`, log2 of seconds.
+    /// Minimum interval of a client's `Delay_Req`, log2 of seconds.
     pub log_delay_req: Option<i8>,
-    /// Whether the card writes the time into Sync as it leaves.
+    /// True if the NIC writes the time into Sync on transmission.
     pub one_step: bool,
-    /// Whether NetSync Monitor is answered.
+    /// True if NetSync Monitor is answered.
     pub monitor: bool,
-    /// Grants of unicast streams at a time, one for each client and kind of message; 0: none.
+    /// Maximum number of simultaneous grants of unicast streams, one for each client and kind of
+    /// message; 0 for none.
     pub unicast_grants: usize,
-    /// Messages a second that are granted to all of them together.
+    /// Messages per second granted to all clients together.
     pub unicast_rate: u32,
-    /// Who may have them; those on the interface's own networks where it is empty.
+    /// Prefixes of clients that may receive grants; if empty, the interface's own networks.
     pub unicast_allow: Vec<Prefix>,
 }
 
 impl Default for PtpConfig {
-    /// No interface; over IPv4, in the default profile.
+    /// Uses no interface; IPv4 and the default profile.
     fn default() -> Self {
         Self {
             interfaces: Vec::new(),
-            transports: vec![Transport::Udp4],
-            profile: Profile::DefaultE2e,
+            transports: vec![PtpPortTransport::Udp4],
+            profile: PtpProfile::DefaultE2e,
             domain: None,
             priority1: 128,
             priority2: 128,
@@ -74,43 +74,43 @@ impl Default for PtpConfig {
     }
 }
 
-/// A rule that options for PTP break; its text is one line for the user.
+/// Broken rule of the PTP options; its text is one line for the user.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PtpConfigError {
-    /// An interface or transport stands twice.
-    #[error("{0} is given twice; leave one out")]
+    /// Duplicate interface or transport.
+    #[error("{0} is specified twice; omit one")]
     Twice(String),
-    /// The domain is reserved, or not the profile's.
+    /// Domain that is reserved, or not in the profile.
     #[error("--ptp-domain {0}: the profile {1} has domains {2} to {3}")]
     Domain(u8, &'static str, u8, u8),
-    /// A transport that the profile does not have.
+    /// Transport that is not in the profile.
     #[error(
-        "--ptp-transport {0}: the profile {1} is over UDP alone; take --ptp-transport udp4 or \
-         udp6, or another --ptp-profile"
+        "--ptp-transport {0}: the profile {1} supports UDP only; use --ptp-transport udp4 or udp6, \
+         or another --ptp-profile"
     )]
     Transport(&'static str, &'static str),
-    /// An interval that is too short or too long.
+    /// Interval that is too short or too long.
     #[error("{0} {1}: an interval is from -7 (128 a second) to 4 (one in 16 s)")]
     Interval(&'static str, i8),
-    /// A class that no grandmaster has.
-    #[error("--ptp-clock-class {0}: a grandmaster's is 6 to 254 (IEEE 1588-2019, table 4)")]
+    /// Class that no grandmaster has.
+    #[error("--ptp-clock-class {0}: a grandmaster's class is 6 to 254 (IEEE 1588-2019, table 4)")]
     ClockClass(u8),
-    /// More grants than there can be.
+    /// Too many grants.
     #[error("--ptp-unicast-grants {0}: at most {PTP_GRANTS_MAX}")]
     Grants(usize),
-    /// No rate, or more than can be.
+    /// Rate that is zero or too high.
     #[error("--ptp-unicast-rate {0}: from 1 to {PTP_RATE_MAX}")]
     Rate(u32),
-    /// One-step clocks are made by cards alone.
+    /// One-step operation without hardware timestamps, which it requires.
     #[error(
-        "--ptp-one-step on '{0}' needs its card's timestamps: add --timestamps {0}=hardware, or \
-         leave it out for two-step"
+        "--ptp-one-step on '{0}' needs timestamps of its NIC: add --timestamps {0}=hardware, or \
+         omit it for two-step"
     )]
     OneStep(String),
 }
 
-impl Transport {
-    /// Its name in configuration.
+impl PtpPortTransport {
+    /// Returns its name in configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -122,19 +122,19 @@ impl Transport {
 }
 
 impl PtpConfig {
-    /// Whether there is PTP at all.
+    /// Returns true if PTP is on.
     #[must_use]
     pub fn is_on(&self) -> bool {
         !self.interfaces.is_empty()
     }
 
-    /// The domain, the profile's where none is given.
+    /// Returns the domain, by default the profile's.
     #[must_use]
     pub fn domain(&self) -> u8 {
         self.domain.unwrap_or(self.profile.default_domain())
     }
 
-    /// The settings of the clock with this identity and so many ports.
+    /// Returns the settings of the clock with this identity and number of ports.
     pub(super) fn clock(&self, identity: u64, ports: u16) -> ClockSettings {
         ClockSettings {
             domain: self.domain(),
@@ -145,8 +145,13 @@ impl PtpConfig {
         }
     }
 
-    /// The settings of a port.
-    pub(super) fn port(&self, number: u16, transport: Transport, mac: MacAddress) -> PortSettings {
+    /// Returns the settings of a port.
+    pub(super) fn port(
+        &self,
+        number: u16,
+        transport: PtpPortTransport,
+        mac: MacAddress,
+    ) -> PortSettings {
         let profiles = self.profile.port(number, transport, mac);
         PortSettings {
             log_announce: self.log_announce.unwrap_or(profiles.log_announce),
@@ -163,7 +168,7 @@ impl PtpConfig {
         }
     }
 
-    /// Finds the first rule that the options break. `hardware` are the interfaces whose cards take
+    /// Returns the first rule that the options break. `hardware` lists the interfaces with hardware
     /// timestamps.
     pub(crate) fn check(&self, hardware: &[String]) -> Result<(), PtpConfigError> {
         if let Some(twice) = repeated(&self.interfaces) {
@@ -178,9 +183,11 @@ impl PtpConfig {
             let name = self.profile.name();
             return Err(PtpConfigError::Domain(self.domain(), name, first, last));
         }
-        // ITU-T G.8275.2 maps PTP to UDP over IPv4 and IPv6, and to nothing else.
-        if self.profile == Profile::G8275_2 && self.transports.contains(&Transport::Ethernet) {
-            let (transport, profile) = (Transport::Ethernet.name(), self.profile.name());
+        // ITU-T G.8275.2 maps PTP to UDP over IPv4 and IPv6 only.
+        if self.profile == PtpProfile::G8275_2
+            && self.transports.contains(&PtpPortTransport::Ethernet)
+        {
+            let (transport, profile) = (PtpPortTransport::Ethernet.name(), self.profile.name());
             return Err(PtpConfigError::Transport(transport, profile));
         }
         for (flag, interval) in [
@@ -228,7 +235,7 @@ mod tests {
         assert_eq!(check(|_| ()), Ok(()));
         let twice = |c: &mut PtpConfig| c.interfaces.push("eth0".into());
         assert_eq!(check(twice), Err(PtpConfigError::Twice("--ptp eth0".into())));
-        assert!(check(|c| c.transports.push(Transport::Udp4)).is_err());
+        assert!(check(|c| c.transports.push(PtpPortTransport::Udp4)).is_err());
         assert!(check(|c| c.domain = Some(240)).is_err());
         assert!(check(|c| c.log_sync = Some(-8)).is_err());
         assert!(check(|c| c.log_announce = Some(5)).is_err());
@@ -244,13 +251,14 @@ mod tests {
 
     #[test]
     fn a_profile_has_its_domains() {
-        let telecom = |domain| check(|c| (c.profile, c.domain) = (Profile::G8275_2, domain));
+        let telecom = |domain| check(|c| (c.profile, c.domain) = (PtpProfile::G8275_2, domain));
         assert_eq!(telecom(None), Ok(()));
         assert_eq!(telecom(Some(63)), Ok(()));
-        let over =
-            |transport| check(|c| (c.profile, c.transports) = (Profile::G8275_2, vec![transport]));
-        assert_eq!(over(Transport::Udp6), Ok(()));
-        let message = over(Transport::Ethernet).unwrap_err().to_string();
+        let over = |transport| {
+            check(|c| (c.profile, c.transports) = (PtpProfile::G8275_2, vec![transport]))
+        };
+        assert_eq!(over(PtpPortTransport::Udp6), Ok(()));
+        let message = over(PtpPortTransport::Ethernet).unwrap_err().to_string();
         assert!(message.starts_with("--ptp-transport l2: the profile g8275.2"), "{message}");
         let message = telecom(Some(0)).unwrap_err().to_string();
         assert!(message.ends_with("the profile g8275.2 has domains 44 to 63"), "{message}");

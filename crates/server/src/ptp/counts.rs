@@ -1,48 +1,48 @@
-//! What a port counts.
+//! Counts of a port.
 
 use horolog_wire::ptp::MessageType;
 
-use super::Refusal;
+use super::PtpRefusal;
 
-/// How many messages of each type were received and sent, and how many were refused, by reason.
+/// Numbers of messages received and sent by type, and of refusals by reason.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Counts {
+pub struct PtpPortCounts {
     received: [u64; 16],
     sent: [u64; 16],
-    refused: [u64; Refusal::COUNT],
+    refused: [u64; PtpRefusal::COUNT],
 }
 
-impl Counts {
-    /// Messages of this type that came, whatever became of them.
+impl PtpPortCounts {
+    /// Returns the number of received messages of this type, whether accepted or not.
     #[must_use]
     pub const fn received(&self, kind: MessageType) -> u64 {
         self.received[kind as usize]
     }
 
-    /// Messages of this type that were sent.
+    /// Returns the number of sent messages of this type.
     #[must_use]
     pub const fn sent(&self, kind: MessageType) -> u64 {
         self.sent[kind as usize]
     }
 
-    /// Messages, and requests in them, that were refused for this reason.
+    /// Returns the number of messages, and of requests in them, refused for this reason.
     #[must_use]
-    pub const fn refused(&self, reason: Refusal) -> u64 {
+    pub const fn refused(&self, reason: PtpRefusal) -> u64 {
         self.refused[reason as usize]
     }
 
-    /// Counts a message whose type has these low four bits.
+    /// Counts a received message whose type has these low four bits.
     pub(super) const fn count_received(&mut self, bits: u8) {
         self.received[(bits & 0xf) as usize] += 1;
     }
 
-    /// Counts a message whose type has these low four bits.
+    /// Counts a sent message whose type has these low four bits.
     pub(super) const fn count_sent(&mut self, bits: u8) {
         self.sent[(bits & 0xf) as usize] += 1;
     }
 
     /// Counts a refusal.
-    pub(super) const fn count_refused(&mut self, reason: Refusal) {
+    pub(super) const fn count_refused(&mut self, reason: PtpRefusal) {
         self.refused[reason as usize] += 1;
     }
 }

@@ -1,21 +1,21 @@
-//! Which state a port is in, by the state of its clock and the masters that it hears (IEEE
-//! 1588-2019, clauses 9.2 and 9.3).
+//! State decision of a port, from the state of its clock and the masters that it receives messages
+//! from (IEEE 1588-2019, clauses 9.2 and 9.3).
 
 use horolog_time::{Monotonic, Timestamp};
-use horolog_wire::ptp::{Body, Flags, Message, PortIdentity};
+use horolog_wire::ptp::{Message, PortIdentity, PtpFlags, PtpMessageBody};
 
 use super::foreign::Rank;
-use super::{ClockState, Foreign, Outbox, Port, PortState, Refusal};
+use super::{ClockPort, ForeignMasterRecord, Outbox, PortState, PtpClockState, PtpRefusal};
 
-impl Port {
-    /// Takes note of whether its interface can pass messages (clause 9.2.6: `FAULT_DETECTED`,
-    /// `FAULT_CLEARED`). While it cannot, nobody is heard and what was granted is lost; then it
-    /// listens anew, as at the start.
+impl ClockPort {
+    /// Records whether its interface can pass messages (clause 9.2.6: `FAULT_DETECTED`,
+    /// `FAULT_CLEARED`). While it cannot, nothing is received and grants are lost; afterwards the
+    /// port listens anew, as at the start.
     pub fn link(&mut self, is_up: bool, now: Timestamp<Monotonic>) {
         match (is_up, self.state) {
             (false, PortState::Faulty) => {}
             (false, _) => {
-                // Nobody can be told that grants are taken back.
+                // Clients cannot be notified that grants are withdrawn.
                 self.grants.take_all().for_each(drop);
                 self.foreign.forget();
                 self.state = PortState::Faulty;
@@ -28,29 +28,31 @@ impl Port {
         }
     }
 
-    /// Takes the Announce of another clock into account.
-    pub(super) fn hear(
+    /// Processes the Announce of another clock.
+    pub(super) fn process_announce(
         &mut self,
         message: &Message<'_>,
         group: bool,
-        clock: &ClockState,
+        clock: &PtpClockState,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
-    ) -> Result<(), Refusal> {
-        let Body::Announce(announce) = &message.body else { return Err(Refusal::Unwanted) };
+    ) -> Result<(), PtpRefusal> {
+        let PtpMessageBody::Announce(announce) = &message.body else {
+            return Err(PtpRefusal::Unwanted);
+        };
         if !self.settings.multicast || !group {
-            return Err(Refusal::Group);
+            return Err(PtpRefusal::Group);
         }
-        if message.header.flags.has(Flags::ALTERNATE_MASTER) {
-            return Err(Refusal::Unqualified);
+        if message.header.flags.has(PtpFlags::ALTERNATE_MASTER) {
+            return Err(PtpRefusal::Unqualified);
         }
-        self.foreign.hear(&message.header, announce, now)?;
+        self.foreign.process_announce(&message.header, announce, now)?;
         self.decide_state(clock, now, out);
         Ok(())
     }
 
-    /// The better master, if one is heard.
-    pub(super) fn better(&self, clock: &ClockState) -> Option<&Foreign> {
+    /// Returns the better master, if there is one.
+    pub(super) fn better(&self, clock: &PtpClockState) -> Option<&ForeignMasterRecord> {
         let own = Rank {
             grandmaster: clock.grandmaster(&self.clock),
             steps_removed: 0,
@@ -59,11 +61,11 @@ impl Port {
         self.foreign.best().filter(|foreign| foreign.rank < own)
     }
 
-    /// The state decision (figure 33), for a clock that is never a slave: whatever is better than
-    /// it makes the port passive.
+    /// Makes the state decision (figure 33) for a clock that is never a slave: any better clock
+    /// makes the port passive.
     pub(super) fn decide_state(
         &mut self,
-        clock: &ClockState,
+        clock: &PtpClockState,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
     ) {
@@ -72,7 +74,7 @@ impl Port {
             return;
         }
         if self.scale_has_changed(clock) {
-            // Whoever follows has to forget the old scale before it hears of the new one.
+            // Followers must discard the old scale before they receive the new one.
             self.listening_until = Some(now + self.listening);
             self.leave(PortState::Listening, out);
         }
@@ -96,7 +98,7 @@ impl Port {
         self.leave(state, out);
     }
 
-    /// Goes on to a state; a master takes back what it granted.
+    /// Changes to a state; a master withdraws its grants.
     fn leave(&mut self, state: PortState, out: &mut impl Outbox) {
         if self.state == PortState::Master {
             self.cancel_grants(out);
@@ -104,16 +106,16 @@ impl Port {
         self.state = state;
     }
 
-    /// Whether the time has jumped, because another scale is served, or because the offset to UTC
-    /// was found to be another one: TAI itself does not step at a leap second, which is announced.
-    fn scale_has_changed(&mut self, clock: &ClockState) -> bool {
+    /// Returns true if the time has jumped, because another scale is served, or because the offset
+    /// to UTC has changed: TAI itself does not step at a leap second, which is announced.
+    fn scale_has_changed(&mut self, clock: &PtpClockState) -> bool {
         if !clock.usable {
             return false;
         }
         let before = self.scale.replace(*clock);
         before.is_some_and(|before| {
-            let is_leaping = before.flags.0 & (Flags::LEAP_61.0 | Flags::LEAP_59.0) != 0;
-            before.flags.has(Flags::PTP_TIMESCALE) != clock.flags.has(Flags::PTP_TIMESCALE)
+            let is_leaping = before.flags.0 & (PtpFlags::LEAP_61.0 | PtpFlags::LEAP_59.0) != 0;
+            before.flags.has(PtpFlags::PTP_TIMESCALE) != clock.flags.has(PtpFlags::PTP_TIMESCALE)
                 || (before.utc_offset != clock.utc_offset && !is_leaping)
         })
     }

@@ -1,55 +1,58 @@
-//! The answer to a `Delay_Req`, with and without NetSync Monitor, as one pure function of what the
-//! port is, the request and when it was received. The socket path calls it, and the XDP program is
-//! held against it byte for byte.
+//! Response to a `Delay_Req`, with and without NetSync Monitor, as a pure function of the port, the
+//! request and its receive time. The socket path calls it, and the XDP program is compared with it
+//! byte for byte.
 
-use horolog_wire::ptp::monitor::{REQUEST, Response};
-use horolog_wire::ptp::{Body, Flags, Header, Message, NO_INTERVAL, PortIdentity, PtpTimestamp};
+use horolog_wire::ptp::monitor::{MonitorResponse, REQUEST};
+use horolog_wire::ptp::{
+    Header, Message, NO_INTERVAL, PortIdentity, PtpFlags, PtpMessageBody, PtpTimestamp,
+};
 
 use super::compose::{MESSAGE_LEN_MAX, check};
-use super::{MINOR_VERSION, Refusal};
+use super::{MINOR_VERSION, PtpRefusal};
 
-/// What has to be known of a port to answer a `Delay_Req` as that port. There is one only while the
-/// port is a master that answers them.
+/// Port data needed to respond to a `Delay_Req`. It exists only while the port is a master that
+/// responds to them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FastPort<'a> {
-    /// Which port it is.
+    /// Identity of the port.
     pub identity: PortIdentity,
-    /// The domain.
+    /// Domain number.
     pub domain: u8,
-    /// Whose profile it keeps to.
+    /// `SdoId` of its profile.
     pub sdo_id: u16,
-    /// What an answer to the group says of how often clients may ask.
+    /// Minimum interval of requests that a response to the group carries, log2 of seconds.
     pub log_min_delay_req: i8,
-    /// Requests to the group are answered, to the group.
+    /// True if requests to the group are answered, to the group.
     pub multicast: bool,
-    /// Requests to the port itself are answered without a grant.
+    /// True if requests to the port itself are answered without a grant.
     pub hybrid: bool,
-    /// What NetSync Monitor is told; `None` where it is not answered.
-    pub monitor: Option<Response<'a>>,
+    /// NetSync Monitor response; `None` if it is not answered.
+    pub monitor: Option<MonitorResponse<'a>>,
 }
 
-/// How a `Delay_Req` came.
+/// Arrival context of a `Delay_Req`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Asked {
-    /// To the group.
+pub struct DelayReqContext {
+    /// True if it was sent to the group.
     pub group: bool,
-    /// Its sender holds a grant for answers.
+    /// True if its sender holds a grant for responses.
     pub granted: bool,
-    /// Its sender is on the link or on the list, so it may be told more than it sent.
+    /// True if its sender is on the link or on the list, and may be sent more bytes than it sent.
     pub admitted: bool,
 }
 
-/// A `Delay_Resp`, and what else is owed.
+/// `Delay_Resp`, and further messages owed.
 #[derive(Clone, Debug)]
 pub struct DelayAnswer {
     buffer: [u8; MESSAGE_LEN_MAX],
     length: usize,
-    /// NetSync Monitor asked: a Sync with the number of the request is to follow, to who asked.
+    /// True if NetSync Monitor was requested: a Sync with the sequence number of the request must
+    /// follow, to the requester.
     pub owes_sync: bool,
 }
 
 impl DelayAnswer {
-    /// The message.
+    /// Returns the message.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[..self.length]
@@ -57,38 +60,38 @@ impl DelayAnswer {
 }
 
 impl FastPort<'_> {
-    /// Answers a request as it came (IEEE 1588-2019, clause 11.3.2).
+    /// Responds to a received request (IEEE 1588-2019, clause 11.3.2).
     pub fn answer_bytes(
         &self,
         request: &[u8],
-        asked: Asked,
+        asked: DelayReqContext,
         receive: PtpTimestamp,
-    ) -> Result<DelayAnswer, Refusal> {
+    ) -> Result<DelayAnswer, PtpRefusal> {
         let (message, _) = Message::parse(request)?;
         check(&message, (self.domain, self.sdo_id), self.identity)?;
         self.answer(&message, asked, receive)
     }
 
-    /// Answers a request that [`check`] has nothing against.
+    /// Responds to a request that passed [`check`].
     pub(super) fn answer(
         &self,
         request: &Message<'_>,
-        asked: Asked,
+        asked: DelayReqContext,
         receive: PtpTimestamp,
-    ) -> Result<DelayAnswer, Refusal> {
-        let Body::DelayReq(_) = request.body else { return Err(Refusal::Unwanted) };
+    ) -> Result<DelayAnswer, PtpRefusal> {
+        let PtpMessageBody::DelayReq(_) = request.body else { return Err(PtpRefusal::Unwanted) };
         if asked.group && !self.multicast {
-            return Err(Refusal::Group);
+            return Err(PtpRefusal::Group);
         }
         if !asked.group && !self.hybrid && !asked.granted {
-            return Err(Refusal::NotGranted);
+            return Err(PtpRefusal::NotGranted);
         }
         let monitor = self.monitor.filter(|_| is_monitor(request) && !asked.group);
         if monitor.is_some() && !asked.admitted {
-            return Err(Refusal::NotAdmitted);
+            return Err(PtpRefusal::NotAdmitted);
         }
         let header = self.header(&request.header, asked.group);
-        let body = Body::DelayResp { receive, requesting: request.header.source };
+        let body = PtpMessageBody::DelayResp { receive, requesting: request.header.source };
         let mut suffix = [0; MESSAGE_LEN_MAX];
         let suffix_len = monitor.map_or(0, |response| response.emit(&mut suffix));
         let message = Message { header, body, suffix: &suffix[..suffix_len] };
@@ -97,14 +100,14 @@ impl FastPort<'_> {
         Ok(DelayAnswer { buffer, length, owes_sync: monitor.is_some() })
     }
 
-    /// The header of an answer: the number and the correction are those of the request (clause
-    /// 13.8 and table 43).
+    /// Returns the header of a response: sequence number and correction are those of the request
+    /// (clause 13.8 and table 43).
     fn header(&self, request: &Header, group: bool) -> Header {
         Header {
             sdo_id: self.sdo_id,
             minor_version: MINOR_VERSION,
             domain: self.domain,
-            flags: if group { Flags(0) } else { Flags::UNICAST },
+            flags: if group { PtpFlags(0) } else { PtpFlags::UNICAST },
             correction: request.correction,
             source: self.identity,
             sequence_id: request.sequence_id,
@@ -113,7 +116,7 @@ impl FastPort<'_> {
     }
 }
 
-/// Whether a `Delay_Req` asks for NetSync Monitor.
+/// Returns true if a `Delay_Req` requests NetSync Monitor.
 fn is_monitor(request: &Message<'_>) -> bool {
     request.tlvs().flatten().any(|tlv| tlv.number == REQUEST)
 }

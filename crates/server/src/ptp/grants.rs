@@ -1,5 +1,5 @@
-//! What a port has granted: which messages, to whom, how often and for how long (IEEE 1588-2019,
-//! clause 16.1). Their number and their rate are bounded, whatever is asked for.
+//! Grants of a port: messages, clients, rates and durations (IEEE 1588-2019, clause 16.1). Their
+//! number and their rate are bounded, whatever is requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,84 +7,84 @@ use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::ptp::{MessageType, PortIdentity};
 
 use super::compose::interval;
-use super::{Address, UnicastSettings};
+use super::{PtpAddress, UnicastSettings};
 
-/// Intervals beyond 2^10 s are not granted: no grant lasts that long.
+/// Largest granted interval, 2^10 s: no grant lasts longer.
 const LOG_INTERVAL_MAX: i8 = 10;
 
-/// Grants that one address has at most: a few for each of several ports and clocks behind it.
+/// Maximum number of grants of one address: a few for each of several ports and clocks behind it.
 const PEER_GRANTS: usize = 64;
-/// The share of the rate that one address has at most, and the messages a second that it may have
-/// however small that is.
+/// Maximum share of the rate for one address, as a divisor, and the messages per second that one
+/// address may have regardless of that share.
 const PEER_RATE_SHARE: u64 = 16;
 const PEER_RATE_MIN: u64 = 512;
-/// How soon after a request the first message is sent.
+/// Delay of the first message after a request.
 const FIRST_AFTER: Span = Span::from_ms(125);
 
-/// Who holds grants.
+/// Holder of grants.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Client {
-    /// Where its messages go.
-    pub(super) address: Address,
+pub(super) struct GrantHolder {
+    /// Destination of its messages.
+    pub(super) address: PtpAddress,
     clock: u64,
     port: u16,
 }
 
-impl Client {
-    /// A port at an address.
-    pub(super) const fn new(address: Address, port: PortIdentity) -> Self {
+impl GrantHolder {
+    /// Creates the client for a port at an address.
+    pub(super) const fn new(address: PtpAddress, port: PortIdentity) -> Self {
         Self { address, clock: port.clock, port: port.port }
     }
 
-    /// Which port it is.
+    /// Returns the identity of its port.
     pub(super) const fn port(&self) -> PortIdentity {
         PortIdentity { clock: self.clock, port: self.port }
     }
 }
 
-type Key = (Client, MessageType);
+type GrantKey = (GrantHolder, MessageType);
 
 #[derive(Clone, Copy, Debug)]
-struct Grant {
+struct UnicastGrant {
     log_interval: i8,
     expires: Timestamp<Monotonic>,
-    /// When the next message is due, of those that are sent unasked.
+    /// Time of the next message, for kinds that are sent unsolicited.
     next: Option<Timestamp<Monotonic>>,
     sequence_id: u16,
 }
 
-impl Grant {
-    /// When something is to be done about it.
+impl UnicastGrant {
+    /// Returns the time of the next action.
     fn due(&self) -> Timestamp<Monotonic> {
         self.next.map_or(self.expires, |next| next.min(self.expires))
     }
 }
 
-/// A message that is due.
+/// Message that is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Due {
-    pub(super) client: Client,
+    pub(super) client: GrantHolder,
     pub(super) kind: MessageType,
     pub(super) sequence_id: u16,
 }
 
-/// What a port has granted.
+/// Grants of a port.
 #[derive(Clone, Debug)]
 pub(super) struct Grants {
     settings: UnicastSettings,
-    held: BTreeMap<Key, Grant>,
-    queue: BTreeSet<(Timestamp<Monotonic>, Key)>,
-    /// What all of them add up to; see [`cost`].
+    held: BTreeMap<GrantKey, UnicastGrant>,
+    queue: BTreeSet<(Timestamp<Monotonic>, GrantKey)>,
+    /// Total cost of all grants; see [`cost`].
     cost: u64,
 }
 
-/// Messages in 2^10 s: each Sync may have a `Follow_Up`.
+/// Returns the number of messages in 2^10 s: each Sync may have a `Follow_Up`.
 const fn cost(kind: MessageType, log_interval: i8) -> u64 {
     let each = if matches!(kind, MessageType::Sync) { 2 } else { 1 };
     each << (LOG_INTERVAL_MAX - log_interval)
 }
 
-/// What one message a second costs.
+/// Cost of one message per second.
 const A_SECOND: u64 = 1 << LOG_INTERVAL_MAX;
 
 impl Grants {
@@ -92,11 +92,11 @@ impl Grants {
         Self { settings, held: BTreeMap::new(), queue: BTreeSet::new(), cost: 0 }
     }
 
-    /// Grants messages, or renews a grant; returns for how many seconds. What is not granted in
-    /// full is denied, but for its duration, which is bounded.
+    /// Grants messages, or renews a grant; returns the duration in seconds. A request that cannot
+    /// be granted in full is denied, except for its duration, which is bounded.
     pub(super) fn request(
         &mut self,
-        client: Client,
+        client: GrantHolder,
         kind: MessageType,
         log_interval: i8,
         duration_s: u32,
@@ -120,18 +120,18 @@ impl Grants {
         if is_full || others + cost(kind, log_interval) > rate_max {
             return None;
         }
-        // Whoever speaks for many ports, or makes them up, has a share and not everything.
+        // A host that represents many ports, or invents them, gets a share and not everything.
         let (count, of_peer) = self.of_peer(client, &key);
         let share = (rate_max / PEER_RATE_SHARE).max(A_SECOND * PEER_RATE_MIN);
         if count >= PEER_GRANTS || of_peer + cost(kind, log_interval) > share {
             return None;
         }
-        // One that is renewed does not begin anew, and one that is new not at once, lest renewals,
-        // or cancelling and asking again, be a way to more messages.
+        // A renewed grant does not start anew, and a new one does not start at once, otherwise
+        // renewing, or cancelling and requesting again, would yield more messages.
         let step = interval(log_interval);
         let first = now + step.min(FIRST_AFTER);
         let next = before.and_then(|grant| grant.next).map_or(first, |next| next.min(now + step));
-        let grant = Grant {
+        let grant = UnicastGrant {
             log_interval,
             expires: now + Span::from_ms(1000 * i64::from(duration_s)),
             next: streams.then_some(next),
@@ -142,9 +142,9 @@ impl Grants {
         Some(duration_s)
     }
 
-    /// How many grants the peer of a client has beside this one, and what they cost.
-    fn of_peer(&self, client: Client, beside: &Key) -> (usize, u64) {
-        let least = Client { address: client.address.least_of_peer(), clock: 0, port: 0 };
+    /// Returns the number and the cost of the other grants of a client's address.
+    fn of_peer(&self, client: GrantHolder, beside: &GrantKey) -> (usize, u64) {
+        let least = GrantHolder { address: client.address.least_of_peer(), clock: 0, port: 0 };
         let of_peer = self.held.range((least, MessageType::Sync)..);
         let of_peer = of_peer.take_while(|(key, _)| key.0.address.is_same_peer(client.address));
         let others = of_peer.filter(|(key, _)| *key != beside);
@@ -153,35 +153,35 @@ impl Grants {
         })
     }
 
-    fn insert(&mut self, key: Key, grant: Grant) {
+    fn insert(&mut self, key: GrantKey, grant: UnicastGrant) {
         self.cost += cost(key.1, grant.log_interval);
         self.queue.insert((grant.due(), key));
         self.held.insert(key, grant);
     }
 
-    fn remove(&mut self, key: &Key) -> Option<Grant> {
+    fn remove(&mut self, key: &GrantKey) -> Option<UnicastGrant> {
         let grant = self.held.remove(key)?;
         self.cost -= cost(key.1, grant.log_interval);
         self.queue.remove(&(grant.due(), *key));
         Some(grant)
     }
 
-    /// Ends a grant; returns whether there was one.
-    pub(super) fn cancel(&mut self, client: Client, kind: MessageType) -> bool {
+    /// Ends a grant; returns true if there was one.
+    pub(super) fn cancel(&mut self, client: GrantHolder, kind: MessageType) -> bool {
         self.remove(&(client, kind)).is_some()
     }
 
-    /// Whether a client holds a grant at this instant.
+    /// Returns true if a client holds a grant at this instant.
     pub(super) fn holds(
         &self,
-        client: Client,
+        client: GrantHolder,
         kind: MessageType,
         now: Timestamp<Monotonic>,
     ) -> bool {
         self.held.get(&(client, kind)).is_some_and(|grant| now < grant.expires)
     }
 
-    /// The next message that is due at `now`; grants that have ended are forgotten on the way.
+    /// Removes and returns the next message due at `now`; expired grants are removed on the way.
     pub(super) fn pop_due(&mut self, now: Timestamp<Monotonic>) -> Option<Due> {
         loop {
             let &(at, key) = self.queue.first()?;
@@ -199,24 +199,24 @@ impl Grants {
         }
     }
 
-    /// When something is to be done next.
+    /// Returns the time of the next action.
     pub(super) fn next_due(&self) -> Option<Timestamp<Monotonic>> {
         self.queue.first().map(|&(at, _)| at)
     }
 
-    /// Ends all grants, and returns what they were, those of a client one after the other.
-    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Key> + use<> {
+    /// Ends all grants and returns them, those of one client consecutively.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = GrantKey> + use<> {
         self.queue.clear();
         self.cost = 0;
         std::mem::take(&mut self.held).into_keys()
     }
 
-    /// How many there are.
+    /// Returns the number of grants.
     pub(super) fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether the books agree: what is in the queue is what is held, and costs what is said.
+    /// Returns true if the state is consistent: queue, grants and total cost agree.
     #[cfg(test)]
     pub(super) fn is_consistent(&self) -> bool {
         let queue: BTreeSet<_> = self.held.iter().map(|(key, grant)| (grant.due(), *key)).collect();
@@ -224,7 +224,7 @@ impl Grants {
         queue == self.queue && sum == self.cost
     }
 
-    /// What all of them add up to, in messages a second.
+    /// Returns the total rate, in messages per second.
     pub(super) fn rate(&self) -> f64 {
         self.cost as f64 / A_SECOND as f64
     }

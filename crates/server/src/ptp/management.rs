@@ -1,35 +1,37 @@
-//! What a port answers to management: it tells, and changes nothing (IEEE 1588-2019, clause 15).
+//! Responses of a port to management: it reads, and changes nothing (IEEE 1588-2019, clause 15).
 
 use horolog_wire::ptp::management::data::{
     ClockDescription, Current, Data, DefaultDataSet, PortDataSet, TimeProperties, emit_text, id,
 };
 use horolog_wire::ptp::management::{
-    Action, Addressee, Managed, REFUSAL_TLV_LEN, RefusalCode, Refused,
+    Addressee, Managed, ManagementAction, REFUSAL_TLV_LEN, RefusalCode, Refused,
 };
 use horolog_wire::ptp::message::MANAGEMENT_LEN;
-use horolog_wire::ptp::{Body, Flags, Message, MessageType, PtpTimestamp, TimeInterval, VERSION};
+use horolog_wire::ptp::{
+    Message, MessageType, PtpFlags, PtpMessageBody, PtpTimestamp, TimeInterval, VERSION,
+};
 
-use super::{Arrival, ClockState, Destination, Outbox, Port, Refusal};
+use super::{ClockPort, Outbox, PtpArrival, PtpClockState, PtpDestination, PtpRefusal};
 
-/// More than the longest data: a description whose only text that is configured has 256 bytes.
+/// Upper limit of the data length: a description whose only configured text has 256 bytes.
 const DATA_LEN_MAX: usize = 512;
 const SUFFIX_LEN_MAX: usize = DATA_LEN_MAX + 8;
 
-/// What the port's physical layer is called (clause 15.5.3.1.2.3).
+/// Name of the port's physical layer (clause 15.5.3.1.2.3).
 const PHYSICAL_LAYER: &str = "IEEE 802.3";
-/// Maker; model; instance.
+/// Manufacturer; model; instance.
 const PRODUCT: &str = "Horolog;horolog;";
 /// Hardware; firmware; software.
 const REVISION: &str = concat!(";;", env!("CARGO_PKG_VERSION"));
 
-/// What is told: its first bytes, so many of them.
-struct Told {
+/// Data of a response: the first bytes of an array, and their number.
+struct ManagementReply {
     bytes: [u8; DATA_LEN_MAX],
     length: usize,
 }
 
-impl Told {
-    /// What `emit` writes and returns the length of.
+impl ManagementReply {
+    /// Creates the reply from the bytes that `emit` writes and whose length it returns.
     fn by(emit: impl FnOnce(&mut [u8]) -> usize) -> Self {
         let mut bytes = [0; DATA_LEN_MAX];
         let length = emit(&mut bytes);
@@ -40,7 +42,7 @@ impl Told {
         Self::by(|buffer| data.emit(buffer))
     }
 
-    /// One byte, and another that makes the length even.
+    /// Creates a reply of one byte, padded to an even length.
     fn byte(value: u8) -> Self {
         Self::pair(value, 0)
     }
@@ -53,30 +55,32 @@ impl Told {
     }
 }
 
-impl Port {
-    /// Answers a question, and refuses what would change something. The answer goes to where the
-    /// question went: to the group, or to who asked.
+impl ClockPort {
+    /// Responds to a GET, and refuses requests that would change anything. The response goes to the
+    /// destination of the request: to the group, or to the requester at its source port.
     pub(super) fn management(
         &mut self,
         message: &Message<'_>,
         addressee: &Addressee,
-        arrival: &Arrival<'_>,
-        clock: &ClockState,
+        arrival: &PtpArrival<'_>,
+        clock: &PtpClockState,
         out: &mut impl Outbox,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), PtpRefusal> {
         if !addressee.target.targets(self.identity) {
-            return Err(Refusal::Target);
+            return Err(PtpRefusal::Target);
         }
         if arrival.group && !self.settings.multicast {
-            return Err(Refusal::Group);
+            return Err(PtpRefusal::Group);
         }
-        let tlv = message.tlvs().flatten().next().ok_or(Refusal::Length)?;
-        let asked = Managed::from_tlv(&tlv).ok_or(Refusal::Unwanted)??;
+        let tlv = message.tlvs().flatten().next().ok_or(PtpRefusal::Length)?;
+        let asked = Managed::from_tlv(&tlv).ok_or(PtpRefusal::Unwanted)??;
         let action = match addressee.action {
-            Action::Get | Action::Set => Action::Response,
-            Action::Command => Action::Acknowledge,
-            Action::Response | Action::Acknowledge | Action::Reserved(_) => {
-                return Err(Refusal::Unwanted);
+            ManagementAction::Get | ManagementAction::Set => ManagementAction::Response,
+            ManagementAction::Command => ManagementAction::Acknowledge,
+            ManagementAction::Response
+            | ManagementAction::Acknowledge
+            | ManagementAction::Reserved(_) => {
+                return Err(PtpRefusal::Unwanted);
             }
         };
         let mut suffix = [0; SUFFIX_LEN_MAX];
@@ -86,12 +90,16 @@ impl Port {
             }
             Err(code) => Refused { code, id: asked.id }.emit(&mut suffix),
         };
-        let to = if arrival.group { Destination::Group } else { Destination::To(arrival.from) };
+        let to = if arrival.group {
+            PtpDestination::Group
+        } else {
+            PtpDestination::Manager(arrival.from, arrival.from_port)
+        };
         let answer = Message {
             header: self.header(to, message.header.sequence_id),
-            body: Body::Management(Addressee {
+            body: PtpMessageBody::Management(Addressee {
                 target: message.header.source,
-                // As far as the question came (clause 15.3.3).
+                // As far as the request travelled (clause 15.3.3).
                 starting_hops: addressee.starting_hops.saturating_sub(addressee.hops),
                 hops: addressee.starting_hops.saturating_sub(addressee.hops),
                 action,
@@ -99,7 +107,7 @@ impl Port {
             suffix: &suffix[..length],
         };
         if answer.len() > message.len() && !arrival.on_link {
-            return Err(Refusal::Amplifying);
+            return Err(PtpRefusal::Amplifying);
         }
         let mut buffer = [0; MANAGEMENT_LEN + SUFFIX_LEN_MAX];
         let length = answer.emit(&mut buffer);
@@ -110,67 +118,82 @@ impl Port {
 
     fn answer(
         &self,
-        action: Action,
+        action: ManagementAction,
         asked: u16,
-        clock: &ClockState,
+        clock: &PtpClockState,
         now: PtpTimestamp,
-    ) -> Result<Told, RefusalCode> {
-        match (action, self.tell(asked, clock, now)) {
-            _ if asked == id::NULL_MANAGEMENT => Ok(Told::by(|_| 0)),
+    ) -> Result<ManagementReply, RefusalCode> {
+        match (action, self.requested_data(asked, clock, now)) {
+            _ if asked == id::NULL_MANAGEMENT => Ok(ManagementReply::by(|_| 0)),
             _ if !id::is_known(asked) => Err(RefusalCode::NoSuchId),
-            (Action::Set, _) => Err(RefusalCode::NotSetable),
-            (Action::Get, Some(told)) => Ok(told),
+            (ManagementAction::Set, _) => Err(RefusalCode::NotSetable),
+            (ManagementAction::Get, Some(told)) => Ok(told),
             _ => Err(RefusalCode::NotSupported),
         }
     }
 
-    /// What is told of the clock and of this port (table 59); `None` where that is nothing.
-    fn tell(&self, asked: u16, clock: &ClockState, now: PtpTimestamp) -> Option<Told> {
+    /// Returns the requested data of the clock and of this port (table 59); `None` if there is
+    /// none.
+    fn requested_data(
+        &self,
+        asked: u16,
+        clock: &PtpClockState,
+        now: PtpTimestamp,
+    ) -> Option<ManagementReply> {
         let (own, settings) = (&self.clock, &self.settings);
-        let flags = |mask: Flags| clock.time_flags() & mask.0 as u8;
-        let traceable = Flags::TIME_TRACEABLE.with(Flags::FREQUENCY_TRACEABLE);
+        let flags = |mask: PtpFlags| clock.time_flags() & mask.0 as u8;
+        let traceable = PtpFlags::TIME_TRACEABLE.with(PtpFlags::FREQUENCY_TRACEABLE);
         Some(match asked {
             id::CLOCK_DESCRIPTION => self.describe(),
-            id::USER_DESCRIPTION => Told::by(|buffer| emit_text(&own.user, buffer)),
-            id::DEFAULT_DATA_SET => Told::data(&self.default_data_set(clock)),
-            // A grandmaster is no steps from itself.
-            id::CURRENT_DATA_SET => Told::data(&Current::default()),
-            id::PARENT_DATA_SET => Told::data(&self.parent(clock)),
-            id::TIME_PROPERTIES_DATA_SET => Told::data(&TimeProperties {
+            id::USER_DESCRIPTION => ManagementReply::by(|buffer| emit_text(&own.user, buffer)),
+            id::DEFAULT_DATA_SET => ManagementReply::data(&self.default_data_set(clock)),
+            // A grandmaster is zero steps from itself.
+            id::CURRENT_DATA_SET => ManagementReply::data(&Current::default()),
+            id::PARENT_DATA_SET => ManagementReply::data(&self.parent(clock)),
+            id::TIME_PROPERTIES_DATA_SET => ManagementReply::data(&TimeProperties {
                 utc_offset: clock.utc_offset,
                 flags: clock.time_flags(),
                 time_source: clock.time_source,
             }),
-            id::PORT_DATA_SET => Told::data(&self.port_data_set()),
-            id::PRIORITY1 => Told::byte(own.priority1),
-            id::PRIORITY2 => Told::byte(own.priority2),
-            id::DOMAIN => Told::byte(own.domain),
-            id::SLAVE_ONLY => Told::byte(0),
-            id::LOG_ANNOUNCE_INTERVAL => Told::byte(settings.log_announce.cast_unsigned()),
-            id::ANNOUNCE_RECEIPT_TIMEOUT => Told::byte(settings.announce_receipt_timeout),
-            id::LOG_SYNC_INTERVAL => Told::byte(settings.log_sync.cast_unsigned()),
-            id::VERSION_NUMBER => Told::byte(VERSION),
-            // A time that may be wrong is not told.
-            id::TIME if clock.usable => Told::data(&now),
-            id::CLOCK_ACCURACY => Told::byte(clock.accuracy),
-            id::UTC_PROPERTIES => {
-                let leaps = Flags::LEAP_61.with(Flags::LEAP_59).with(Flags::UTC_OFFSET_VALID);
-                let (utc_offset, flags) = (clock.utc_offset, flags(leaps));
-                Told::data(&TimeProperties { utc_offset, flags, time_source: 0 })
+            id::PORT_DATA_SET => ManagementReply::data(&self.port_data_set()),
+            id::PRIORITY1 => ManagementReply::byte(own.priority1),
+            id::PRIORITY2 => ManagementReply::byte(own.priority2),
+            id::DOMAIN => ManagementReply::byte(own.domain),
+            id::SLAVE_ONLY => ManagementReply::byte(0),
+            id::LOG_ANNOUNCE_INTERVAL => {
+                ManagementReply::byte(settings.log_announce.cast_unsigned())
             }
-            id::TRACEABILITY_PROPERTIES => Told::byte(flags(traceable)),
-            id::TIMESCALE_PROPERTIES => Told::pair(flags(Flags::PTP_TIMESCALE), clock.time_source),
-            id::UNICAST_NEGOTIATION_ENABLE => Told::byte(u8::from(settings.unicast.grants_max > 0)),
-            id::MASTER_ONLY => Told::byte(1),
-            id::DELAY_MECHANISM => Told::byte(settings.delay.number()),
+            id::ANNOUNCE_RECEIPT_TIMEOUT => {
+                ManagementReply::byte(settings.announce_receipt_timeout)
+            }
+            id::LOG_SYNC_INTERVAL => ManagementReply::byte(settings.log_sync.cast_unsigned()),
+            id::VERSION_NUMBER => ManagementReply::byte(VERSION),
+            // A time that may be wrong is not reported.
+            id::TIME if clock.usable => ManagementReply::data(&now),
+            id::CLOCK_ACCURACY => ManagementReply::byte(clock.accuracy),
+            id::UTC_PROPERTIES => {
+                let leaps =
+                    PtpFlags::LEAP_61.with(PtpFlags::LEAP_59).with(PtpFlags::UTC_OFFSET_VALID);
+                let (utc_offset, flags) = (clock.utc_offset, flags(leaps));
+                ManagementReply::data(&TimeProperties { utc_offset, flags, time_source: 0 })
+            }
+            id::TRACEABILITY_PROPERTIES => ManagementReply::byte(flags(traceable)),
+            id::TIMESCALE_PROPERTIES => {
+                ManagementReply::pair(flags(PtpFlags::PTP_TIMESCALE), clock.time_source)
+            }
+            id::UNICAST_NEGOTIATION_ENABLE => {
+                ManagementReply::byte(u8::from(settings.unicast.grants_max > 0))
+            }
+            id::MASTER_ONLY => ManagementReply::byte(1),
+            id::DELAY_MECHANISM => ManagementReply::byte(settings.delay.number()),
             id::LOG_MIN_PDELAY_REQ_INTERVAL => {
-                Told::byte(settings.log_min_delay_req.cast_unsigned())
+                ManagementReply::byte(settings.log_min_delay_req.cast_unsigned())
             }
             _ => return None,
         })
     }
 
-    fn describe(&self) -> Told {
+    fn describe(&self) -> ManagementReply {
         let description = ClockDescription {
             kinds: ClockDescription::ORDINARY,
             physical_layer: PHYSICAL_LAYER,
@@ -183,10 +206,10 @@ impl Port {
             user: &self.clock.user,
             profile: self.clock.profile.identity(),
         };
-        Told::by(|buffer| description.emit(buffer))
+        ManagementReply::by(|buffer| description.emit(buffer))
     }
 
-    fn default_data_set(&self, clock: &ClockState) -> DefaultDataSet {
+    fn default_data_set(&self, clock: &PtpClockState) -> DefaultDataSet {
         DefaultDataSet {
             two_step: !self.settings.one_step,
             slave_only: false,

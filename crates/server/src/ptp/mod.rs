@@ -1,15 +1,15 @@
-//! A PTP grandmaster (IEEE 1588-2019), as a state machine for each port: what a [`Port`] hears and
-//! what is due become messages in an [`Outbox`]. It reads no clock and opens no socket; the
-//! instant, the state of the clock and the receive timestamps come with each call.
+//! PTP grandmaster (IEEE 1588-2019), as a state machine per port: messages received by a [`Port`]
+//! and due timers result in messages in an [`Outbox`]. It reads no clock and opens no socket; the
+//! instant, the state of the clock and the receive timestamps are passed with each call.
 //!
-//! A port is the master, or silent while it listens, while its clock is unusable, and while a
-//! better master is there; it is never a slave. What it remembers of others has its size from the
-//! start: five foreign masters and a number of grants.
+//! A port is the master, or does not send while it listens, while its clock is unusable, and while
+//! there is a better master; it is never a slave. Its stored state about other clocks has a fixed
+//! size: five foreign masters and a number of grants.
 //!
-//! No reply is longer than its request, with the exceptions that the protocol leaves no choice in:
-//! a `Delay_Resp` has ten bytes more than its `Delay_Req` (clause 13.8), and a grant two more than
-//! its request (clause 16.1.4.2). What has much more, NetSync Monitor and answers of management,
-//! goes to clients on the link or on the list only.
+//! No reply is longer than its request, with the exceptions that the protocol requires: a
+//! `Delay_Resp` has ten bytes more than its `Delay_Req` (clause 13.8), and a grant two more than
+//! its request (clause 16.1.4.2). Much longer replies, of NetSync Monitor and management, are sent
+//! to clients on the link or on the list only.
 
 mod clock_state;
 mod compose;
@@ -33,44 +33,45 @@ use std::net::{IpAddr, Ipv4Addr};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::ptp::PtpTimestamp;
 
-pub use clock_state::{ClockState, PortState, accuracy};
+pub use clock_state::{PortState, PtpClockState, accuracy};
 pub use config::{PtpConfig, PtpConfigError};
-pub use counts::Counts;
-pub use delay::{Asked, DelayAnswer, FastPort};
-pub use foreign::{FOREIGN_MASTERS_MAX, Foreign};
+pub use counts::PtpPortCounts;
+pub use delay::{DelayAnswer, DelayReqContext, FastPort};
+pub use foreign::{FOREIGN_MASTERS_MAX, ForeignMasterRecord};
 pub use io::{Announced, PtpPortStatus, PtpStartError, PtpStatus, ptp_at};
 pub(crate) use io::{OpenPtp, PtpThreads};
-pub use port::{Port, PortView};
-pub use refusal::Refusal;
+pub use port::{ClockPort, PortView};
+pub use refusal::PtpRefusal;
 pub use settings::{
-    ClockSettings, DelayMechanism, PortSettings, Profile, Transport, UnicastSettings,
+    ClockSettings, DelayMechanism, PortSettings, PtpPortTransport, PtpProfile, UnicastSettings,
     UnknownProfile,
 };
 
-/// The minor version of the messages that are sent: that of 2019.
+/// Minor version of sent messages: that of 2019.
 pub const MINOR_VERSION: u8 = 1;
 
-/// The address of another.
+/// Address of another clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Address {
-    /// Over UDP.
+pub enum PtpAddress {
+    /// UDP address.
     Ip {
-        /// Its own address.
+        /// Address of the remote host.
         peer: IpAddr,
-        /// The address of ours that it speaks to; unspecified where that is none in particular.
+        /// Address of this host that it sends to; unspecified if none in particular.
         own: IpAddr,
     },
-    /// Over Ethernet.
+    /// Ethernet address.
     Mac(MacAddress),
 }
 
-impl Address {
-    /// Whether it is the same peer's, whichever of our addresses that speaks to.
+impl PtpAddress {
+    /// Returns true if it belongs to the same remote host, whichever address of this host it sends
+    /// to.
     fn is_same_peer(self, other: Self) -> bool {
         self.least_of_peer() == other.least_of_peer()
     }
 
-    /// The first in their order of the addresses of its peer.
+    /// Returns the smallest address, in their order, of the same remote host.
     fn least_of_peer(self) -> Self {
         match self {
             Self::Ip { peer, .. } => Self::Ip { peer, own: Ipv4Addr::UNSPECIFIED.into() },
@@ -79,46 +80,51 @@ impl Address {
     }
 }
 
-/// Where a message goes.
+/// Destination of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Destination {
-    /// To the group of all ports.
+pub enum PtpDestination {
+    /// Group of all ports.
     Group,
-    /// To the group of the ports on this link.
+    /// Group of the ports on this link.
     PeerGroup,
-    /// To one port.
-    To(Address),
+    /// Single port.
+    To(PtpAddress),
+    /// Sender of a management request, which need not be a PTP port: over UDP the source port of
+    /// the request (annexes C.2 and D.2), and over Ethernet as for any other destination.
+    Manager(PtpAddress, u16),
 }
 
-/// A message as it came.
+/// Received message with its context.
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival<'a> {
-    /// The payload of the datagram or frame, with whatever follows the message in it.
+pub struct PtpArrival<'a> {
+    /// Payload of the datagram or frame, including bytes after the message.
     pub bytes: &'a [u8],
-    /// Who sent it.
-    pub from: Address,
-    /// It was sent to a group.
+    /// Sender address.
+    pub from: PtpAddress,
+    /// UDP source port; 0 over Ethernet.
+    pub from_port: u16,
+    /// True if it was sent to a group.
     pub group: bool,
-    /// It came by the port of event messages; over Ethernet, whether it is one.
+    /// True if it arrived at the port of event messages; over Ethernet, if it is one.
     pub event: bool,
-    /// When it came, in the timescale that is served. It is looked at for event messages only.
+    /// Receive time in the served timescale. It is used for event messages only.
     pub received: PtpTimestamp,
-    /// Who sent it is on the same link, so it may be told more than it sent.
+    /// True if the sender is on the same link, and may be sent more bytes than it sent.
     pub on_link: bool,
-    /// Who sent it may be granted messages: it is on the same link or on the list.
+    /// True if the sender may be granted messages: it is on the same link or on the list.
     pub admitted: bool,
 }
 
-/// Takes what a port sends.
+/// Receiver of the messages that a port sends.
 pub trait Outbox {
-    /// Sends a message. One that is an `event` goes by the port of event messages; one that is to
-    /// be `stamp`ed is given to [`Port::sent`] with the instant at which it left.
+    /// Sends a message. An `event` message goes by the port of event messages; one with `stamp` is
+    /// passed to [`Port::sent`] with its transmit time.
     ///
-    /// Over UDP and IPv6 the two bytes behind a message (annex D.5) are the sender's to append.
-    fn send(&mut self, to: Destination, event: bool, stamp: bool, message: &[u8]);
+    /// Over UDP and IPv6 the sender must append the two bytes after a message (annex D.5).
+    fn send(&mut self, to: PtpDestination, event: bool, stamp: bool, message: &[u8]);
 
-    /// About when a message leaves that is sent now, in the timescale that is served.
+    /// Returns the approximate transmit time of a message sent now, in the served timescale.
     fn now_ptp(&mut self) -> PtpTimestamp;
 }
 

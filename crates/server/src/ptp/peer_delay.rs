@@ -1,39 +1,48 @@
-//! The answer to a neighbour that measures the delay to it (IEEE 1588-2019, clause 11.4). A master
-//! does not ask in turn: it would have no use for the answer.
+//! Response to a neighbour that measures the link delay (IEEE 1588-2019, clause 11.4). A master
+//! sends no such requests, because it does not use the delay.
 
-use horolog_wire::ptp::{Body, Flags, Message};
+use horolog_wire::ptp::{Message, PtpFlags, PtpMessageBody};
 
-use super::{Arrival, ClockState, DelayMechanism, Destination, Outbox, Port, Refusal, compose};
+use super::{
+    ClockPort, DelayMechanism, Outbox, PtpArrival, PtpClockState, PtpDestination, PtpRefusal,
+    compose,
+};
 
-impl Port {
-    /// Answers a `Pdelay_Req`, in two steps. It does so in every state, but not while its clock is
-    /// unusable.
+impl ClockPort {
+    /// Responds to a `Pdelay_Req`, in two steps. It does so in every state, but not while its clock
+    /// is unusable.
     ///
-    /// The standard has the follow-up carry the correction of the request (clause 11.4.2). Here the
-    /// answer does, so that the follow-up can be made from the answer alone. Whoever asked adds the
-    /// corrections of both up (clause 11.4.3), so it is told the same.
+    /// In the standard the follow-up carries the correction of the request (clause 11.4.2). Here
+    /// the response does, so that the follow-up can be made from the response alone. The requester
+    /// adds up the corrections of both (clause 11.4.3), so the result is the same.
     pub(super) fn peer_delay_request(
         &mut self,
         request: &Message<'_>,
-        arrival: &Arrival<'_>,
-        clock: &ClockState,
+        arrival: &PtpArrival<'_>,
+        clock: &PtpClockState,
         out: &mut impl Outbox,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), PtpRefusal> {
         if self.settings.delay != DelayMechanism::PeerToPeer {
-            return Err(Refusal::Mechanism);
+            return Err(PtpRefusal::Mechanism);
         }
         if !clock.usable {
-            return Err(Refusal::State);
+            return Err(PtpRefusal::State);
         }
         if !arrival.on_link {
-            return Err(Refusal::NotAdmitted);
+            return Err(PtpRefusal::NotAdmitted);
         }
-        let to = if arrival.group { Destination::PeerGroup } else { Destination::To(arrival.from) };
+        let to = if arrival.group {
+            PtpDestination::PeerGroup
+        } else {
+            PtpDestination::To(arrival.from)
+        };
         let mut header = self.header(to, request.header.sequence_id);
-        header.flags = header.flags.with(Flags::TWO_STEP);
+        header.flags = header.flags.with(PtpFlags::TWO_STEP);
         header.correction = request.header.correction;
-        let body =
-            Body::PdelayResp { receive: arrival.received, requesting: request.header.source };
+        let body = PtpMessageBody::PdelayResp {
+            receive: arrival.received,
+            requesting: request.header.source,
+        };
         compose::send(out, &mut self.counts, to, &Message::new(header, body), true);
         Ok(())
     }

@@ -1,62 +1,61 @@
-//! One port: what it is, what becomes of a message that it receives, and what the status tells of
-//! it.
+//! Port of the clock: its identity, its handling of received messages, and its status.
 
 use horolog_time::{Monotonic, Span, Timestamp};
-use horolog_wire::ptp::monitor::{Current, Parent, Response};
-use horolog_wire::ptp::{Body, Header, Message, MessageType, PortIdentity, PtpTimestamp};
+use horolog_wire::ptp::monitor::{Current, MonitorResponse, Parent};
+use horolog_wire::ptp::{Header, Message, MessageType, PortIdentity, PtpMessageBody, PtpTimestamp};
 
 use super::compose::{self, ADDRESS_LEN_MAX, check, interval};
-use super::foreign::{Foreign, ForeignMasters};
-use super::grants::{Client, Grants};
-use super::streams::Stream;
+use super::foreign::{ForeignMasterRecord, ForeignMasters};
+use super::grants::{GrantHolder, Grants};
+use super::streams::PtpMessageStream;
 use super::{
-    Arrival, Asked, ClockSettings, ClockState, Counts, DelayMechanism, Destination, FastPort,
-    Outbox, PortSettings, PortState, Refusal, Transport,
+    ClockSettings, DelayMechanism, DelayReqContext, FastPort, Outbox, PortSettings, PortState,
+    PtpArrival, PtpClockState, PtpDestination, PtpPortCounts, PtpPortTransport, PtpRefusal,
 };
 
-/// One port of the clock.
+/// Port of the clock.
 #[derive(Clone, Debug)]
-pub struct Port {
+pub struct ClockPort {
     pub(super) clock: ClockSettings,
     pub(super) settings: PortSettings,
     pub(super) identity: PortIdentity,
     pub(super) state: PortState,
-    /// Until when it listens for others after its start, while that is not over.
+    /// End of the listening period after its start; `None` once it is over.
     pub(super) listening_until: Option<Timestamp<Monotonic>>,
-    /// How long it listens.
+    /// Length of the listening period.
     pub(super) listening: Span,
-    /// The clock as it was when it was last usable.
-    pub(super) scale: Option<ClockState>,
+    /// State of the clock when it was last usable.
+    pub(super) scale: Option<PtpClockState>,
     pub(super) foreign: ForeignMasters,
     pub(super) grants: Grants,
-    pub(super) announce: Stream,
-    pub(super) sync: Stream,
+    pub(super) announce: PtpMessageStream,
+    pub(super) sync: PtpMessageStream,
     pub(super) signaling_id: u16,
-    pub(super) counts: Counts,
+    pub(super) counts: PtpPortCounts,
 }
 
-/// A port as it is told of in the status.
+/// Port data for the status.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PortView {
-    /// Which port it is.
+    /// Identity of the port.
     pub identity: PortIdentity,
-    /// Its state.
+    /// State of the port.
     pub state: PortState,
-    /// The better master to which it yields.
-    pub better: Option<Foreign>,
-    /// All masters that it remembers, this one among them.
-    pub foreign: Vec<Foreign>,
-    /// How many grants are held.
+    /// Better master that it yields to.
+    pub better: Option<ForeignMasterRecord>,
+    /// All stored masters, including the better one.
+    pub foreign: Vec<ForeignMasterRecord>,
+    /// Number of grants held.
     pub grants: usize,
-    /// How many messages a second they add up to.
+    /// Total rate of the grants, in messages per second.
     pub granted_rate: f64,
-    /// What it counted.
-    pub counts: Counts,
+    /// Message counts.
+    pub counts: PtpPortCounts,
 }
 
-impl Port {
-    /// A port that starts at `now` and listens at first. One that speaks to no group hears of no
-    /// other master there, and so does not wait.
+impl ClockPort {
+    /// Creates a port that starts at `now` and listens first. A port without multicast receives no
+    /// other master's messages, and so does not wait.
     #[must_use]
     pub fn new(
         clock: ClockSettings,
@@ -80,24 +79,24 @@ impl Port {
             scale: None,
             foreign,
             grants: Grants::new(settings.unicast),
-            announce: Stream::new(settings.log_announce, now),
-            sync: Stream::new(settings.log_sync, now),
+            announce: PtpMessageStream::new(settings.log_announce, now),
+            sync: PtpMessageStream::new(settings.log_sync, now),
             signaling_id: 0,
-            counts: Counts::default(),
+            counts: PtpPortCounts::default(),
             clock,
             settings,
         }
     }
 
-    /// Its state.
+    /// Returns its state.
     #[must_use]
     pub const fn state(&self) -> PortState {
         self.state
     }
 
-    /// What the status tells of it.
+    /// Returns its data for the status.
     #[must_use]
-    pub fn view(&self, clock: &ClockState) -> PortView {
+    pub fn view(&self, clock: &PtpClockState) -> PortView {
         PortView {
             identity: self.identity,
             state: self.state,
@@ -109,10 +108,10 @@ impl Port {
         }
     }
 
-    /// What is to be known to answer a `Delay_Req` as this port; `None` while it does not answer
-    /// any.
+    /// Returns the data needed to respond to a `Delay_Req` as this port; `None` while it does not
+    /// respond.
     #[must_use]
-    pub fn fast(&self, clock: &ClockState) -> Option<FastPort<'_>> {
+    pub fn fast(&self, clock: &PtpClockState) -> Option<FastPort<'_>> {
         let answers = clock.usable
             && self.state == PortState::Master
             && self.settings.delay == DelayMechanism::EndToEnd;
@@ -127,9 +126,9 @@ impl Port {
         })
     }
 
-    /// What NetSync Monitor is told: a grandmaster is its own parent (clause 8.2.3).
-    fn monitor(&self, clock: &ClockState) -> Response<'_> {
-        Response {
+    /// Returns the NetSync Monitor response: a grandmaster is its own parent (clause 8.2.3).
+    fn monitor(&self, clock: &PtpClockState) -> MonitorResponse<'_> {
+        MonitorResponse {
             port_state: self.state as u8,
             protocol: self.settings.transport.protocol(),
             address: &self.settings.address,
@@ -142,8 +141,8 @@ impl Port {
         }
     }
 
-    /// The parent data set of a grandmaster (clauses 8.2.3 and 9.3.5, table 30).
-    pub(super) const fn parent(&self, clock: &ClockState) -> Parent {
+    /// Returns the parent data set of a grandmaster (clauses 8.2.3 and 9.3.5, table 30).
+    pub(super) const fn parent(&self, clock: &PtpClockState) -> Parent {
         Parent {
             port: PortIdentity { clock: self.clock.identity, port: 0 },
             has_statistics: false,
@@ -153,11 +152,11 @@ impl Port {
         }
     }
 
-    /// Takes a message.
+    /// Processes a message.
     pub fn receive(
         &mut self,
-        arrival: &Arrival<'_>,
-        clock: &ClockState,
+        arrival: &PtpArrival<'_>,
+        clock: &PtpClockState,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
     ) {
@@ -166,52 +165,63 @@ impl Port {
         }
     }
 
+    /// Counts a message that was refused before it was parsed.
+    pub(super) fn refuse(&mut self, reason: PtpRefusal) {
+        self.counts.count_refused(reason);
+    }
+
     fn judge(
         &mut self,
-        arrival: &Arrival<'_>,
-        clock: &ClockState,
+        arrival: &PtpArrival<'_>,
+        clock: &PtpClockState,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), PtpRefusal> {
         let (message, _) = Message::parse(arrival.bytes)?;
         self.counts.count_received(message.body.kind());
-        let kind = message.kind().ok_or(Refusal::Type)?;
-        if self.settings.transport != Transport::Ethernet && arrival.event != kind.is_event() {
-            return Err(Refusal::Channel);
+        let kind = message.kind().ok_or(PtpRefusal::Type)?;
+        if self.settings.transport != PtpPortTransport::Ethernet && arrival.event != kind.is_event()
+        {
+            return Err(PtpRefusal::Channel);
         }
         check(&message, (self.clock.domain, self.clock.sdo_id), self.identity)?;
         match message.body {
-            Body::Announce(_) => self.hear(&message, arrival.group, clock, now, out),
-            Body::DelayReq(_) => self.delay_request(&message, arrival, clock, now, out),
-            Body::PdelayReq(_) => self.peer_delay_request(&message, arrival, clock, out),
-            Body::Signaling(target) => self.signaling(&message, target, arrival, clock, now, out),
-            Body::Management(addressee) => {
+            PtpMessageBody::Announce(_) => {
+                self.process_announce(&message, arrival.group, clock, now, out)
+            }
+            PtpMessageBody::DelayReq(_) => self.delay_request(&message, arrival, clock, now, out),
+            PtpMessageBody::PdelayReq(_) => self.peer_delay_request(&message, arrival, clock, out),
+            PtpMessageBody::Signaling(target) => {
+                self.signaling(&message, target, arrival, clock, now, out)
+            }
+            PtpMessageBody::Management(addressee) => {
                 self.management(&message, &addressee, arrival, clock, out)
             }
-            _ => Err(Refusal::Unwanted),
+            _ => Err(PtpRefusal::Unwanted),
         }
     }
 
     fn delay_request(
         &mut self,
         request: &Message<'_>,
-        arrival: &Arrival<'_>,
-        clock: &ClockState,
+        arrival: &PtpArrival<'_>,
+        clock: &PtpClockState,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), PtpRefusal> {
         if self.settings.delay != DelayMechanism::EndToEnd {
-            return Err(Refusal::Mechanism);
+            return Err(PtpRefusal::Mechanism);
         }
-        let client = Client::new(arrival.from, request.header.source);
-        let asked = Asked {
+        let client = GrantHolder::new(arrival.from, request.header.source);
+        let asked = DelayReqContext {
             group: arrival.group,
             granted: self.grants.holds(client, MessageType::DelayResp, now),
             admitted: arrival.admitted,
         };
-        let fast = self.fast(clock).ok_or(Refusal::State)?;
+        let fast = self.fast(clock).ok_or(PtpRefusal::State)?;
         let answer = fast.answer(request, asked, arrival.received)?;
-        let to = if arrival.group { Destination::Group } else { Destination::To(arrival.from) };
+        let to =
+            if arrival.group { PtpDestination::Group } else { PtpDestination::To(arrival.from) };
         self.counts.count_sent(MessageType::DelayResp as u8);
         out.send(to, false, false, answer.bytes());
         if answer.owes_sync {
@@ -220,8 +230,8 @@ impl Port {
         Ok(())
     }
 
-    /// When something is due next, apart from what the clock's own state brings about: whoever
-    /// calls [`Port::due`] does so as well when that changes.
+    /// Returns the time of the next action, apart from those caused by the clock's own state: the
+    /// caller must also call [`Port::due`] when that changes.
     #[must_use]
     pub fn next_due(&self) -> Timestamp<Monotonic> {
         let forever = Timestamp::from_ns(i64::MAX);
@@ -234,12 +244,12 @@ impl Port {
         others.into_iter().flatten().fold(streams, Timestamp::min)
     }
 
-    /// The header of a message of this port.
-    pub(super) fn header(&self, to: Destination, sequence_id: u16) -> Header {
+    /// Returns the header of a message of this port.
+    pub(super) fn header(&self, to: PtpDestination, sequence_id: u16) -> Header {
         compose::header(&self.clock, self.identity, compose::unicast_flag(to), sequence_id)
     }
 }
 
-/// What the parent data set says while nothing is measured (clauses 8.2.3.4 and 8.2.3.5).
+/// Value of the parent data set while nothing is measured (clauses 8.2.3.4 and 8.2.3.5).
 const UNKNOWN_VARIANCE: u16 = 0xffff;
 const UNKNOWN_PHASE_CHANGE_RATE: u32 = 0x7fff_ffff;

@@ -1,51 +1,52 @@
-//! Why a message is not answered or not taken into account, each reason with its counter.
+//! Reasons for which a message is not answered or not taken into account, each with its counter.
 
 use horolog_wire::Malformed;
 
-/// Why a message is not answered, or not taken into account.
+/// Reason for which a message is not answered or not taken into account.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(usize)]
-pub enum Refusal {
-    /// Its length or that of a TLV contradicts the bytes at hand.
+pub enum PtpRefusal {
+    /// Length, of the message or of a TLV, that contradicts the available bytes.
     Length,
-    /// Another version of the protocol.
+    /// Different version of the protocol.
     Version,
-    /// A reserved message type.
+    /// Reserved message type.
     Type,
-    /// Another domain or another organisation's profile.
+    /// Different domain or another organisation's profile.
     Domain,
-    /// An event message by the way of general ones, or the other way round.
+    /// Event message on the general channel, or the reverse.
     Channel,
-    /// To a group, where the port speaks to nobody but single clients; or to this port alone, which
-    /// had not asked for it.
+    /// Message to a group at a port without multicast; or an unrequested one to this port alone.
     Group,
-    /// From this clock itself: looped back, or from another of its ports on the same link.
+    /// Message from this clock itself: looped back, or from another of its ports on the same link.
     Own,
-    /// For another clock or port.
+    /// Message for another clock or port.
     Target,
-    /// The clock is unusable, or the port is not the master.
+    /// Clock that is unusable, or port that is not the master.
     State,
-    /// A question for the delay that the port's mechanism does not have.
+    /// Delay request that does not match the port's mechanism.
     Mechanism,
-    /// Unicast, without a grant that it needs.
+    /// Unicast request without the required grant.
     NotGranted,
-    /// A request that was denied: too much is granted already, or too much was asked for.
+    /// Denied request: too much is granted already, or too much was requested.
     Denied,
-    /// From a client that is neither on the link nor on the list.
+    /// Client that is neither on the link nor on the list.
     NotAdmitted,
-    /// The answer would be longer than the question, and whoever asks is not on the link.
+    /// Response that would be longer than its request, to a requester not on the link.
     Amplifying,
-    /// An Announce that does not tell of a master: one that follows this clock, is too many steps
-    /// away or is an alternate one.
+    /// Announce that does not qualify a master: its sender follows this clock, is too many steps
+    /// away or is an alternate master.
     Unqualified,
-    /// More masters were heard than are remembered.
-    Crowded,
-    /// Nothing that a master needs: another's Sync, or an answer to nothing.
+    /// More masters than can be stored.
+    ForeignMastersFull,
+    /// Message that a master does not need: another's Sync, or an unsolicited response.
     Unwanted,
+    /// Multicast destination that is not PTP's, or broadcast destination.
+    NotUnicast,
 }
 
-impl Refusal {
-    /// Every reason, each at the index that it has as a number.
+impl PtpRefusal {
+    /// All reasons, each at the index of its discriminant.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Length,
         Self::Version,
@@ -62,13 +63,14 @@ impl Refusal {
         Self::NotAdmitted,
         Self::Amplifying,
         Self::Unqualified,
-        Self::Crowded,
+        Self::ForeignMastersFull,
         Self::Unwanted,
+        Self::NotUnicast,
     ];
-    /// How many there are.
-    pub const COUNT: usize = 17;
+    /// Number of reasons.
+    pub const COUNT: usize = 18;
 
-    /// Its name in counters.
+    /// Returns its name in counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -87,13 +89,14 @@ impl Refusal {
             Self::NotAdmitted => "not_admitted",
             Self::Amplifying => "amplifying",
             Self::Unqualified => "unqualified",
-            Self::Crowded => "crowded",
+            Self::ForeignMastersFull => "crowded",
             Self::Unwanted => "unwanted",
+            Self::NotUnicast => "not_unicast",
         }
     }
 }
 
-impl From<Malformed> for Refusal {
+impl From<Malformed> for PtpRefusal {
     fn from(malformed: Malformed) -> Self {
         match malformed {
             Malformed::Version => Self::Version,
@@ -108,7 +111,7 @@ mod tests {
 
     #[test]
     fn every_reason_stands_at_its_index() {
-        for (index, reason) in Refusal::ALL.into_iter().enumerate() {
+        for (index, reason) in PtpRefusal::ALL.into_iter().enumerate() {
             assert_eq!(reason as usize, index, "{}", reason.name());
         }
     }

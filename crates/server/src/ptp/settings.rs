@@ -1,22 +1,22 @@
-//! What is configured of a clock and of its ports, and what a profile makes of it (IEEE 1588-2019,
+//! Settings of a clock and of its ports, and their derivation from a profile (IEEE 1588-2019,
 //! clause 20.3 and annex I; ITU-T G.8275.2).
 
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::ptp::PortIdentity;
 
-/// What one port speaks over.
+/// Transport of one port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Transport {
-    /// UDP and IPv4 (annex C).
+pub enum PtpPortTransport {
+    /// UDP over IPv4 (annex C).
     Udp4,
-    /// UDP and IPv6 (annex D).
+    /// UDP over IPv6 (annex D).
     Udp6,
-    /// Ethernet and nothing else (annex E).
+    /// Ethernet without IP (annex E).
     Ethernet,
 }
 
-impl Transport {
-    /// Its number in messages (table 3).
+impl PtpPortTransport {
+    /// Returns its number in messages (table 3).
     #[must_use]
     pub const fn protocol(self) -> u16 {
         match self {
@@ -27,17 +27,17 @@ impl Transport {
     }
 }
 
-/// How clients measure the delay to their master (table 21).
+/// Mechanism by which clients measure the delay to their master (table 21).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DelayMechanism {
-    /// By asking the master: `Delay_Req`.
+    /// Request to the master: `Delay_Req`.
     EndToEnd,
-    /// By asking the neighbour: `Pdelay_Req`.
+    /// Request to the neighbour: `Pdelay_Req`.
     PeerToPeer,
 }
 
 impl DelayMechanism {
-    /// Its number in messages.
+    /// Returns its number in messages.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -47,26 +47,26 @@ impl DelayMechanism {
     }
 }
 
-/// A set of choices that clocks have to share.
+/// Profile: a set of choices that clocks must share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Profile {
-    /// The default profile whose clients ask the master for the delay (annex I.3).
+pub enum PtpProfile {
+    /// Default profile with end-to-end delay requests to the master (annex I.3).
     DefaultE2e,
-    /// The default profile whose clients ask their neighbours (annex I.4).
+    /// Default profile with peer-to-peer delay requests to neighbours (annex I.4).
     DefaultP2p,
     /// ITU-T G.8275.2, telecommunication networks without support on the path: unicast only.
     G8275_2,
 }
 
-/// A profile that is not there.
+/// Unknown profile.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "profile '{0}' is not there; there are: default-e2e, default-p2p, g8275.2 (not g8275.1, power \
-     or 802.1as)"
+    "unknown profile '{0}'; choose default-e2e, default-p2p or g8275.2 (not g8275.1, power or \
+     802.1as)"
 )]
 pub struct UnknownProfile(pub String);
 
-impl std::str::FromStr for Profile {
+impl std::str::FromStr for PtpProfile {
     type Err = UnknownProfile;
 
     fn from_str(name: &str) -> Result<Self, UnknownProfile> {
@@ -77,11 +77,11 @@ impl std::str::FromStr for Profile {
     }
 }
 
-impl Profile {
-    /// All that there are.
+impl PtpProfile {
+    /// All profiles.
     pub const ALL: [Self; 3] = [Self::DefaultE2e, Self::DefaultP2p, Self::G8275_2];
 
-    /// Its name in configuration.
+    /// Returns its name in configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl Profile {
         }
     }
 
-    /// Its identity in messages (annexes I.3.1 and I.4.1; G.8275.2, annex A.1).
+    /// Returns its identity in messages (annexes I.3.1 and I.4.1; G.8275.2, annex A.1).
     #[must_use]
     pub const fn identity(self) -> [u8; 6] {
         match self {
@@ -101,7 +101,7 @@ impl Profile {
         }
     }
 
-    /// The domain where none is given.
+    /// Returns the default domain.
     #[must_use]
     pub const fn default_domain(self) -> u8 {
         match self {
@@ -110,7 +110,7 @@ impl Profile {
         }
     }
 
-    /// The domains that it allows.
+    /// Returns the permitted domains.
     #[must_use]
     pub const fn domains(self) -> std::ops::RangeInclusive<u8> {
         match self {
@@ -119,7 +119,7 @@ impl Profile {
         }
     }
 
-    /// How its clients measure the delay.
+    /// Returns the delay mechanism of its clients.
     #[must_use]
     pub const fn delay(self) -> DelayMechanism {
         match self {
@@ -128,16 +128,21 @@ impl Profile {
         }
     }
 
-    /// Whether its ports speak to a group; where not, clients ask for what they want.
+    /// Returns true if its ports use multicast; otherwise clients request messages.
     #[must_use]
     pub const fn multicast(self) -> bool {
         !matches!(self, Self::G8275_2)
     }
 
-    /// A port with this number as the profile has it: intervals, timeouts, and bounds of what is
-    /// granted.
+    /// Returns the settings of a port with this number in the profile: intervals, timeouts, and
+    /// bounds of grants.
     #[must_use]
-    pub const fn port(self, number: u16, transport: Transport, mac: MacAddress) -> PortSettings {
+    pub const fn port(
+        self,
+        number: u16,
+        transport: PtpPortTransport,
+        mac: MacAddress,
+    ) -> PortSettings {
         PortSettings {
             number,
             transport,
@@ -157,31 +162,32 @@ impl Profile {
     }
 }
 
-/// What all ports of a clock share.
+/// Settings common to all ports of a clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClockSettings {
-    /// Which clock it is.
+    /// Clock identity.
     pub identity: u64,
-    /// The domain.
+    /// Domain number.
     pub domain: u8,
-    /// Whose profile it keeps to, 12 bits: 0 for all that are here.
+    /// `SdoId` of its profile, 12 bits: 0 for all profiles supported here.
     pub sdo_id: u16,
-    /// Its first rank, lower first.
+    /// First priority; lower values win.
     pub priority1: u8,
-    /// Its second rank, among clocks of the same quality.
+    /// Second priority, among clocks of the same quality.
     pub priority2: u8,
-    /// The profile.
-    pub profile: Profile,
-    /// How many ports it has.
+    /// Profile of the clock.
+    pub profile: PtpProfile,
+    /// Number of ports.
     pub ports: u16,
-    /// What its owner calls it, for those who ask by management.
+    /// User description, for management.
     pub user: String,
 }
 
 impl ClockSettings {
-    /// A clock with the ranks and the domain that the profile has by default, and one port.
+    /// Creates the settings of a clock with the default priorities and domain of the profile, and
+    /// one port.
     #[must_use]
-    pub const fn new(identity: u64, profile: Profile) -> Self {
+    pub const fn new(identity: u64, profile: PtpProfile) -> Self {
         Self {
             identity,
             domain: profile.default_domain(),
@@ -195,64 +201,64 @@ impl ClockSettings {
     }
 }
 
-/// What is configured of a port.
+/// Settings of a port.
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortSettings {
-    /// Its number, from 1.
+    /// Port number, from 1.
     pub number: u16,
-    /// What it speaks over.
-    pub transport: Transport,
-    /// How its clients measure the delay.
+    /// Transport of the port.
+    pub transport: PtpPortTransport,
+    /// Delay mechanism of its clients.
     pub delay: DelayMechanism,
-    /// The interval of Announce, log2 of seconds.
+    /// Interval of Announce, log2 of seconds.
     pub log_announce: i8,
-    /// The interval of Sync, log2 of seconds.
+    /// Interval of Sync, log2 of seconds.
     pub log_sync: i8,
-    /// The least interval that clients leave between `Delay_Req`, log2 of seconds.
+    /// Minimum interval of clients between `Delay_Req`, log2 of seconds.
     pub log_min_delay_req: i8,
-    /// After how many intervals without an Announce a master is gone.
+    /// Number of intervals without an Announce after which a master times out.
     pub announce_receipt_timeout: u8,
-    /// Whether it speaks to the group and hears what others say there.
+    /// True if it sends to and receives from the group.
     pub multicast: bool,
-    /// Whether a `Delay_Req` to its own address is answered without having been granted.
+    /// True if a `Delay_Req` to its own address is answered without a grant.
     pub hybrid: bool,
-    /// The card writes the time into a Sync as it leaves.
+    /// True if the NIC writes the time into a Sync on transmission.
     pub one_step: bool,
-    /// Whether NetSync Monitor is answered.
+    /// True if NetSync Monitor is answered.
     pub monitor: bool,
-    /// Bounds of what is granted.
+    /// Bounds of grants.
     pub unicast: UnicastSettings,
-    /// Its protocol address, for those who ask.
+    /// Protocol address, for management.
     pub address: Vec<u8>,
-    /// Its address on the link.
+    /// Address on the link.
     pub mac: MacAddress,
 }
 
 impl PortSettings {
-    /// Which port of a clock it is.
+    /// Returns its identity as a port of a clock.
     #[must_use]
     pub const fn identity(&self, clock: &ClockSettings) -> PortIdentity {
         PortIdentity { clock: clock.identity, port: self.number }
     }
 }
 
-/// Bounds of what a port grants (clause 16.1).
+/// Bounds of a port's grants (clause 16.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnicastSettings {
-    /// How many grants there are at most; one is for one kind of messages to one client.
+    /// Maximum number of grants; each is for one kind of message to one client.
     pub grants_max: usize,
-    /// How many messages a second all of them may add up to.
+    /// Maximum total rate, in messages per second.
     pub rate_max: u32,
-    /// For how many seconds one may be.
+    /// Maximum duration of a grant, in seconds.
     pub duration_max_s: u32,
-    /// The shortest interval of messages, log2 of seconds.
+    /// Shortest message interval, log2 of seconds.
     pub log_interval_min: i8,
 }
 
 impl UnicastSettings {
-    /// 512 clients with 64 Syncs and questions a second each; intervals and durations of G.8275.2
-    /// (table A.5).
+    /// Room for 512 clients with 64 Syncs and delay requests per second each; intervals and
+    /// durations of G.8275.2 (table A.5).
     pub const DEFAULT: Self =
         Self { grants_max: 4096, rate_max: 65_536, duration_max_s: 1000, log_interval_min: -7 };
 }

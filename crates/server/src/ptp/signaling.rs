@@ -1,17 +1,17 @@
-//! Negotiations: clients ask for messages of their own, and end them (IEEE 1588-2019, clause 16.1).
+//! Unicast negotiation: clients request messages, and cancel them (IEEE 1588-2019, clause 16.1).
 
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::ptp::tlv::{Ended, Unicast};
-use horolog_wire::ptp::{Body, Message, MessageType, PortIdentity};
+use horolog_wire::ptp::{Message, MessageType, PortIdentity, PtpMessageBody};
 
 use super::compose::{NEGOTIATIONS_MAX, SUFFIX_LEN_MAX};
-use super::grants::Client;
+use super::grants::GrantHolder;
 use super::{
-    Address, Arrival, ClockState, DelayMechanism, Destination, Outbox, Port, PortState, Refusal,
-    compose,
+    ClockPort, DelayMechanism, Outbox, PortState, PtpAddress, PtpArrival, PtpClockState,
+    PtpDestination, PtpRefusal, compose,
 };
 
-/// What is said to one client, in one message.
+/// Negotiations sent to one client, in one message.
 struct Negotiations {
     bytes: [u8; SUFFIX_LEN_MAX],
     length: usize,
@@ -22,43 +22,44 @@ impl Negotiations {
         Self { bytes: [0; SUFFIX_LEN_MAX], length: 0 }
     }
 
-    /// Adds one, of which there are [`NEGOTIATIONS_MAX`] at most.
+    /// Adds one; there are at most [`NEGOTIATIONS_MAX`].
     fn push(&mut self, negotiation: Unicast) {
         self.length += negotiation.emit(&mut self.bytes[self.length..]);
     }
 }
 
-impl Port {
-    /// Takes what a client asks for. It answers to its address alone, whatever it was sent to, in
-    /// one message. What is beyond the first few negotiations of a message is passed over.
+impl ClockPort {
+    /// Processes a client's requests. The response goes to its address only, whatever the
+    /// destination of the request, in one message. Negotiations of a message beyond the first few
+    /// are ignored.
     pub(super) fn signaling(
         &mut self,
         message: &Message<'_>,
         target: PortIdentity,
-        arrival: &Arrival<'_>,
-        clock: &ClockState,
+        arrival: &PtpArrival<'_>,
+        clock: &PtpClockState,
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), PtpRefusal> {
         if !target.targets(self.identity) {
-            return Err(Refusal::Target);
+            return Err(PtpRefusal::Target);
         }
         if arrival.group {
-            return Err(Refusal::Group);
+            return Err(PtpRefusal::Group);
         }
         let source = message.header.source;
-        let client = Client::new(arrival.from, source);
+        let client = GrantHolder::new(arrival.from, source);
         let may_grant = self.state == PortState::Master && clock.usable;
         let denial = match (may_grant, arrival.admitted) {
-            (false, _) => Some(Refusal::State),
-            (true, false) => Some(Refusal::NotAdmitted),
+            (false, _) => Some(PtpRefusal::State),
+            (true, false) => Some(PtpRefusal::NotAdmitted),
             (true, true) => None,
         };
         let mut answers = Negotiations::new();
         let negotiations = message.tlvs().flatten().filter_map(|tlv| Unicast::from_tlv(&tlv));
         for negotiation in negotiations.take(NEGOTIATIONS_MAX) {
             let Ok(negotiation) = negotiation else {
-                self.counts.count_refused(Refusal::Length);
+                self.counts.count_refused(PtpRefusal::Length);
                 continue;
             };
             match negotiation {
@@ -68,12 +69,12 @@ impl Port {
                         None if kind == MessageType::DelayResp
                             && self.settings.delay != DelayMechanism::EndToEnd =>
                         {
-                            Err(Refusal::Mechanism)
+                            Err(PtpRefusal::Mechanism)
                         }
                         None => self
                             .grants
                             .request(client, kind, log_interval, duration_s, now)
-                            .ok_or(Refusal::Denied),
+                            .ok_or(PtpRefusal::Denied),
                     };
                     if let Err(reason) = granted {
                         self.counts.count_refused(reason);
@@ -87,11 +88,11 @@ impl Port {
                 }
                 Unicast::Cancel(ended) if !ended.maintain_request => {
                     if !self.grants.cancel(client, ended.kind) {
-                        self.counts.count_refused(Refusal::NotGranted);
+                        self.counts.count_refused(PtpRefusal::NotGranted);
                     }
                     answers.push(Unicast::AcknowledgeCancel(ended));
                 }
-                // Nothing was granted to this clock; and what it ended has ended already.
+                // Nothing was granted to this clock, and a grant that it ended has ended already.
                 Unicast::Cancel(_) | Unicast::Grant { .. } | Unicast::AcknowledgeCancel(_) => {}
             }
         }
@@ -101,7 +102,7 @@ impl Port {
         Ok(())
     }
 
-    /// Tells all clients that what was granted to them has ended (clause 16.1.4.3).
+    /// Notifies all clients that their grants have ended (clause 16.1.4.3).
     pub(super) fn cancel_grants(&mut self, out: &mut impl Outbox) {
         let mut ended = self.grants.take_all().peekable();
         while let Some(&(client, _)) = ended.peek() {
@@ -115,21 +116,21 @@ impl Port {
 
     fn send_signaling(
         &mut self,
-        address: Address,
+        address: PtpAddress,
         target: PortIdentity,
         negotiations: &Negotiations,
         out: &mut impl Outbox,
     ) {
-        let to = Destination::To(address);
+        let to = PtpDestination::To(address);
         let header = self.header(to, self.signaling_id);
         self.signaling_id = self.signaling_id.wrapping_add(1);
         let suffix = &negotiations.bytes[..negotiations.length];
-        let message = Message { header, body: Body::Signaling(target), suffix };
+        let message = Message { header, body: PtpMessageBody::Signaling(target), suffix };
         compose::send(out, &mut self.counts, to, &message, false);
     }
 }
 
-/// The end of a grant, with nothing kept up.
+/// Returns the cancellation of a grant, with nothing maintained.
 const fn cancel(kind: MessageType) -> Ended {
     Ended { kind, maintain_request: false, maintain_grant: false }
 }

@@ -11,7 +11,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::ptp::{
-    Announce, Body, Flags, Header, Message, MessageType, NO_INTERVAL, PortIdentity, PtpTimestamp,
+    Announce, Header, Message, MessageType, NO_INTERVAL, PortIdentity, PtpFlags, PtpMessageBody,
+    PtpTimestamp,
 };
 
 use super::*;
@@ -21,32 +22,34 @@ pub(super) const RECEIVED: PtpTimestamp = PtpTimestamp::new(1_700_000_037, 123_4
 pub(super) const SENT: PtpTimestamp = PtpTimestamp::new(1_700_000_038, 5);
 pub(super) const OWN: u64 = 0x0200_5eff_fe10_0001;
 pub(super) const CLIENT: PortIdentity = PortIdentity { clock: 0x0200_5eff_fe10_0099, port: 1 };
-pub(super) const CLIENT_ADDRESS: Address = client(9);
+pub(super) const CLIENT_ADDRESS: PtpAddress = client(9);
+/// No port of PTP, as a manager may have it.
+pub(super) const CLIENT_PORT: u16 = 40_000;
 
 /// The address of a client, which speaks to our first.
-pub(super) const fn client(number: u8) -> Address {
-    Address::Ip {
+pub(super) const fn client(number: u8) -> PtpAddress {
+    PtpAddress::Ip {
         peer: IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)),
         own: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
     }
 }
 
 /// A clock with a receiver for a source.
-pub(super) const GOOD: ClockState = ClockState {
+pub(super) const GOOD: PtpClockState = PtpClockState {
     usable: true,
     clock_class: 6,
     accuracy: 0x21,
     variance: 0x4e5d,
     time_source: 0x20,
-    flags: Flags(0x3c),
+    flags: PtpFlags(0x3c),
     utc_offset: 37,
 };
-pub(super) const UNUSABLE: ClockState = ClockState { usable: false, ..GOOD };
+pub(super) const UNUSABLE: PtpClockState = PtpClockState { usable: false, ..GOOD };
 
 /// A message as it was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Sent {
-    pub(super) to: Destination,
+    pub(super) to: PtpDestination,
     pub(super) event: bool,
     pub(super) stamp: bool,
     pub(super) bytes: Vec<u8>,
@@ -69,7 +72,7 @@ impl Sent {
 pub(super) struct Kept(pub(super) Vec<Sent>);
 
 impl Outbox for Kept {
-    fn send(&mut self, to: Destination, event: bool, stamp: bool, message: &[u8]) {
+    fn send(&mut self, to: PtpDestination, event: bool, stamp: bool, message: &[u8]) {
         self.0.push(Sent { to, event, stamp, bytes: message.to_vec() });
     }
 
@@ -88,29 +91,29 @@ impl Kept {
     }
 }
 
-pub(super) fn settings(profile: Profile) -> PortSettings {
+pub(super) fn settings(profile: PtpProfile) -> PortSettings {
     let mac = MacAddress([2, 0, 0x5e, 0x10, 0, 1]);
     let address = vec![192, 0, 2, 1];
-    PortSettings { address, ..profile.port(1, Transport::Udp4, mac) }
+    PortSettings { address, ..profile.port(1, PtpPortTransport::Udp4, mac) }
 }
 
 /// A port that has just started.
-pub(super) fn port(profile: Profile) -> Port {
-    Port::new(ClockSettings::new(OWN, profile), settings(profile), START)
+pub(super) fn port(profile: PtpProfile) -> ClockPort {
+    ClockPort::new(ClockSettings::new(OWN, profile), settings(profile), START)
 }
 
 /// A port that has listened and is the master, and the instant.
-pub(super) fn master_of(settings: PortSettings) -> (Port, Timestamp<Monotonic>) {
-    let clock = ClockSettings::new(OWN, Profile::DefaultE2e);
-    let mut port = Port::new(clock, settings, START);
+pub(super) fn master_of(settings: PortSettings) -> (ClockPort, Timestamp<Monotonic>) {
+    let clock = ClockSettings::new(OWN, PtpProfile::DefaultE2e);
+    let mut port = ClockPort::new(clock, settings, START);
     let now = START + seconds(6);
     port.due(&GOOD, now, &mut Kept::default());
     assert_eq!(port.state(), PortState::Master);
     (port, now)
 }
 
-pub(super) fn master() -> (Port, Timestamp<Monotonic>) {
-    master_of(settings(Profile::DefaultE2e))
+pub(super) fn master() -> (ClockPort, Timestamp<Monotonic>) {
+    master_of(settings(PtpProfile::DefaultE2e))
 }
 
 pub(super) const fn seconds(count: i64) -> Span {
@@ -135,10 +138,11 @@ pub(super) fn bytes(message: &Message<'_>) -> Vec<u8> {
 }
 
 /// An arrival from the client to the port itself, over the right port, on the link.
-pub(super) fn arrival(bytes: &[u8]) -> Arrival<'_> {
-    Arrival {
+pub(super) fn arrival(bytes: &[u8]) -> PtpArrival<'_> {
+    PtpArrival {
         bytes,
         from: CLIENT_ADDRESS,
+        from_port: CLIENT_PORT,
         group: false,
         event: bytes.first().is_some_and(|first| first & 0xf < 8),
         received: RECEIVED,
@@ -148,7 +152,11 @@ pub(super) fn arrival(bytes: &[u8]) -> Arrival<'_> {
 }
 
 /// What a message to the port itself is answered with.
-pub(super) fn ask(port: &mut Port, message: &Message<'_>, now: Timestamp<Monotonic>) -> Vec<Sent> {
+pub(super) fn ask(
+    port: &mut ClockPort,
+    message: &Message<'_>,
+    now: Timestamp<Monotonic>,
+) -> Vec<Sent> {
     let mut out = Kept::default();
     port.receive(&arrival(&bytes(message)), &GOOD, now, &mut out);
     out.take()
@@ -156,25 +164,25 @@ pub(super) fn ask(port: &mut Port, message: &Message<'_>, now: Timestamp<Monoton
 
 /// What a message to the group is answered with.
 pub(super) fn ask_group(
-    port: &mut Port,
+    port: &mut ClockPort,
     message: &Message<'_>,
     now: Timestamp<Monotonic>,
 ) -> Vec<Sent> {
     let mut out = Kept::default();
     let bytes = bytes(message);
-    port.receive(&Arrival { group: true, ..arrival(&bytes) }, &GOOD, now, &mut out);
+    port.receive(&PtpArrival { group: true, ..arrival(&bytes) }, &GOOD, now, &mut out);
     out.take()
 }
 
 pub(super) fn delay_req() -> Message<'static> {
-    Message::new(header(), Body::DelayReq(PtpTimestamp::ZERO))
+    Message::new(header(), PtpMessageBody::DelayReq(PtpTimestamp::ZERO))
 }
 
 /// An Announce of another clock with this first rank.
 pub(super) fn announce(sender: PortIdentity, priority1: u8, sequence_id: u16) -> Message<'static> {
     let settings =
-        ClockSettings { priority1, ..ClockSettings::new(sender.clock, Profile::DefaultE2e) };
+        ClockSettings { priority1, ..ClockSettings::new(sender.clock, PtpProfile::DefaultE2e) };
     let announce = GOOD.announce(&settings, PtpTimestamp::ZERO);
     let header = Header { source: sender, sequence_id, log_interval: 1, ..header() };
-    Message::new(header, Body::Announce(Announce { ..announce }))
+    Message::new(header, PtpMessageBody::Announce(Announce { ..announce }))
 }

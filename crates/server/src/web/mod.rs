@@ -1,65 +1,68 @@
-//! The live page of a running server: the page itself, what it shows as JSON, and the metrics. Once
-//! a second a thread looks at the same state that the status socket and the metrics tell, and the
-//! latest looks are kept, so that who opens the page sees what has been. It takes no commands.
+//! Live page of a running server: the HTML page, its data as JSON, and the metrics. Once a second a
+//! thread takes a snapshot of the same state that the status socket and the metrics report, and the
+//! latest snapshots are kept, so that the page shows recent history when opened. It accepts no
+//! commands.
 
-mod doubts;
-mod look;
+mod snapshot;
+mod warnings;
 
+use horolog_sys::explain::explain;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use horolog_http::{Answer, Guard, Request, Responder, Token, TokenError};
-use horolog_record::{LIVE_SCHEMA, LOOKS_MAX, Ring};
+use horolog_http::{AccessPolicy, HttpRequest, HttpResponder, HttpResponse, Token, TokenError};
+use horolog_record::{LIVE_SCHEMA, RecentItems, SNAPSHOTS_MAX};
 use serde::Serialize;
 use serde_json::Value;
 
-use self::doubts::{Doubt, doubts};
-use self::look::Look;
+use self::snapshot::ServerSnapshot;
+use self::warnings::{ServerWarning, warnings};
 use crate::config::WebConfig;
 use crate::periodic::Periodic;
 use crate::{Status, metrics};
 
-/// Between two looks.
+/// Interval between two snapshots.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Why there is no live page.
+/// Reason for which the live page is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum WebError {
-    /// It cannot be answered there.
-    #[error("cannot answer at {0} for the live page: {1}; choose another with --web=ADDR:PORT")]
+    /// Address that cannot be bound.
+    #[error("cannot serve the live page at {0}: {why}; choose another address with \
+        --web=ADDR:PORT", why = explain(.1))]
     Bind(SocketAddr, #[source] io::Error),
-    /// There is no token.
+    /// Unavailable token.
     #[error(transparent)]
     Token(#[from] TokenError),
 }
 
-/// A page that will be answered: what takes rights is done.
+/// Bound live page: the steps that need privileges are done.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct BoundServerPage {
     listener: TcpListener,
-    guard: Guard,
+    guard: AccessPolicy,
     page: String,
 }
 
-/// A page that is answered, until it is dropped.
+/// Live page being served, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Web {
-    responder: Responder,
-    looking: Periodic,
+pub(crate) struct ServerLivePage {
+    responder: HttpResponder,
+    sampling: Periodic,
 }
 
-/// The latest looks, and the last state that was looked at.
+/// Latest snapshots, and the state of the last one.
 #[derive(Debug)]
-struct Kept {
-    looks: Ring<Look>,
+struct SnapshotHistory {
+    snapshots: RecentItems<ServerSnapshot>,
     status: Value,
 }
 
-/// What the page is told.
+/// JSON data of the page.
 #[derive(Serialize)]
-struct Told<'a> {
+struct ServerLivePayload<'a> {
     schema: &'static str,
     kind: &'static str,
     title: String,
@@ -67,124 +70,135 @@ struct Told<'a> {
     lead: &'static str,
     first: u64,
     next: u64,
-    looks: Vec<&'a Look>,
+    snapshots: Vec<&'a ServerSnapshot>,
     status: &'a Value,
-    findings: Vec<Doubt>,
+    findings: Vec<ServerWarning>,
 }
 
-impl Web {
-    /// Opens what was asked for.
-    pub(crate) fn open(config: Option<&WebConfig>) -> Result<Option<Opened>, WebError> {
+impl ServerLivePage {
+    /// Opens the live page, if configured.
+    pub(crate) fn open(config: Option<&WebConfig>) -> Result<Option<BoundServerPage>, WebError> {
         let Some(config) = config else { return Ok(None) };
         let token = config.token_file.as_deref().map(Token::load).transpose()?;
         let failed = |error| WebError::Bind(config.address, error);
         let listener = TcpListener::bind(config.address).map_err(failed)?;
-        Ok(Some(Opened { listener, guard: Guard::new(token), page: config.page.clone() }))
+        Ok(Some(BoundServerPage {
+            listener,
+            guard: AccessPolicy::new(token),
+            page: config.page.clone(),
+        }))
     }
 
-    /// Whether a thread of it has ended without being told to.
+    /// Returns true if one of its threads has ended without being stopped.
     pub(crate) fn has_died(&self) -> bool {
-        self.responder.has_died() || self.looking.has_died()
+        self.responder.has_died() || self.sampling.has_died()
     }
 }
 
-/// Answers what was opened, if anything was.
+/// Serves the opened page, if any.
 pub(crate) fn start(
-    opened: Option<Opened>,
+    opened: Option<BoundServerPage>,
     (status, whole_status): (
         impl Fn() -> Status + Send + 'static,
         impl Fn() -> Status + Send + 'static,
     ),
-) -> io::Result<Option<Web>> {
+) -> io::Result<Option<ServerLivePage>> {
     opened.map(|opened| opened.start(status, whole_status)).transpose()
 }
 
-impl Opened {
-    /// Answers from now on; `status` is looked at once a second, and `whole_status` is the same
-    /// with the clients counted, for the metrics.
+impl BoundServerPage {
+    /// Serves from now on; `status` is called once a second, and `whole_status` adds the number of
+    /// clients, for the metrics.
     fn start(
         self,
         status: impl Fn() -> Status + Send + 'static,
         whole_status: impl Fn() -> Status + Send + 'static,
-    ) -> io::Result<Web> {
+    ) -> io::Result<ServerLivePage> {
         let Self { listener, guard, page } = self;
-        let kept = Arc::new(Mutex::new(Kept { looks: Ring::new(LOOKS_MAX), status: Value::Null }));
+        let kept = Arc::new(Mutex::new(SnapshotHistory {
+            snapshots: RecentItems::new(SNAPSHOTS_MAX),
+            status: Value::Null,
+        }));
         let (taken, told) = (Arc::clone(&kept), kept);
         let begin = move || {
             entered(&taken).take(value(&status()));
             move || {
-                // Outside of the lock: whoever asks does not wait for it.
+                // Outside of the lock: requests do not wait for it.
                 let status = value(&status());
                 entered(&taken).take(status);
             }
         };
-        let looking = Periodic::start("web-looks", EVERY, begin)?;
+        let looking = Periodic::start("web-sampler", EVERY, begin)?;
         let answer =
-            move |request: &Request<'_>| answer(request, &guard, &page, &told, &whole_status);
-        let responder = Responder::start("web", listener, answer)?;
-        Ok(Web { responder, looking })
+            move |request: &HttpRequest<'_>| answer(request, &guard, &page, &told, &whole_status);
+        let responder = HttpResponder::start("web", listener, answer)?;
+        Ok(ServerLivePage { responder, sampling: looking })
     }
 }
 
-fn entered(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    // Whole between any two of its own operations.
+fn entered(kept: &Mutex<SnapshotHistory>) -> MutexGuard<'_, SnapshotHistory> {
+    // Consistent between any two of its own operations.
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A state as all those take it who show it.
+/// Returns a state in the form used by all its consumers.
 fn value(status: &Status) -> Value {
     // Numbers and lists of numbers under string keys always serialise.
     serde_json::to_value(status).unwrap_or_default()
 }
 
 fn answer(
-    request: &Request<'_>,
-    guard: &Guard,
+    request: &HttpRequest<'_>,
+    guard: &AccessPolicy,
     page: &str,
-    kept: &Mutex<Kept>,
+    kept: &Mutex<SnapshotHistory>,
     whole_status: &dyn Fn() -> Status,
-) -> Answer {
+) -> HttpResponse {
     if let Some(refusal) = guard.refusal(request) {
         return refusal;
     }
     let since = request.parameter("since").and_then(|number| number.parse().ok()).unwrap_or(0);
     match request.path {
-        "/" => Answer::html(page.to_owned()),
-        "/live.json" => Answer::json(entered(kept).to_json(since)),
+        "/" => HttpResponse::html(page.to_owned()),
+        "/live.json" => HttpResponse::json(entered(kept).to_json(since)),
         "/metrics" | "/healthz" => metrics::answer(request.path, whole_status, whole_status),
-        _ => Answer::text(404, "there are /, /live.json, /metrics and /healthz\n"),
+        _ => HttpResponse::text(
+            404,
+            "not found; available: /, /live.json, /metrics and \
+            /healthz\n",
+        ),
     }
 }
 
-impl Kept {
+impl SnapshotHistory {
     fn take(&mut self, status: Value) {
-        let look = Look::of(self.looks.last(), &self.status, &status);
-        self.looks.push(look);
+        let look = ServerSnapshot::of(self.snapshots.last(), &self.status, &status);
+        self.snapshots.push(look);
         self.status = status;
     }
 
     fn to_json(&self, since: u64) -> String {
-        let (first, looks) = self.looks.since(since);
+        let (first, snapshots) = self.snapshots.since(since);
         let listen = self.status["listen"].as_array().cloned().unwrap_or_default();
         let listen: Vec<_> = listen.iter().filter_map(Value::as_str).collect();
         let engine = self.status["engine"].as_str().unwrap_or_default();
         let lead =
             match (self.status["page_expired"].as_bool(), self.status["synchronised"].as_bool()) {
-                (Some(true), _) => "Silent: the clock page has expired",
+                (Some(true), _) => "Not answering: clock page expired",
                 (_, Some(true)) => "Synchronised",
                 _ => "Not synchronised",
             };
-        let told = Told {
+        let told = ServerLivePayload {
             schema: LIVE_SCHEMA,
             kind: "serve",
             title: format!("{} by {engine}", listen.join(", ")),
             state: "running",
             lead,
             first,
-            next: self.looks.next(),
-            looks: looks.collect(),
+            next: self.snapshots.next(),
+            snapshots: snapshots.collect(),
             status: &self.status,
-            findings: doubts(&self.status),
+            findings: warnings(&self.status),
         };
         // Numbers, texts and lists of them under string keys always serialise.
         serde_json::to_string(&told).unwrap_or_default()
@@ -198,8 +212,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_are_told_from_a_number_on_with_the_last_state() {
-        let mut kept = Kept { looks: Ring::new(2), status: Value::Null };
+    fn snapshots_are_sent_from_a_number_on_with_the_last_state() {
+        let mut kept = SnapshotHistory { snapshots: RecentItems::new(2), status: Value::Null };
         for received in [0_u64, 10, 30] {
             let uptime_s = received as f64 / 10.0;
             kept.take(json!({
@@ -210,8 +224,8 @@ mod tests {
         let told: Value = serde_json::from_str(&kept.to_json(0)).unwrap();
         assert_eq!((&told["first"], &told["next"]), (&json!(1), &json!(3)));
         assert_eq!(told["title"], "192.0.2.1:123 by socket");
-        assert_eq!(told["looks"][1]["requests"], 30);
-        assert_eq!(told["looks"][1]["request_rate"], 10.0);
+        assert_eq!(told["snapshots"][1]["requests"], 30);
+        assert_eq!(told["snapshots"][1]["request_rate"], 10.0);
         assert_eq!(told["status"]["counters"]["received"], 30);
         assert_eq!((&told["lead"], &told["findings"]), (&json!("Synchronised"), &json!([])));
     }

@@ -1,81 +1,86 @@
-//! What becomes of pulses and sentences: the labeller names their seconds, the servo makes a
-//! clock's error of them, and by that the clock is steered, others are told and a log is kept. It
-//! waits for nothing and reads no clock of its own; the thread brings it what comes.
+//! Processing of pulses and sentences: the labeller names their seconds, the servo computes the
+//! error of the clock, and with that the clock is steered, other programs receive samples and a log
+//! is written. It blocks on nothing and reads no clock of its own; the thread passes its input.
 
-mod crossing;
+mod falseticker;
+mod leap_transition;
 mod leaps;
-mod outvoted;
+mod plausible;
+mod report;
 mod steer;
-mod word;
 
 use std::collections::VecDeque;
 
 use horolog_discipline::{
-    self as discipline, ClockErrorEntry, Coarse, Decision, LabelSettings, LabelledPulse, Labeller,
-    Pulse, SentenceDoubt, Servo, ServoSettings, State,
+    self as discipline, ClockErrorEntry, CoarseTime, Decision, LabelSettings, LabelledPulse,
+    Plausibility, Pulse, PulseLabeller, SentenceReject, Servo, ServoSettings, SynchronisationState,
+    TimeJudge,
 };
 use horolog_sys::adjtimex::PendingLeap;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 use horolog_wire::ntp;
 
-use self::crossing::Crossing;
+use self::falseticker::SelectionHistory;
+use self::leap_transition::LeapTransitionProgress;
 use self::leaps::Leaps;
-use self::outvoted::Votes;
-use super::counts::{pulse_doubt, sentence_doubt, verdict};
+use self::plausible::UnconfirmedRun;
+use super::counts::{pulse_reject, sentence_error, sentence_reject, verdict};
 use super::error_log::ErrorLog;
 use super::status::state_name;
-use super::{CalibrationConfig, Counts};
-use crate::gnss::rollovers;
+use super::{CalibrationConfig, NamedCounts};
+use crate::gnss::{Fixes, LineInput, RejectedSentence};
 use crate::output::Outputs;
-use crate::{Conditioner, Fault, Look, OutputSample, PulseEdge, Sentence, Steering};
+use crate::{
+    ClockReadings, ClockSteering, Conditioner, FrameCounts, OutputSample, ParsedSentence,
+    PulseEdge, SentenceError, SourceError,
+};
 
-/// How far an estimate may be wrong: so many standard deviations.
+/// Error bound of an estimate, in standard deviations.
 const DEVIATIONS: f64 = 3.0;
-/// With a width that is checked, a pulse is known at its end; everything waits for that.
+/// Slack after the width: if the width is checked, a pulse is known at its end, and everything
+/// waits for that.
 const WIDTH_SLACK: Span = Span::from_ms(50);
-/// Pulses and sentences count as missing after so long.
+/// Time after which pulses and sentences count as missing.
 const MISSING: Span = Span::from_ns(4 * NS_PER_S);
-/// A thread that has not looked for so long says nothing any more.
+/// Time after which a thread that has not advanced reports nothing any more.
 const STUCK: Span = Span::from_ns(5 * NS_PER_S);
-/// A sentence without a word of its own on that is void as long as another says so.
-const VOID_LASTS: Span = Span::from_ns(2 * NS_PER_S);
-/// How often absence is judged.
+/// Interval at which absence is judged.
 const TICK: Span = Span::from_ns(NS_PER_S);
-/// Two clocks are not read at the same instant: a single look sees no smaller step.
+/// Smallest step that a single reading detects: the two clocks are not read at the same instant.
 const MOVED_MIN: Span = Span::from_ns(100_000);
-/// Sentences come within their second; what they tell alone has moved where it is off by more.
+/// Smallest step that sentences alone detect: their lag varies by less.
 const COARSE_MOVED_MIN: Span = Span::from_ms(1_500);
-/// So close to a leap second it cannot be taken back any more.
+/// Distance from a leap second within which it cannot be withdrawn any more.
 const LEAP_NEAR: Span = Span::from_ns(2 * NS_PER_S);
-/// Why other programs are not given the time of sentences alone: SHM and SOCK have no field for an
-/// error of this size that daemons heed.
-const COARSE: &str = "without a pulse the time is half a second wrong at most, which no other \
-                      program can be told; give --pps, or --coarse-output to give it on as it is";
-/// More than comes while the end of a pulse is awaited.
+/// Reason for which other programs do not receive the time of sentences alone: SHM and SOCK have no
+/// field for an error of this size that daemons respect.
+const COARSE: &str = "without a pulse the error is up to a second, which SHM and SOCK cannot \
+                      represent; add --pps, or --coarse-output to output it regardless";
+/// Maximum of pending input: more than arrives while the end of a pulse is awaited.
 const WAITING_MAX: usize = 64;
 
-/// Something that came, which waits for what came before it.
+/// Input that waits for earlier input.
 #[derive(Clone, Copy, Debug)]
-enum Waiting {
+enum PendingInput {
     Pulse(PulseEdge),
-    Sentence(Sentence),
+    Sentence(Result<ParsedSentence, SentenceError>),
 }
 
-/// When something came last, and what was wrong with it if something was.
+/// Arrival of the last input, and its reject reason, if any.
 #[derive(Clone, Default, Debug)]
-struct Last {
+struct LastInput {
     at: Option<Timestamp<Monotonic>>,
     good_at: Option<Timestamp<Monotonic>>,
-    doubt: Option<String>,
+    reject_reason: Option<String>,
 }
 
-impl Last {
-    fn came(&mut self, at: Timestamp<Monotonic>, doubt: Option<String>) {
+impl LastInput {
+    fn record(&mut self, at: Timestamp<Monotonic>, doubt: Option<String>) {
         self.at = Some(at);
         if doubt.is_none() {
             self.good_at = Some(at);
         }
-        self.doubt = doubt;
+        self.reject_reason = doubt;
     }
 
     fn is_missing(&self, now: Timestamp<Monotonic>) -> bool {
@@ -87,67 +92,75 @@ impl Last {
 pub(super) struct Calibrator {
     name: String,
     conditioner: Option<Conditioner>,
-    /// How long everything waits for what came before it.
-    hold: Span,
-    waiting: VecDeque<(Timestamp<Monotonic>, Waiting)>,
-    labeller: Labeller,
+    /// Time for which everything waits for earlier input.
+    reorder_delay: Span,
+    waiting: VecDeque<(Timestamp<Monotonic>, PendingInput)>,
+    judge: TimeJudge,
+    /// Last time of sentences by which the clock may have been set although nothing confirms it.
+    unconfirmed: Option<Span>,
+    /// Last sentences in a row whose time is doubtful.
+    unconfirmed_run: Option<UnconfirmedRun>,
+    labeller: PulseLabeller,
     settings: ServoSettings,
     servo: Servo,
-    control: Option<Steering>,
+    control: Option<ClockSteering>,
     control_ended: Option<String>,
-    /// The correction of the frequency that holds, by how much it was changed last, and when.
+    /// Present correction of the frequency, its last change, and the instant of that.
     commanded_ppb: f64,
     change_ppb: f64,
     changed: Option<Timestamp<Monotonic>>,
     pub(super) log: Option<ErrorLog>,
     outputs: Outputs,
-    /// Whether they are given what sentences alone say.
+    /// True if outputs also receive the time of sentences alone.
     gives_coarse: bool,
-    pulses: Counts,
-    sentences: Counts,
-    /// Damaged sentences since the line was opened.
-    damaged: u64,
-    /// The last time by sentences alone.
-    coarse: Option<Coarse>,
+    pulses: NamedCounts,
+    sentences: NamedCounts,
+    /// Frames received since the line was opened, and the last one that was rejected.
+    frames: FrameCounts,
+    rejected: Option<RejectedSentence>,
+    /// Last time by sentences alone.
+    coarse: Option<CoarseTime>,
     steps: u64,
-    last_pulse: Last,
-    last_sentence: Last,
-    /// The last pulse that was believed.
+    last_pulse: LastInput,
+    last_sentence: LastInput,
+    /// Last pulse that was used.
     reference: Option<Timestamp<Utc>>,
-    void_at: Option<Timestamp<Monotonic>>,
+    fixes: Fixes,
     ticked: Option<Timestamp<Monotonic>>,
-    /// When was looked at the clocks last, and what the system clock showed then.
-    looked: Timestamp<Monotonic>,
+    /// Instant of the last clock readings, and the system clock at that instant.
+    clocks_read_at: Timestamp<Monotonic>,
     realtime: Timestamp<Utc>,
     leaps: Leaps,
-    crossing: Crossing,
-    votes: Votes,
-    state: State,
+    crossing: LeapTransitionProgress,
+    votes: SelectionHistory,
+    state: SynchronisationState,
     notices: Vec<String>,
-    /// What is wrong with the line or the device.
-    pub(super) broken: Option<Fault>,
+    /// Error of the line or the device.
+    pub(super) broken: Option<SourceError>,
 }
 
 impl Calibrator {
-    /// Begins with a clock whose frequency is corrected by so much already.
+    /// Creates the state of a clock whose frequency already has this correction. Times are judged
+    /// by `basis`.
     pub(super) fn new(
         config: &CalibrationConfig,
-        control: Option<Steering>,
+        basis: Plausibility,
+        control: Option<ClockSteering>,
         frequency_ppb: f64,
         mut outputs: Outputs,
     ) -> Self {
         let mut notices = Vec::new();
         let gives_coarse = config.pulse.is_some() || config.coarse_output;
         if !gives_coarse && !outputs.is_empty() {
-            outputs.hold_back(COARSE);
-            notices.push(format!("nothing is given to other programs: {COARSE}"));
+            outputs.note_suspended(COARSE);
+            notices.push(format!("no output to other programs: {COARSE}"));
         }
         let width = config.pulse.as_ref().and_then(|pulse| pulse.width);
         let settings = ServoSettings {
             is_steering: control.is_some(),
             initial_frequency_ppb: frequency_ppb,
             oscillator: config.oscillator,
-            // A step moves the time under those that are served already.
+            // A step moves the time of clients that are already served.
             step_later: config.step_threshold,
             holdover_max: config.holdover_limit,
             ..ServoSettings::default()
@@ -155,9 +168,12 @@ impl Calibrator {
         Self {
             name: config.name(),
             conditioner: config.pulse.as_ref().map(crate::PulseSpec::conditioner),
-            hold: width.map_or(Span::ZERO, |width| width + width + WIDTH_SLACK),
+            reorder_delay: width.map_or(Span::ZERO, |width| width + width + WIDTH_SLACK),
             waiting: VecDeque::new(),
-            labeller: Labeller::new(LabelSettings {
+            judge: TimeJudge::new(basis),
+            unconfirmed: None,
+            unconfirmed_run: None,
+            labeller: PulseLabeller::new(LabelSettings {
                 width,
                 lag_max: config.sentence_lag,
                 ..LabelSettings::default()
@@ -172,22 +188,23 @@ impl Calibrator {
             log: None,
             outputs,
             gives_coarse,
-            pulses: Counts::default(),
-            sentences: Counts::default(),
-            damaged: 0,
+            pulses: NamedCounts::default(),
+            sentences: NamedCounts::default(),
+            frames: FrameCounts::default(),
+            rejected: None,
             coarse: None,
             steps: 0,
-            last_pulse: Last::default(),
-            last_sentence: Last::default(),
+            last_pulse: LastInput::default(),
+            last_sentence: LastInput::default(),
             reference: None,
-            void_at: None,
+            fixes: Fixes::default(),
             ticked: None,
-            looked: Timestamp::from_ns(i64::MIN),
+            clocks_read_at: Timestamp::from_ns(i64::MIN),
             realtime: Timestamp::from_ns(0),
             leaps: Leaps::default(),
-            crossing: Crossing::default(),
-            votes: Votes::default(),
-            state: State::Starting,
+            crossing: LeapTransitionProgress::default(),
+            votes: SelectionHistory::default(),
+            state: SynchronisationState::Starting,
             notices,
             broken: None,
         }
@@ -197,27 +214,40 @@ impl Calibrator {
     pub(super) fn edge(&mut self, edge: PulseEdge) {
         let Some(conditioner) = &mut self.conditioner else { return };
         match conditioner.take(edge) {
-            Some(pulse) => self.wait(pulse.monotonic, Waiting::Pulse(pulse)),
-            // Where the width is not checked, every pulse is taken at its first edge.
-            None if self.hold == Span::ZERO => self.labeller.opposite_edge(edge.monotonic),
+            Some(pulse) => self.wait(pulse.monotonic, PendingInput::Pulse(pulse)),
+            // If the width is not checked, every pulse is taken at its first edge.
+            None if self.reorder_delay == Span::ZERO => self.labeller.opposite_edge(edge.monotonic),
             None => {}
         }
     }
 
-    /// Takes the number of damaged sentences that came since the line was opened.
-    pub(super) fn damaged(&mut self, since_opened: u64) {
-        // Fewer than before: the line was opened anew.
-        let more = since_opened.checked_sub(self.damaged).unwrap_or(since_opened);
-        self.damaged = since_opened;
-        self.sentences.set("damaged", self.sentences.get("damaged") + more);
+    /// Takes the input of the line other than sentences that name the time.
+    pub(super) fn line(&mut self, heard: &LineInput) {
+        heard.leaps.iter().for_each(|report| self.leap_report(report));
+        heard.fixes.iter().for_each(|(note, at)| self.fixes.report(*note, *at));
+        let more = heard.counts.since(&self.frames);
+        self.frames = heard.counts;
+        for (name, count) in [
+            ("checksum", more.checksum),
+            ("no_checksum", more.no_checksum),
+            ("garbled", more.garbled),
+            ("overlong", more.overlong),
+        ] {
+            self.sentences.set(name, self.sentences.get(name) + count);
+        }
+        self.rejected.clone_from(&heard.rejected);
     }
 
-    /// Takes a sentence that began to come at `began`.
-    pub(super) fn sentence(&mut self, sentence: Sentence, began: Timestamp<Monotonic>) {
-        self.wait(began, Waiting::Sentence(sentence));
+    /// Takes a sentence that began to arrive at `began`.
+    pub(super) fn sentence(
+        &mut self,
+        sentence: Result<ParsedSentence, SentenceError>,
+        began: Timestamp<Monotonic>,
+    ) {
+        self.wait(began, PendingInput::Sentence(sentence));
     }
 
-    fn wait(&mut self, at: Timestamp<Monotonic>, what: Waiting) {
+    fn wait(&mut self, at: Timestamp<Monotonic>, what: PendingInput) {
         let place = self.waiting.partition_point(|(earlier, _)| *earlier <= at);
         self.waiting.insert(place, (at, what));
         if self.waiting.len() > WAITING_MAX {
@@ -225,20 +255,20 @@ impl Calibrator {
         }
     }
 
-    /// Goes on to `look`: what has waited long enough is taken in the order in which it came.
-    pub(super) fn advance(&mut self, look: &Look) {
+    /// Advances to `look`: input that has waited long enough is taken in order of arrival.
+    pub(super) fn advance(&mut self, look: &ClockReadings) {
         let now = look.monotonic;
-        (self.looked, self.realtime) = (now, look.realtime());
+        (self.clocks_read_at, self.realtime) = (now, look.realtime());
         self.cross_leap(look);
-        self.see_leaps(look);
+        self.advance_leaps(look);
         while let Some((at, what)) = self.waiting.front().copied() {
-            if now - at < self.hold {
+            if now - at < self.reorder_delay {
                 break;
             }
             self.waiting.pop_front();
             match what {
-                Waiting::Pulse(pulse) => self.take_pulse(&pulse),
-                Waiting::Sentence(sentence) => self.take_sentence(&sentence, at, look),
+                PendingInput::Pulse(pulse) => self.take_pulse(&pulse),
+                PendingInput::Sentence(sentence) => self.take_read(&sentence, at, look),
             }
         }
         if self.ticked.is_none_or(|ticked| now - ticked >= TICK) {
@@ -250,10 +280,15 @@ impl Calibrator {
         self.note_state();
     }
 
-    /// Says where it goes from being locked, and when it is again.
+    /// Adds a notice when the locked state is lost, and when it is reached again.
     fn note_state(&mut self) {
         let before = std::mem::replace(&mut self.state, self.servo.state());
-        let is_told = matches!(self.state, State::Locked | State::Holdover | State::Unsynchronised);
+        let is_told = matches!(
+            self.state,
+            SynchronisationState::Locked
+                | SynchronisationState::Holdover
+                | SynchronisationState::Unsynchronised
+        );
         if self.state != before && is_told {
             let state = state_name(self.state);
             self.notify(format!("the calibration by {} is {state}", self.name));
@@ -266,13 +301,13 @@ impl Calibrator {
         }
     }
 
-    /// What the user is to be told since this was asked last, each in one line.
+    /// Returns the notices since the last call, one line each.
     pub(super) fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
     }
 
-    /// By how much somebody else has set the clock since the last pulse.
-    fn moved(&self, look: &Look) -> Option<Span> {
+    /// Returns the amount by which another program has set the clock since the last pulse.
+    fn moved(&self, look: &ClockReadings) -> Option<Span> {
         self.servo
             .moved(look.realtime_minus_monotonic)
             .filter(|moved| moved.as_ns().saturating_abs() > MOVED_MIN.as_ns())
@@ -287,73 +322,91 @@ impl Calibrator {
         };
         match self.labeller.pulse(&pulse) {
             Ok(labelled) => {
-                self.last_pulse.came(edge.monotonic, None);
+                self.last_pulse.record(edge.monotonic, None);
                 self.take_labelled(&labelled);
             }
             Err(doubt) => {
-                self.pulses.add(pulse_doubt(doubt));
-                self.last_pulse.came(edge.monotonic, Some(doubt.to_string()));
+                self.pulses.add(pulse_reject(doubt));
+                self.last_pulse.record(edge.monotonic, Some(doubt.to_string()));
             }
         }
     }
 
-    fn take_sentence(&mut self, sentence: &Sentence, at: Timestamp<Monotonic>, look: &Look) {
-        if sentence.is_valid == Some(false) {
-            self.void_at = Some(at);
+    fn take_read(
+        &mut self,
+        read: &Result<ParsedSentence, SentenceError>,
+        at: Timestamp<Monotonic>,
+        look: &ClockReadings,
+    ) {
+        let has_fix = self.fixes.take(read, at);
+        match read {
+            Ok(sentence) => self.take_sentence(sentence, has_fix, at, look),
+            Err(error) => {
+                self.sentences.add(sentence_error(*error));
+                self.last_sentence.record(at, Some(error.to_string()));
+            }
         }
-        let is_void = self.void_at.is_some_and(|void| at - void < VOID_LASTS);
+    }
+
+    fn take_sentence(
+        &mut self,
+        sentence: &ParsedSentence,
+        has_fix: bool,
+        at: Timestamp<Monotonic>,
+        look: &ClockReadings,
+    ) {
         let taken = discipline::Sentence {
             second: sentence.utc,
             received: at,
-            is_valid: sentence.is_valid.unwrap_or(!is_void),
+            is_valid: has_fix,
             is_leap_second: sentence.is_leap_second,
         };
-        // Where the host's own clock can be right, it shows weeks that were miscounted at once.
-        let is_possible = look.realtime() >= LabelSettings::default().earliest;
-        let miscounted = rollovers(sentence.utc - look.realtime()).filter(|_| is_possible);
-        let result = match miscounted {
-            Some(times) => Err(SentenceDoubt::Rollover(times)),
-            None => self.labeller.sentence(&taken),
+        // No clock is set by sentences that the labeller does not receive.
+        let judged = if taken.is_valid { self.consider(sentence, at, look) } else { Ok(()) };
+        let result = match judged {
+            Err(reason) => Err(SentenceReject::Implausible(reason)),
+            Ok(()) => self.labeller.sentence(&taken),
         };
-        // The second kind of sentence of one second is as it should be, and without a pulse nothing
-        // else can be said of a sentence.
+        // A second kind of sentence for one second is normal, and without a pulse nothing else can
+        // be checked.
         let doubt = result.err();
-        let coarse = self.labeller.coarse(at).filter(|coarse| coarse.at == at);
+        let begun = at - Span::from_ns(sentence.utc.to_timespec().1.into());
+        let coarse = self.labeller.coarse(at).filter(|coarse| coarse.at == begun);
         let coarse = coarse.filter(|_| self.conditioner.is_none());
         let counted = doubt.filter(|_| coarse.is_none());
-        self.sentences.add(counted.map_or("accepted", sentence_doubt));
+        self.sentences.add(counted.map_or("accepted", sentence_reject));
         let harmless = match doubt {
-            None | Some(SentenceDoubt::Repeated) => true,
-            Some(SentenceDoubt::NoPulse) => self.conditioner.is_none(),
+            None | Some(SentenceReject::Repeated) => true,
+            Some(SentenceReject::NoPulse) => self.conditioner.is_none(),
             Some(_) => false,
         };
         let doubt = doubt.filter(|_| !harmless).map(|doubt| doubt.to_string());
-        self.last_sentence.came(at, doubt);
+        self.last_sentence.record(at, doubt);
         if let Some(coarse) = coarse {
             self.note_coarse(coarse);
         }
         if let Some(coarse) = coarse.filter(|_| self.gives_coarse) {
-            let system = Timestamp::<Utc>::from_ns(at.as_ns()) + look.realtime_minus_monotonic;
+            let system = Timestamp::<Utc>::from_ns(begun.as_ns()) + look.realtime_minus_monotonic;
             let offset = coarse.utc - system;
             self.give(system, offset, coarse.uncertainty);
         }
     }
 
-    /// Says where sentences have moved the time that they alone tell.
-    fn note_coarse(&mut self, now: Coarse) {
+    /// Adds a notice when the time by sentences alone has moved.
+    fn note_coarse(&mut self, now: CoarseTime) {
         let Some(before) = self.coarse.replace(now) else { return };
         let moved = now.utc - (before.utc + (now.at - before.at));
         if moved.as_ns().saturating_abs() > COARSE_MOVED_MIN.as_ns() {
             let by = moved.as_seconds().round();
             self.notify(format!(
-                "the sentences of {} have named another second long enough: the time moves by \
+                "the sentences of {} have consistently reported another second: the time moves by \
                  {by:+} s",
                 self.name
             ));
         }
     }
 
-    /// Does what follows from a pulse, or from its absence.
+    /// Carries out the decision that follows from a pulse, or from its absence.
     fn carry_out(&mut self, decision: &Decision, pulse: Option<&LabelledPulse>) {
         let entry = &decision.entry;
         self.pulses.add(verdict(entry.verdict));
@@ -371,8 +424,8 @@ impl Calibrator {
             log.write(entry);
         }
         if step.is_some() {
-            // What the clock showed before the step says nothing of it any more.
-            self.waiting.retain(|(_, what)| matches!(what, Waiting::Sentence(_)));
+            // Readings of the clock before the step do not describe it any more.
+            self.waiting.retain(|(_, what)| matches!(what, PendingInput::Sentence(_)));
             return;
         }
         let offset = entry.offset_ns.filter(|_| entry.state.is_synchronised());
@@ -390,16 +443,16 @@ impl Calibrator {
     }
 }
 
-/// How far an estimate may be wrong of this standard deviation, in ns.
+/// Returns the error bound of an estimate with this standard deviation, in ns.
 fn deviations(ns: f64) -> Span {
     Span::from_ns((DEVIATIONS * ns).clamp(0.0, 1e18).ceil() as i64)
 }
 
-const fn wire_leap(leap: PendingLeap) -> ntp::Leap {
+const fn wire_leap(leap: PendingLeap) -> ntp::LeapIndicator {
     match leap {
-        PendingLeap::None => ntp::Leap::None,
-        PendingLeap::Insert => ntp::Leap::Insert,
-        PendingLeap::Delete => ntp::Leap::Delete,
+        PendingLeap::None => ntp::LeapIndicator::None,
+        PendingLeap::Insert => ntp::LeapIndicator::Insert,
+        PendingLeap::Delete => ntp::LeapIndicator::Delete,
     }
 }
 
@@ -409,5 +462,7 @@ mod coarse_tests;
 mod leap_tests;
 #[cfg(test)]
 mod panel_tests;
+#[cfg(test)]
+mod plausible_tests;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,4 @@
-//! What calibration is told: where sentences and pulses come from, and what becomes of what is
-//! known by them.
+//! Configuration of the calibration: inputs of sentences and pulses, and outputs of the result.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,100 +8,100 @@ use horolog_sys::serial;
 use horolog_time::{NS_PER_S, Span};
 
 use super::gpsd_line;
+use crate::gpsd;
 use crate::spec::{GNSS_SPEED, absolute, device_is_there, wrong};
-use crate::{Fault, PulseSpec, SpecError};
+use crate::{PulseSpec, SourceError, SourceSpecError};
 
-/// Where gpsd is by default.
+/// Default address of gpsd.
 const GPSD: &str = "127.0.0.1:2947";
-/// The limits of holdover that make sense: shorter ones end with a single missed pulse.
+/// Limits of holdover that make sense: shorter ones end with a single missed pulse.
 const HOLDOVER_MIN: Span = Span::from_ns(10 * NS_PER_S);
-/// Less is no reason to move the time under those that are served.
+/// Smallest step threshold: less is no reason to move the time of clients.
 const STEP_MIN: Span = Span::from_ms(1);
-/// No receiver is sooner for certain.
+/// Smallest sentence lag: no receiver is certain to be faster.
 const SENTENCE_LAG_MIN: Span = Span::from_ms(50);
-/// A log that is smaller would be turned over all the time.
+/// Smallest log: a smaller one would rotate all the time.
 const LOG_BYTES_MIN: u64 = 1 << 16;
 
-/// Where sentences come from.
+/// Input of sentences.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SentenceInput {
-    /// A serial line, and its speed in bits per second.
+    /// Serial line, and its speed in bits per second.
     Serial(PathBuf, u32),
-    /// gpsd, which passes on what the receiver sends.
+    /// gpsd, which passes on the receiver's output.
     Gpsd(String),
 }
 
 impl FromStr for SentenceInput {
-    type Err = SpecError;
+    type Err = SourceSpecError;
 
-    /// Reads `DEVICE`, `DEVICE:BAUD`, `gpsd` or `gpsd:HOST:PORT`.
-    fn from_str(text: &str) -> Result<Self, SpecError> {
+    /// Parses `DEVICE`, `DEVICE:BAUD`, `gpsd` or `gpsd:HOST:PORT`.
+    fn from_str(text: &str) -> Result<Self, SourceSpecError> {
         if text == "gpsd" {
             return Ok(Self::Gpsd(GPSD.into()));
         }
         if let Some(address) = text.strip_prefix("gpsd:") {
-            let port = address.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-            return match port {
-                Some(Ok(_)) => Ok(Self::Gpsd(address.to_owned())),
-                _ => wrong("write gpsd or gpsd:HOST:PORT, as in gpsd:127.0.0.1:2947"),
+            return match gpsd::split(address) {
+                Ok(_) => Ok(Self::Gpsd(address.to_owned())),
+                Err(_) => wrong("write gpsd or gpsd:HOST:PORT, as in gpsd:127.0.0.1:2947"),
             };
         }
         let (device, speed) = match text.rsplit_once(':') {
             Some((device, speed)) => (device, speed.parse().ok()),
             None => (text, Some(GNSS_SPEED)),
         };
-        let hint = "write the path of a line, as in /dev/ttyS0 or /dev/ttyS0:115200, or gpsd";
+        let hint = "write the path of a serial line, as in /dev/ttyS0 or /dev/ttyS0:115200, or \
+                    gpsd";
         let Some(speed) = speed.filter(|speed| serial::is_speed(*speed)) else {
             let speeds = serial::speeds().map(|speed| speed.to_string()).join(", ");
-            return wrong(format!("the speed of a line is one of {speeds}"));
+            return wrong(format!("unsupported speed; choose one of {speeds}"));
         };
         Ok(Self::Serial(absolute(Some(device), hint)?, speed))
     }
 }
 
-/// The clock-error log.
+/// Settings of the clock-error log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ErrorLogConfig {
-    /// Its file; the one before it has `.1` behind the name.
+    /// Path of the file; the previous one has the suffix `.1`.
     pub path: PathBuf,
-    /// How large the file may become, in bytes, before it becomes the one before.
+    /// Size of the file, in bytes, at which it is rotated.
     pub bytes_max: u64,
 }
 
 /// Options for calibration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CalibrationConfig {
-    /// Where sentences come from.
+    /// Input of sentences.
     pub sentences: SentenceInput,
-    /// The pulse; without one the time is known to half a second.
+    /// Pulse; without one the time is known to a second.
     pub pulse: Option<PulseSpec>,
-    /// Whether the system clock is steered.
+    /// True if the system clock is steered.
     pub controls_clock: bool,
-    /// How long the time is served after the last pulse.
+    /// Time for which the estimate is served after the last pulse.
     pub holdover_limit: Span,
-    /// The offset from which on the clock is stepped later than at the start; `None`: never.
+    /// Offset from which on the clock is stepped later than at the start; `None`: never.
     pub step_threshold: Option<Span>,
-    /// The oscillator of the clock, by whose model it grows uncertain in holdover.
+    /// Oscillator of the clock, by whose model the uncertainty grows in holdover.
     pub oscillator: Oscillator,
-    /// How long after its pulse a sentence may begin.
+    /// Maximum time from a pulse to the start of its sentence.
     pub sentence_lag: Span,
-    /// Where every pulse and correction is written.
+    /// Log of every pulse and correction.
     pub error_log: Option<ErrorLogConfig>,
     /// Units of shared memory for other programs.
     pub shm_outputs: Vec<u8>,
     /// Sockets of other programs.
     pub sock_outputs: Vec<PathBuf>,
-    /// Whether these are given also what sentences say without a pulse, which is half a second
-    /// wrong at most.
+    /// True if these also receive the time of sentences without a pulse, which is a second wrong at
+    /// most.
     pub coarse_output: bool,
 }
 
 impl CalibrationConfig {
-    /// How late a sentence may begin unless told otherwise: one that is later could be one of the
-    /// next second that is early.
+    /// Default maximum lag of a sentence: a later one could be an early one of the next second.
     pub const SENTENCE_LAG: Span = Span::from_ms(950);
 
-    /// How the source is called in messages.
+    /// Returns the name of the source in messages.
     #[must_use]
     pub fn name(&self) -> String {
         let sentences = match &self.sentences {
@@ -115,7 +114,7 @@ impl CalibrationConfig {
         }
     }
 
-    /// The devices that are opened again when they were gone.
+    /// Returns the devices that are reopened after they have vanished.
     #[must_use]
     pub fn devices(&self) -> Vec<PathBuf> {
         let line = match &self.sentences {
@@ -126,12 +125,12 @@ impl CalibrationConfig {
         line.into_iter().chain(pulse).collect()
     }
 
-    /// Whether what the options name is there, without opening a device.
+    /// Checks that the devices and hosts of the options are present, without opening a device.
     ///
     /// # Errors
     ///
-    /// The first that is not, in one line.
-    pub fn is_there(&self) -> Result<(), Fault> {
+    /// The first that is missing, in one line.
+    pub fn is_there(&self) -> Result<(), SourceError> {
         self.devices().iter().try_for_each(|device| device_is_there(device))?;
         if let SentenceInput::Gpsd(address) = &self.sentences {
             gpsd_line::resolve(address)?;
@@ -139,40 +138,40 @@ impl CalibrationConfig {
         let Some(ErrorLogConfig { path, .. }) = &self.error_log else { return Ok(()) };
         let unwritable = |why: &str| {
             let path = path.display();
-            Err(Fault::Unusable(format!("the clock-error log {path} cannot be written: {why}")))
+            Err(SourceError::Unusable(format!("cannot write the clock-error log {path}: {why}")))
         };
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         if path.is_dir() {
             return unwritable("it is a directory");
         }
         match directory {
-            Some(directory) if !directory.is_dir() => unwritable("there is no such directory"),
+            Some(directory) if !directory.is_dir() => unwritable("no such directory"),
             _ => Ok(()),
         }
     }
 
-    /// Finds the first rule that the options break.
-    pub fn check(&self) -> Result<(), SpecError> {
+    /// Checks the options against their rules.
+    pub fn check(&self) -> Result<(), SourceSpecError> {
         if let Some(pulse) = &self.pulse {
             pulse.check()?;
         }
         if self.holdover_limit < HOLDOVER_MIN {
-            return wrong("a limit to holdover is 10 s at least");
+            return wrong("the holdover limit is at least 10 s");
         }
         if self.step_threshold.is_some_and(|threshold| threshold < STEP_MIN) {
-            return wrong("a threshold for steps is 1 ms at least; less is slewed");
+            return wrong("the step threshold is at least 1 ms; smaller offsets are slewed");
         }
         if !(SENTENCE_LAG_MIN..=Self::SENTENCE_LAG).contains(&self.sentence_lag) {
-            return wrong("a sentence may begin 50 ms to 950 ms after its pulse");
+            return wrong("the offset of a sentence is 50 ms to 950 ms after its pulse");
         }
         if self.error_log.as_ref().is_some_and(|log| log.bytes_max < LOG_BYTES_MIN) {
-            return wrong("a clock-error log has 65536 bytes at least");
+            return wrong("the size of a clock-error log is at least 65536 bytes");
         }
         let twice = |units: &[u8]| {
             units.iter().enumerate().any(|(index, unit)| units[..index].contains(unit))
         };
         if twice(&self.shm_outputs) {
-            return wrong("a unit of shared memory is given twice");
+            return wrong("a shared memory unit occurs twice");
         }
         Ok(())
     }
@@ -220,8 +219,8 @@ pub(crate) mod tests {
         let log = |path: &str| Some(ErrorLogConfig { path: path.into(), bytes_max: 1 << 20 });
         for (missing, expected) in [
             (CalibrationConfig { sentences: line("/dev/nosuch"), ..config(None) }, "/dev/nosuch"),
-            (CalibrationConfig { sentences: line("/etc"), ..config(None) }, "no device"),
-            (CalibrationConfig { sentences: gpsd, ..config(None) }, "can be looked up"),
+            (CalibrationConfig { sentences: line("/etc"), ..config(None) }, "not a device"),
+            (CalibrationConfig { sentences: gpsd, ..config(None) }, "resolvable host name"),
             (CalibrationConfig { error_log: log("/nosuch/log"), ..there.clone() }, "/nosuch/log"),
             (CalibrationConfig { error_log: log("/etc"), ..there.clone() }, "directory"),
         ] {

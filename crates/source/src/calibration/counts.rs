@@ -1,73 +1,91 @@
-//! How many pulses and sentences there were, by what became of them.
+//! Counts of pulses and sentences by treatment.
 
 use std::collections::BTreeMap;
 
-use horolog_discipline::{PulseDoubt, SentenceDoubt, Verdict};
+use horolog_discipline::{PulseReject, PulseVerdict, SentenceReject};
 use serde::Serialize;
+
+use crate::{NoFix, SentenceError};
 
 /// Counts by a name.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
 #[serde(transparent)]
-pub struct Counts(BTreeMap<&'static str, u64>);
+pub struct NamedCounts(BTreeMap<&'static str, u64>);
 
-impl Counts {
-    /// Counts one more.
-    pub(super) fn add(&mut self, name: &'static str) {
+impl NamedCounts {
+    /// Adds one to a count.
+    pub(crate) fn add(&mut self, name: &'static str) {
         self.set(name, self.get(name) + 1);
     }
 
-    /// Sets a count that somebody else keeps.
+    /// Sets a count that is kept elsewhere.
     pub(super) fn set(&mut self, name: &'static str, count: u64) {
         if count > 0 {
             self.0.insert(name, count);
         }
     }
 
-    /// How many there were.
+    /// Returns true if nothing was counted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the count of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 }
 
-/// What the status calls it.
-pub(super) const fn verdict(verdict: Verdict) -> &'static str {
+/// Returns the name of a verdict in the status.
+pub(super) const fn verdict(verdict: PulseVerdict) -> &'static str {
     match verdict {
-        Verdict::Accepted => "accepted",
-        Verdict::Awaited => "awaited",
-        Verdict::Acquired => "acquired",
-        Verdict::Outlier => "outlier",
-        Verdict::Jump => "jump",
-        Verdict::Missing => "missing",
+        PulseVerdict::Accepted => "accepted",
+        PulseVerdict::Awaited => "awaited",
+        PulseVerdict::Acquired => "acquired",
+        PulseVerdict::Outlier => "outlier",
+        PulseVerdict::Jump => "jump",
+        PulseVerdict::Missing => "missing",
     }
 }
 
-pub(super) const fn pulse_doubt(doubt: PulseDoubt) -> &'static str {
+pub(super) const fn pulse_reject(doubt: PulseReject) -> &'static str {
     match doubt {
-        PulseDoubt::Repeated => "repeated",
-        PulseDoubt::Backwards => "backwards",
-        PulseDoubt::NoSecond => "no_second",
-        PulseDoubt::OffGrid(_) => "off_grid",
-        PulseDoubt::AfterGap => "after_gap",
-        PulseDoubt::Rate(_) => "rate",
-        PulseDoubt::Disputed => "disputed",
-        PulseDoubt::Unconfirmed => "unconfirmed",
-        PulseDoubt::Polarity(_) => "polarity",
-        PulseDoubt::LeapSecond => "leap_second",
+        PulseReject::Repeated => "repeated",
+        PulseReject::Backwards => "backwards",
+        PulseReject::NoSecond => "no_second",
+        PulseReject::OffGrid(_) => "off_grid",
+        PulseReject::AfterGap => "after_gap",
+        PulseReject::Rate(_) => "rate",
+        PulseReject::Disputed => "disputed",
+        PulseReject::Unconfirmed => "unconfirmed",
+        PulseReject::Polarity(_) => "polarity",
+        PulseReject::LeapSecond => "leap_second",
     }
 }
 
-pub(super) const fn sentence_doubt(doubt: SentenceDoubt) -> &'static str {
+pub(super) const fn sentence_reject(doubt: SentenceReject) -> &'static str {
     match doubt {
-        SentenceDoubt::Void => "void",
-        SentenceDoubt::Fractional => "fractional",
-        SentenceDoubt::LeapSecond => "leap_second",
-        SentenceDoubt::Repeated => "repeated",
-        SentenceDoubt::NoPulse => "no_pulse",
-        SentenceDoubt::Pulse(_) => "pulse",
-        SentenceDoubt::Lag(_) => "lag",
-        SentenceDoubt::Disagrees(_) => "disagrees",
-        SentenceDoubt::Rollover(_) => "rollover",
-        SentenceDoubt::Past => "past",
+        SentenceReject::Void => "void",
+        SentenceReject::LeapSecond => "leap_second",
+        SentenceReject::Repeated => "repeated",
+        SentenceReject::NoPulse => "no_pulse",
+        SentenceReject::Pulse(_) => "pulse",
+        SentenceReject::Lag(_) => "lag",
+        SentenceReject::Disagrees(_) => "disagrees",
+        SentenceReject::Implausible(reason) => reason.name(),
+    }
+}
+
+pub(super) const fn sentence_error(error: SentenceError) -> &'static str {
+    match error {
+        SentenceError::NoFix(_, NoFix::Yet | NoFix::Void) => "void",
+        SentenceError::NoFix(_, NoFix::NotValid) => "not_valid",
+        SentenceError::NoFix(_, NoFix::Estimated) => "estimated",
+        SentenceError::NoFix(_, NoFix::Manual) => "manual",
+        SentenceError::NoFix(_, NoFix::Simulated) => "simulated",
+        SentenceError::NoTime => "no_time",
+        SentenceError::Unreadable(_) => "unreadable",
     }
 }

@@ -1,6 +1,6 @@
-//! The clock-error log: one line of JSON for each entry, in a file that is turned over when it is
-//! full. An ordinary thread writes it, so that no disk holds up the calibration; what cannot be
-//! written is counted.
+//! Clock-error log: one line of JSON for each entry, in a file that is rotated when it is full. A
+//! sched-other thread writes it, so that no disk delays the calibration; entries that cannot be
+//! written are counted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,12 +15,12 @@ use horolog_discipline::ClockErrorEntry;
 
 use super::ErrorLogConfig;
 
-/// Entries that wait for the disk at most: some minutes of them.
+/// Maximum number of entries that wait for the disk: some minutes of them.
 const WAITING_MAX: usize = 256;
-/// Whom the file's group is for may read it, and others not.
+/// Mode of the file: readable by its group, and not by others.
 const MODE: u32 = 0o640;
 
-/// The file.
+/// Open log file.
 #[derive(Debug)]
 pub(super) struct ErrorLogFile {
     path: PathBuf,
@@ -30,7 +30,7 @@ pub(super) struct ErrorLogFile {
 }
 
 impl ErrorLogFile {
-    /// Opens the file, which is gone on with where it is there.
+    /// Opens the file, or continues an existing one.
     pub(super) fn open(config: &ErrorLogConfig) -> io::Result<Self> {
         let file = append(&config.path)?;
         let bytes = file.metadata()?.len();
@@ -38,7 +38,7 @@ impl ErrorLogFile {
         Ok(Self { path, bytes_max, file, bytes })
     }
 
-    /// Appends an entry. A full file that cannot be turned over is gone on with, until it can.
+    /// Appends an entry. A full file that cannot be rotated is continued until it can.
     fn write(&mut self, entry: &ClockErrorEntry) -> io::Result<()> {
         let line = entry.to_json() + "\n";
         let is_full = self.bytes + line.len() as u64 > self.bytes_max;
@@ -52,7 +52,7 @@ impl ErrorLogFile {
         let mut before = self.path.clone().into_os_string();
         before.push(".1");
         match fs::rename(&self.path, before) {
-            // Somebody has taken it away already.
+            // Already removed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             renamed => renamed?,
         }
@@ -66,7 +66,7 @@ fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(MODE).open(path)
 }
 
-/// The log while it is written; dropping it writes what waits.
+/// Log with its writer thread; dropping it writes pending entries.
 #[derive(Debug)]
 pub(super) struct ErrorLog {
     waiting: Option<SyncSender<ClockErrorEntry>>,
@@ -90,13 +90,14 @@ impl ErrorLog {
         Ok(Self { waiting: Some(waiting), failures, thread: Some(thread) })
     }
 
-    /// Hands an entry over; waits for nothing.
+    /// Queues an entry; never blocks.
     pub(super) fn write(&self, entry: &ClockErrorEntry) {
         let is_lost = self.waiting.as_ref().is_none_or(|log| log.try_send(*entry).is_err());
         self.failures.fetch_add(is_lost.into(), Ordering::Relaxed);
     }
 
-    /// Entries that could not be written, or with which a full file could not be turned over.
+    /// Returns the number of entries that could not be written, or with which a full file could not
+    /// be rotated.
     pub(super) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
@@ -105,7 +106,7 @@ impl ErrorLog {
 impl Drop for ErrorLog {
     fn drop(&mut self) {
         drop(self.waiting.take());
-        // A panic of it has said so on stderr.
+        // A panic of the thread has already been reported on stderr.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -114,7 +115,7 @@ impl Drop for ErrorLog {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use horolog_discipline::{State, Verdict};
+    use horolog_discipline::{PulseVerdict, SynchronisationState};
 
     use super::*;
 
@@ -124,14 +125,14 @@ mod tests {
             utc_ns: None,
             measured_ns: None,
             innovation_ns: None,
-            verdict: Verdict::Missing,
+            verdict: PulseVerdict::Missing,
             offset_ns: Some(-5),
             uncertainty_ns: None,
             frequency_ppb: None,
             noise_ns: 1.0,
             command_ppb: None,
             step_ns: None,
-            state: State::Holdover,
+            state: SynchronisationState::Holdover,
         }
     }
 

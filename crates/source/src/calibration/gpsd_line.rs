@@ -1,27 +1,30 @@
-//! gpsd in the place of a line: asked for the sentences of its receivers, which it passes on, and
-//! for reports of its own, which come between them and speak of leap seconds (its manual page
-//! `gpsd_json`: `nmea` and `json` may both be asked for). Sentences come later than over the line
-//! by as much as gpsd takes.
+//! gpsd as a line: it is asked to pass on the sentences of its receivers and its own reports, which
+//! come between them and contain leap seconds (its manual page `gpsd_json`: `nmea` and `json` may
+//! both be requested). Sentences come later than over the line by the delay of gpsd.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::Fault;
-use crate::gnss::{Line, Reader};
+use horolog_sys::explain::explain;
+use horolog_sys::zone;
 
-const PATIENCE: Duration = Duration::from_millis(500);
+use crate::SourceError;
+use crate::gnss::{CharacterTransport, LineReader};
+use crate::gpsd;
+
+const GPSD_TIMEOUT: Duration = Duration::from_millis(500);
 const WATCH: &[u8] = b"?WATCH={\"enable\":true,\"nmea\":true,\"json\":true};\n";
 
-/// A connection to the gpsd of this name.
-struct GpsdLine(TcpStream, String);
+/// Connection to the gpsd of this name.
+struct GpsdConnection(TcpStream, String);
 
-impl Line for GpsdLine {
+impl CharacterTransport for GpsdConnection {
     fn read(&mut self, buffer: &mut [u8], wait: Duration) -> io::Result<Option<usize>> {
         self.0.set_read_timeout(Some(wait))?;
         match self.0.read(buffer) {
             Ok(0) => {
-                let text = format!("gpsd at {} has closed the connection", self.1);
+                let text = format!("gpsd at {} closed the connection", self.1);
                 Err(io::Error::new(ErrorKind::UnexpectedEof, text))
             }
             Ok(length) => Ok(Some(length)),
@@ -41,34 +44,42 @@ impl Line for GpsdLine {
     }
 }
 
-/// What reads the sentences of the gpsd at `HOST:PORT`, whose name is resolved once. One that does
-/// not run yet, as when a machine starts, is tried again and again.
-pub(super) fn open(address: &str) -> Result<Reader, Fault> {
-    let resolved = resolve(address)?;
+/// Opens a reader of the sentences of the gpsd at `HOST:PORT`, whose name is resolved once. If gpsd
+/// does not run yet, as while a machine starts, the connection is retried; so is the name
+/// resolution if it `may_come_later`.
+pub(super) fn open(address: &str, may_come_later: bool) -> Result<LineReader, SourceError> {
+    let mut resolved = match resolve(address) {
+        Err(fault) if !may_come_later => return Err(fault),
+        found => found.unwrap_or_default(),
+    };
     let name = address.to_owned();
-    let connect = move || {
-        connect(&resolved).map(|stream| GpsdLine(stream, name.clone())).map_err(|error| {
-            let text = format!("gpsd at {name}: {error}; is it running, and listening there?");
+    let mut connect = move || {
+        if resolved.is_empty() {
+            resolved = resolve(&name).map_err(io::Error::other)?;
+        }
+        connect(&resolved).map(|stream| GpsdConnection(stream, name.clone())).map_err(|error| {
+            let why = explain(&error);
+            let text = format!("gpsd at {name}: {why}; check that it runs and listens there");
             io::Error::new(error.kind(), text)
         })
     };
-    Ok(Reader::of(connect(), connect))
+    Ok(LineReader::of(connect(), connect))
 }
 
-/// What the address `HOST:PORT` stands for.
-pub(super) fn resolve(address: &str) -> Result<Vec<SocketAddr>, Fault> {
-    let resolved = address.to_socket_addrs().map_err(|error| {
-        Fault::Unusable(format!("gpsd at {address}: {error}; name a host that can be looked up"))
-    })?;
-    Ok(resolved.collect())
+/// Resolves the address `HOST:PORT`.
+pub(super) fn resolve(address: &str) -> Result<Vec<SocketAddr>, SourceError> {
+    let (host, port) = gpsd::split(address)?;
+    zone::resolve(host, port).map_err(|error| {
+        SourceError::Unusable(format!("gpsd at {address}: {error}; use a resolvable host name"))
+    })
 }
 
 fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     let mut error = io::Error::from(ErrorKind::NotFound);
     for address in addresses {
-        match TcpStream::connect_timeout(address, PATIENCE) {
+        match TcpStream::connect_timeout(address, GPSD_TIMEOUT) {
             Ok(mut stream) => {
-                stream.set_write_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(GPSD_TIMEOUT))?;
                 stream.write_all(WATCH)?;
                 return Ok(stream);
             }
@@ -90,7 +101,7 @@ mod tests {
     #[test]
     fn sentences_are_found_between_gpsd_s_reports() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut reader = open(&listener.local_addr().unwrap().to_string()).unwrap();
+        let mut reader = open(&listener.local_addr().unwrap().to_string(), false).unwrap();
         reader.take().unwrap();
         let (mut stream, _) = listener.accept().unwrap();
         let mut asked = String::new();
@@ -118,7 +129,7 @@ mod tests {
     #[test]
     fn where_it_does_not_run_that_is_said_and_it_is_tried_again() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let mut reader = open(&address.to_string()).unwrap();
+        let mut reader = open(&address.to_string(), false).unwrap();
         let mut until = |done: &dyn Fn(Option<&str>) -> bool| {
             let started = Instant::now();
             loop {
@@ -134,7 +145,7 @@ mod tests {
         until(&|ended| ended.is_some_and(|why| why.starts_with(&expected)));
         let _listener = TcpListener::bind(address).unwrap();
         until(&|ended| ended.is_none());
-        let fault = open("there.is.none.invalid:2947").err().unwrap().to_string();
-        assert!(fault.contains("can be looked up"), "{fault}");
+        let fault = open("there.is.none.invalid:2947", false).err().unwrap().to_string();
+        assert!(fault.contains("resolvable host name"), "{fault}");
     }
 }

@@ -1,6 +1,6 @@
-//! The calibration: a receiver's sentences and pulses become the error of the system clock, in a
-//! thread of their own that no request touches. It is a source of time like others; it may steer
-//! the clock, where nobody else does, and gives what it knows on to other programs.
+//! Calibration: the error of the system clock from a receiver's sentences and pulses, in a thread
+//! of its own that no request touches. It is a time source like others; it may steer the clock, if
+//! no other program does, and passes samples to other programs.
 
 mod calibrator;
 mod config;
@@ -8,39 +8,44 @@ mod counts;
 mod error_log;
 mod gpsd_line;
 mod pulse_input;
+mod receiver_leaps;
 mod status;
 mod thread;
-mod told;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use horolog_discipline::{Plausibility, Support};
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::capability::{Capabilities, Capability};
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
-use horolog_time::{Clock, Monotonic, Timestamp};
+use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use crate::gnss::{Reader, serial};
+use crate::gnss::{LineReader, serial};
 use crate::output::Outputs;
-use crate::{FIRST_WORD, Fault, Look, Report, Source, Standing, Steering, SystemClock, who_steers};
+use crate::{
+    ClockReadings, ClockSteering, FIRST_REPORT_TIMEOUT, SelectionState, SourceError,
+    SourceEstimate, SystemClock, TimeSource, find_steerer,
+};
 use calibrator::Calibrator;
 use error_log::{ErrorLog, ErrorLogFile};
 use pulse_input::PulseInput;
 use thread::CalibrationThread;
 
 pub use config::{CalibrationConfig, ErrorLogConfig, SentenceInput};
-pub use counts::Counts;
+pub use counts::NamedCounts;
 pub use status::{AllanStatus, CalibrationStatus};
 
-/// What thread and source share: a whole state under a lock that nobody holds while they wait.
-type Shared = Arc<Mutex<Calibrator>>;
+/// State shared by thread and source: complete whenever the lock is free, which is never held
+/// during a wait.
+type SharedCalibrator = Arc<Mutex<Calibrator>>;
 
-fn lock(shared: &Shared) -> MutexGuard<'_, Calibrator> {
+fn lock(shared: &SharedCalibrator) -> MutexGuard<'_, Calibrator> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The system's clocks, as a source looks at them.
-fn look() -> Look {
-    Look {
+/// Reads the system's clocks as a source does.
+fn read_clocks() -> ClockReadings {
+    ClockReadings {
         realtime_minus_monotonic: realtime_minus_monotonic().offset,
         monotonic: MonotonicClock.now(),
         kernel: kernel_clock().ok(),
@@ -49,46 +54,52 @@ fn look() -> Look {
     }
 }
 
-/// Everything that needs privileges is open, and no thread runs yet.
+/// Calibration whose privileged resources are open, and whose thread does not run yet.
 pub struct OpenCalibration {
     name: String,
-    shared: Shared,
-    reader: Reader,
+    shared: SharedCalibrator,
+    reader: LineReader,
     pulse: Option<PulseInput>,
     log: Option<ErrorLogFile>,
 }
 
 impl OpenCalibration {
-    /// Opens what the options name.
+    /// Opens the devices of the options. With another source (`is_beside`) a line or a pulse's
+    /// device may be missing at first, and is retried. Times are judged by `basis`.
     ///
     /// # Errors
     ///
-    /// What is not there, or that another steers the clock, in one line.
-    pub fn open(config: &CalibrationConfig) -> Result<Self, Fault> {
+    /// The device that is missing, or the program that steers the clock, in one line.
+    pub fn open(
+        config: &CalibrationConfig,
+        is_beside: bool,
+        basis: Plausibility,
+    ) -> Result<Self, SourceError> {
         let reader = match &config.sentences {
-            SentenceInput::Serial(path, speed) => serial(path, *speed)?,
-            SentenceInput::Gpsd(address) => gpsd_line::open(address)?,
+            SentenceInput::Serial(path, speed) => serial(path, *speed, is_beside)?,
+            SentenceInput::Gpsd(address) => gpsd_line::open(address, is_beside)?,
         };
-        let pulse = config.pulse.as_ref().map(PulseInput::open).transpose()?;
+        let open = |spec| PulseInput::open(spec, is_beside);
+        let pulse = config.pulse.as_ref().map(open).transpose()?;
         let outputs = Outputs::open(&config.shm_outputs, &config.sock_outputs)?;
         let log = config.error_log.as_ref().map(open_log).transpose()?;
-        let mut control = config.controls_clock.then(|| Steering::new(SystemClock));
+        let mut control = config.controls_clock.then(|| ClockSteering::new(SystemClock));
         if control.is_some() {
             may_steer()?;
         }
         let frequency_ppb = match &mut control {
-            Some(control) => control
-                .uncontested()
-                .map_err(|error| Fault::Unusable(format!("{error}; give --no-clock-control")))?,
+            Some(control) => control.verify_frequency().map_err(|error| {
+                SourceError::Unusable(format!("{error}; use --no-clock-control"))
+            })?,
             None => kernel_clock().map_or(0.0, |kernel| kernel.frequency_ppb),
         };
-        let calibrator = Calibrator::new(config, control, frequency_ppb, outputs);
+        let calibrator = Calibrator::new(config, basis, control, frequency_ppb, outputs);
         let shared = Arc::new(Mutex::new(calibrator));
         Ok(Self { name: config.name(), shared, reader, pulse, log })
     }
 
-    /// Starts the thread and that of the log, with the rights that are left, the former on this
-    /// core where one is free for it.
+    /// Starts the thread and that of the log, with the remaining privileges, the former on this
+    /// core if one is free for it.
     pub fn start(self, core: Option<usize>) -> std::io::Result<Calibration> {
         lock(&self.shared).log = self.log.map(ErrorLog::start).transpose()?;
         let thread =
@@ -97,33 +108,32 @@ impl OpenCalibration {
     }
 }
 
-fn open_log(config: &ErrorLogConfig) -> Result<ErrorLogFile, Fault> {
+fn open_log(config: &ErrorLogConfig) -> Result<ErrorLogFile, SourceError> {
     ErrorLogFile::open(config).map_err(|error| {
         let path = config.path.display();
-        Fault::Unusable(format!("the clock-error log {path} cannot be written: {error}"))
+        SourceError::Unusable(format!("cannot write the clock-error log {path}: {error}"))
     })
 }
 
-/// Whether nothing speaks against steering the system clock.
-fn may_steer() -> Result<(), Fault> {
-    if let Some(other) = who_steers() {
-        return Err(Fault::Unusable(format!(
-            "{other} steers the system clock already; stop it, or give --no-clock-control"
+/// Checks that nothing prevents steering the system clock.
+fn may_steer() -> Result<(), SourceError> {
+    if let Some(other) = find_steerer() {
+        return Err(SourceError::Unusable(format!(
+            "{other} already steers the system clock; stop it, or use --no-clock-control"
         )));
     }
     let may = Capabilities::effective().is_ok_and(|all| all.has(Capability::SysTime));
     may.then_some(()).ok_or_else(|| {
-        Fault::Unusable(
-            "the system clock may not be steered without CAP_SYS_TIME; give --no-clock-control"
-                .into(),
+        SourceError::Unusable(
+            "steering the system clock requires CAP_SYS_TIME; use --no-clock-control".into(),
         )
     })
 }
 
-/// A calibration that runs; dropping it ends its thread.
+/// Running calibration; dropping it ends its thread.
 pub struct Calibration {
     name: String,
-    shared: Shared,
+    shared: SharedCalibrator,
     thread: CalibrationThread,
 }
 
@@ -134,66 +144,78 @@ impl std::fmt::Debug for Calibration {
 }
 
 impl Calibration {
-    /// Its word as a source.
+    /// Returns its time source.
     #[must_use]
-    pub fn source(&self) -> Box<dyn Source> {
+    pub fn source(&self) -> Box<dyn TimeSource> {
         let (name, shared) = (self.name.clone(), Arc::clone(&self.shared));
-        Box::new(Calibrated { name, shared, begins: None })
+        Box::new(CalibrationSource { name, shared, begins: None })
     }
 
-    /// For `horolog status`.
+    /// Returns the data of `horolog status`.
     #[must_use]
     pub fn status(&self) -> CalibrationStatus {
         let (status, stability) = {
             let calibrator = lock(&self.shared);
-            (calibrator.status(&look()), calibrator.stability())
+            (calibrator.status(&read_clocks()), calibrator.stability())
         };
         let (core, real_time) = (self.thread.core(), self.thread.is_real_time());
         CalibrationStatus { allan: status::allan(&stability), core, real_time, ..status }
     }
 
-    /// What has become of it since the last call, each in one line for the user.
+    /// Returns the notices since the last call, one line each.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
         lock(&self.shared).take_notices()
     }
 
-    /// Whether the thread has ended without being told to.
+    /// Returns true if the thread has ended without being stopped.
     #[must_use]
     pub fn has_died(&self) -> bool {
         self.thread.has_died()
     }
 }
 
-/// The source.
-struct Calibrated {
+/// Time source of the calibration.
+struct CalibrationSource {
     name: String,
-    shared: Shared,
-    /// Until when its first word is awaited; `None` before it is asked first.
+    shared: SharedCalibrator,
+    /// End of the wait for its first report; `None` before the first poll.
     begins: Option<Timestamp<Monotonic>>,
 }
 
-impl Source for Calibrated {
+impl TimeSource for CalibrationSource {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault> {
+    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         let mut calibrator = lock(&self.shared);
-        calibrator.know_leaps(look.leaps);
-        let begins = *self.begins.get_or_insert(look.monotonic + FIRST_WORD);
+        calibrator.update_known_leaps(look.leaps);
+        let begins = *self.begins.get_or_insert(look.monotonic + FIRST_REPORT_TIMEOUT);
         match calibrator.report(look) {
             Ok(report) => {
                 self.begins = Some(look.monotonic);
                 Ok(Some(report))
             }
-            // Its thread, its line and the first sentences take their time.
-            Err(_) if look.monotonic < begins => Ok(None),
-            Err(fault) => Err(fault),
+            Err(fault) => match calibrator.unconfirmed_report(look) {
+                // Confirmation is decided where the other sources are known.
+                Some(claim) => Ok(Some(claim)),
+                // The thread, the line and the first sentences take some time.
+                None if look.monotonic < begins => Ok(None),
+                None => Err(fault),
+            },
         }
     }
 
-    fn judged(&mut self, standing: Standing) {
+    fn selection_changed(&mut self, standing: SelectionState) {
         lock(&self.shared).judged(standing);
+    }
+
+    fn vouch(&mut self, ahead: Span, support: Support) {
+        lock(&self.shared).vouch(ahead, support);
+    }
+
+    fn set_unconfirmed(&self) -> Option<Span> {
+        lock(&self.shared).set_unconfirmed()
     }
 }

@@ -1,35 +1,42 @@
-//! The pulse's device for a thread: waited for, and opened again when it was gone.
+//! Pulse device of the thread: it is waited for, and reopened after it has vanished.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{Fault, PulseEdge, PulseSource, PulseSpec};
+use crate::{PulseEdge, PulseSource, PulseSpec, SourceError};
 
-/// How long between two attempts to open a device that has failed.
+/// Time between two attempts to open a device that has failed.
 const RETRY: Duration = Duration::from_secs(2);
 
-type Open = Box<dyn FnMut() -> Result<Box<dyn PulseSource>, Fault> + Send>;
+type PulseSourceOpener = Box<dyn FnMut() -> Result<Box<dyn PulseSource>, SourceError> + Send>;
 
-/// A device, or what is left of it.
+/// Device, or the state of its absence.
 pub(super) struct PulseInput {
-    device: Result<Box<dyn PulseSource>, (Fault, Instant)>,
-    open: Open,
+    device: Result<Box<dyn PulseSource>, (SourceError, Instant)>,
+    open: PulseSourceOpener,
     retry: Duration,
 }
 
 impl PulseInput {
-    /// Opens the device, which has to be there.
-    pub(super) fn open(spec: &PulseSpec) -> Result<Self, Fault> {
-        let spec = spec.clone();
-        Self::with(Box::new(move || spec.open()), RETRY)
+    /// Opens the device, which must be present unless it may come later.
+    pub(super) fn open(spec: &PulseSpec, may_come_later: bool) -> Result<Self, SourceError> {
+        let own = spec.clone();
+        match Self::with(Box::new(move || own.open()), RETRY) {
+            Err(fault) if may_come_later => {
+                let (device, own) = (Err((fault, Instant::now())), spec.clone());
+                Ok(Self { device, open: Box::new(move || own.open()), retry: RETRY })
+            }
+            opened => opened,
+        }
     }
 
-    fn with(mut open: Open, retry: Duration) -> Result<Self, Fault> {
+    fn with(mut open: PulseSourceOpener, retry: Duration) -> Result<Self, SourceError> {
         Ok(Self { device: Ok(open()?), open, retry })
     }
 
-    /// Waits up to `wait` for an edge. A device that fails is a fault until it can be opened again.
-    pub(super) fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, Fault> {
+    /// Waits up to `wait` for an edge. A device that fails is an error until it can be opened
+    /// again.
+    pub(super) fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, SourceError> {
         match &mut self.device {
             Ok(device) => match device.wait(wait) {
                 Ok(edge) => return Ok(edge),
@@ -40,7 +47,7 @@ impl PulseInput {
             }
             Err(_) => {}
         }
-        // It fails at once each time.
+        // It fails immediately each time.
         thread::sleep(wait);
         self.device.as_ref().map(|_| None).map_err(|(fault, _)| fault.clone())
     }
@@ -54,7 +61,7 @@ mod tests {
 
     use super::*;
     use crate::Edge;
-    use crate::pulse::replay::{Event, Replay};
+    use crate::pulse::replay::{Replay, ReplayEvent};
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -65,21 +72,21 @@ mod tests {
 
     #[test]
     fn a_device_that_was_unplugged_is_opened_again() {
-        let gone = || Err::<Replay, _>(Fault::Unusable("it is not there".into()));
-        let first = Replay::new([Event::Edge(edge(1)), Event::Fails]);
-        let second = Replay::new([Event::Edge(edge(2))]);
-        let devices: Vec<Result<Replay, Fault>> = vec![Ok(first), gone(), gone(), Ok(second)];
+        let gone = || Err::<Replay, _>(SourceError::Unusable("it is not there".into()));
+        let first = Replay::new([ReplayEvent::Edge(edge(1)), ReplayEvent::Fails]);
+        let second = Replay::new([ReplayEvent::Edge(edge(2))]);
+        let devices: Vec<Result<Replay, SourceError>> = vec![Ok(first), gone(), gone(), Ok(second)];
         let devices = Arc::new(Mutex::new(devices.into_iter()));
         let left = Arc::clone(&devices);
-        let open = move || -> Result<Box<dyn PulseSource>, Fault> {
+        let open = move || -> Result<Box<dyn PulseSource>, SourceError> {
             let device = left.lock().unwrap().next().unwrap_or_else(gone)?;
             Ok(Box::new(device))
         };
         let mut input = PulseInput::with(Box::new(open), MS).unwrap();
         assert_eq!(input.wait(MS), Ok(Some(edge(1))));
         let said: Vec<_> = (0..20).map(|_| input.wait(2 * MS)).collect();
-        assert!(said[0].as_ref().is_err_and(|fault| fault.to_string().contains("has failed")));
-        assert!(said.contains(&Err(Fault::Unusable("it is not there".into()))));
+        assert!(said[0].as_ref().is_err_and(|fault| fault.to_string().contains("device failed")));
+        assert!(said.contains(&Err(SourceError::Unusable("it is not there".into()))));
         assert!(said.contains(&Ok(Some(edge(2)))), "{said:?}");
     }
 
@@ -87,14 +94,14 @@ mod tests {
     fn it_is_not_opened_all_the_time_and_has_to_be_there_at_the_start() {
         let count = Arc::new(Mutex::new(0));
         let counted = Arc::clone(&count);
-        let open = move || -> Result<Box<dyn PulseSource>, Fault> {
+        let open = move || -> Result<Box<dyn PulseSource>, SourceError> {
             *counted.lock().unwrap() += 1;
-            Ok(Box::new(Replay::new([Event::Fails])))
+            Ok(Box::new(Replay::new([ReplayEvent::Fails])))
         };
         let mut input = PulseInput::with(Box::new(open), Duration::from_hours(1)).unwrap();
         (0..10).for_each(|_| assert!(input.wait(MS).is_err()));
         assert_eq!(*count.lock().unwrap(), 1);
-        let none = || Err(Fault::Unusable("it is not there".into()));
+        let none = || Err(SourceError::Unusable("it is not there".into()));
         assert!(PulseInput::with(Box::new(none), RETRY).is_err());
     }
 }

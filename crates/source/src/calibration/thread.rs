@@ -1,5 +1,5 @@
-//! The thread that brings pulses and sentences to the calibrator. It waits for pulses; sentences
-//! carry the time at which they began and can be fetched later.
+//! Thread that passes pulses and sentences to the calibrator. It waits for pulses; sentences carry
+//! the time at which they began and can be fetched later.
 
 use std::io;
 use std::sync::Arc;
@@ -7,22 +7,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use horolog_sys::affinity::{Scheduling, pin_to_core, prefer_real_time};
+use horolog_sys::affinity::{Scheduling, pin_to_core, try_real_time};
+use horolog_sys::clock::MonotonicClock;
+use horolog_time::Clock;
 
 use super::pulse_input::PulseInput;
-use super::{Shared, lock, look};
-use crate::Fault;
-use crate::gnss::{Heard, Reader, silence};
+use super::{SharedCalibrator, lock, read_clocks};
+use crate::SourceError;
+use crate::gnss::{LineInput, LineReader, no_time_reason};
 
-/// How long it waits for a pulse before it fetches sentences.
+/// Wait for a pulse before sentences are fetched.
 const WAIT: Duration = Duration::from_millis(100);
-/// Above the clock thread, which has the lowest priority that is real-time: what is done here is
-/// little and has to be done soon.
+/// Priority above the clock thread, which has the lowest real-time one: the work here is short and
+/// urgent.
 const PRIORITY: i32 = 2;
-/// Waits after which a silent line is doubted.
-const SILENCE: u32 = 30;
+/// Number of waits after which a line without sentences is an error.
+const IDLE_WAITS_MAX: u32 = 30;
 
-/// The thread; dropping it ends it.
+/// Calibration thread; dropping it ends it.
 pub(super) struct CalibrationThread {
     stop: Arc<AtomicBool>,
     real_time: Arc<AtomicBool>,
@@ -31,19 +33,19 @@ pub(super) struct CalibrationThread {
 }
 
 impl CalibrationThread {
-    /// Begins to read and to wait, on a core of its own where one is given.
+    /// Starts to read and to wait, on a core of its own if one is given.
     pub(super) fn start(
-        shared: Shared,
-        mut reader: Reader,
+        shared: SharedCalibrator,
+        mut reader: LineReader,
         mut pulse: Option<PulseInput>,
         core: Option<usize>,
     ) -> io::Result<Self> {
         let (stop, real_time) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let (stopped, is_real_time) = (Arc::clone(&stop), Arc::clone(&real_time));
         let work = move || {
-            // A core may have gone; then it runs wherever it can.
+            // A core may have gone offline; then the thread runs on any.
             let _ = core.map(pin_to_core);
-            let scheduling = prefer_real_time(PRIORITY);
+            let scheduling = try_real_time(PRIORITY);
             is_real_time.store(matches!(scheduling, Scheduling::RealTime), Ordering::Relaxed);
             let mut silent = 0;
             while !stopped.load(Ordering::Relaxed) {
@@ -53,9 +55,9 @@ impl CalibrationThread {
                 ];
                 let mut calibrator = lock(&shared);
                 calibrator.broken = faults.into_iter().flatten().next();
-                calibrator.advance(&look());
+                calibrator.advance(&read_clocks());
             }
-            lock(&shared).let_go();
+            lock(&shared).release_clock();
         };
         let thread = thread::Builder::new().name("calibration".into()).spawn(work)?;
         Ok(Self { stop, real_time, core, thread: Some(thread) })
@@ -77,13 +79,13 @@ impl CalibrationThread {
 impl Drop for CalibrationThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // A panic of it has said so on stderr.
+        // A panic of the thread has already been reported on stderr.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Waits for an edge, or as long without a device.
-fn wait(shared: &Shared, pulse: Option<&mut PulseInput>) -> Result<(), Fault> {
+/// Waits for an edge, or for the same time without a device.
+fn wait(shared: &SharedCalibrator, pulse: Option<&mut PulseInput>) -> Result<(), SourceError> {
     let Some(pulse) = pulse else {
         thread::sleep(WAIT);
         return Ok(());
@@ -94,23 +96,23 @@ fn wait(shared: &Shared, pulse: Option<&mut PulseInput>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Fetches sentences; a line over which none comes is a fault after a while.
-fn listen(shared: &Shared, reader: &mut Reader, silent: &mut u32) -> Result<(), Fault> {
-    let heard: Heard = reader.take().map_err(|error| {
-        Fault::Silent(format!("the thread that reads its line cannot be started: {error}"))
+/// Fetches sentences; a line without any is an error after a while.
+fn listen(
+    shared: &SharedCalibrator,
+    reader: &mut LineReader,
+    silent: &mut u32,
+) -> Result<(), SourceError> {
+    let heard: LineInput = reader.take().map_err(|error| {
+        SourceError::NoData(format!("cannot start the thread that reads its line: {error}"))
     })?;
-    lock(shared).damaged(heard.counts.damaged());
-    if !heard.leaps.is_empty() {
-        let mut calibrator = lock(shared);
-        heard.leaps.iter().for_each(|report| calibrator.leap_report(report));
-    }
+    let mut calibrator = lock(shared);
+    calibrator.line(&heard);
     if heard.sentences.is_empty() {
         *silent = silent.saturating_add(1);
-        let is_over = heard.ended.is_some() || *silent > SILENCE;
-        return if is_over { Err(silence(&heard)) } else { Ok(()) };
+        let is_over = heard.ended.is_some() || *silent > IDLE_WAITS_MAX;
+        return if is_over { Err(no_time_reason(&heard, MonotonicClock.now())) } else { Ok(()) };
     }
     *silent = 0;
-    let mut calibrator = lock(shared);
     for (sentence, began) in heard.sentences {
         calibrator.sentence(sentence, began);
     }

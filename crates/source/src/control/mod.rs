@@ -1,40 +1,41 @@
-//! Steering a clock behind a trait, and who else does so: two that steer one clock fight over it,
-//! so nobody is steered here while another does.
+//! Steering of a clock behind a trait, and detection of other programs that do so: two of them
+//! would counteract each other, so the clock is not steered here while another does.
 
-mod steering;
+mod steerer;
 
 use std::io;
 
 use horolog_sys::adjtimex::kernel_clock;
-use horolog_sys::clock_steering::{self, Declaration};
+use horolog_sys::clock_steering::{self, ClockStatus};
+use horolog_sys::explain::explain;
 use horolog_time::Span;
 
-pub use steering::{Steerer, who_steers};
+pub use steerer::{ClockSteerer, find_steerer};
 
-/// How far the frequency that the kernel shows may be from the one that was set, in parts per
-/// billion: more than its unit of 2^-16 ppm, and less than what anybody corrects by.
+/// Maximum difference between the kernel's frequency and the one that was set, in parts per
+/// billion: more than its unit of 2^-16 ppm, and less than any real correction.
 const SAME_FREQUENCY_PPB: f64 = 0.05;
 
-/// A clock that can be steered.
+/// Clock that can be steered.
 pub trait ClockControl: Send {
-    /// The correction of its frequency that is in force, in parts per billion.
+    /// Returns the correction of its frequency that is in force, in parts per billion.
     fn frequency_ppb(&mut self) -> io::Result<f64>;
 
     /// Corrects its frequency.
     fn set_frequency(&mut self, ppb: f64) -> io::Result<()>;
 
-    /// Ends what the kernel slews it by beside its frequency; says whether there was something, or
-    /// a part of the frequency that it counts elsewhere.
-    fn settle(&mut self) -> io::Result<bool>;
+    /// Ends the kernel's slews other than by its frequency; returns true if there was one, or a
+    /// part of the frequency that is counted elsewhere.
+    fn clear_adjustments(&mut self) -> io::Result<bool>;
 
     /// Sets it forward by this much.
     fn step(&mut self, by: Span) -> io::Result<()>;
 
-    /// Says how right it is to whoever asks the system.
-    fn declare(&mut self, declaration: &Declaration) -> io::Result<()>;
+    /// Sets its status as other programs read it from the system.
+    fn set_status(&mut self, declaration: &ClockStatus) -> io::Result<()>;
 }
 
-/// The system clock.
+/// `CLOCK_REALTIME` of this host.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct SystemClock;
 
@@ -47,10 +48,11 @@ impl ClockControl for SystemClock {
         clock_steering::set_frequency(ppb)
     }
 
-    fn settle(&mut self) -> io::Result<bool> {
-        let is_left = clock_steering::leftovers()? != clock_steering::Leftovers::default();
+    fn clear_adjustments(&mut self) -> io::Result<bool> {
+        let is_left =
+            clock_steering::pending_adjustments()? != clock_steering::PendingAdjustments::default();
         if is_left {
-            clock_steering::settle()?;
+            clock_steering::clear_adjustments()?;
         }
         Ok(is_left)
     }
@@ -59,42 +61,42 @@ impl ClockControl for SystemClock {
         clock_steering::step(by)
     }
 
-    fn declare(&mut self, declaration: &Declaration) -> io::Result<()> {
-        clock_steering::declare(declaration)
+    fn set_status(&mut self, declaration: &ClockStatus) -> io::Result<()> {
+        clock_steering::set_status(declaration)
     }
 }
 
-/// Why a clock is not steered any more.
+/// Reason for which a clock is not steered any more.
 #[derive(Debug, thiserror::Error)]
-pub enum ControlError {
-    /// Somebody else has changed its frequency.
+pub enum ClockControlError {
+    /// Another program has changed its frequency.
     #[error(
-        "somebody else has set the system clock's frequency to {0:.3} ppb, so it is not steered \
-         any more; stop the other one and restart the server, or give --no-clock-control"
+        "steering of the system clock stopped: another program set its frequency to {0:.3} ppb; \
+         stop that program and restart the server, or use --no-clock-control"
     )]
     Contested(f64),
     /// The clock cannot be steered.
-    #[error("the system clock cannot be steered any more: {0}")]
+    #[error("steering of the system clock stopped: {why}", why = explain(.0))]
     Failed(#[from] io::Error),
 }
 
-/// A clock that is steered by one alone: what another does to it ends the steering.
-pub struct Steering {
+/// Exclusive steering of a clock: a change by another program ends it.
+pub struct ClockSteering {
     clock: Box<dyn ClockControl>,
-    /// The frequency that was set last, or that was in force when it was asked for first.
+    /// Frequency that was set last, or that was in force at the first reading.
     set_ppb: Option<f64>,
     is_settled: bool,
 }
 
-impl Steering {
-    /// Nothing is changed yet.
+impl ClockSteering {
+    /// Creates the steering without changing anything.
     pub fn new(clock: impl ClockControl + 'static) -> Self {
         Self { clock: Box::new(clock), set_ppb: None, is_settled: false }
     }
 
-    /// Corrects the frequency by this much in all, against the clock's nominal one.
-    pub fn set_frequency(&mut self, ppb: f64) -> Result<(), ControlError> {
-        self.uncontested()?;
+    /// Corrects the frequency to this total, against the clock's nominal one.
+    pub fn set_frequency(&mut self, ppb: f64) -> Result<(), ClockControlError> {
+        self.verify_frequency()?;
         let most = clock_steering::FREQUENCY_MAX_PPB;
         if !ppb.is_finite() {
             return Ok(());
@@ -105,41 +107,41 @@ impl Steering {
         Ok(())
     }
 
-    /// Before the first command, ends what another has left in the kernel. Where something was
-    /// left, the clock goes otherwise than before, and this says by which frequency.
-    pub fn settle(&mut self) -> Result<Option<f64>, ControlError> {
+    /// Clears the adjustments of other programs in the kernel before the first command. If there
+    /// were any, the clock runs at another rate than before, and this returns the frequency.
+    pub fn clear_adjustments(&mut self) -> Result<Option<f64>, ClockControlError> {
         if self.is_settled {
             return Ok(None);
         }
-        let before = self.uncontested()?;
-        let was_left = self.clock.settle()?;
+        let before = self.verify_frequency()?;
+        let was_left = self.clock.clear_adjustments()?;
         self.is_settled = true;
         if !was_left {
             return Ok(None);
         }
-        // What a tick made of it is in the frequency now.
+        // The effect of a tick is part of the frequency now.
         self.set_ppb = None;
         self.set_frequency(before)?;
         Ok(self.set_ppb)
     }
 
     /// Sets the clock forward by this much.
-    pub fn step(&mut self, by: Span) -> Result<(), ControlError> {
-        self.uncontested()?;
+    pub fn step(&mut self, by: Span) -> Result<(), ClockControlError> {
+        self.verify_frequency()?;
         Ok(self.clock.step(by)?)
     }
 
-    /// Says how right it is.
-    pub fn declare(&mut self, declaration: &Declaration) -> Result<(), ControlError> {
-        Ok(self.clock.declare(declaration)?)
+    /// Sets the status of the clock.
+    pub fn set_status(&mut self, declaration: &ClockStatus) -> Result<(), ClockControlError> {
+        Ok(self.clock.set_status(declaration)?)
     }
 
-    /// The correction of the frequency in force, unless another has set it.
-    pub fn uncontested(&mut self) -> Result<f64, ControlError> {
+    /// Returns the correction of the frequency in force, unless another program has set it.
+    pub fn verify_frequency(&mut self) -> Result<f64, ClockControlError> {
         let in_force = self.clock.frequency_ppb()?;
         let set = *self.set_ppb.get_or_insert(in_force);
         if (set - in_force).abs() > SAME_FREQUENCY_PPB {
-            return Err(ControlError::Contested(in_force));
+            return Err(ClockControlError::Contested(in_force));
         }
         Ok(in_force)
     }
@@ -157,7 +159,7 @@ pub(crate) mod tests {
         pub(crate) frequency_ppb: f64,
         pub(crate) stepped: Span,
         pub(crate) steps: u32,
-        pub(crate) declared: Option<Declaration>,
+        pub(crate) declared: Option<ClockStatus>,
         /// A part of the frequency that a tick makes, and a slew that goes on.
         pub(crate) tick_ppb: f64,
         pub(crate) slew_ppb: f64,
@@ -189,7 +191,7 @@ pub(crate) mod tests {
             self.change(|done| done.frequency_ppb = ppb)
         }
 
-        fn settle(&mut self) -> io::Result<bool> {
+        fn clear_adjustments(&mut self) -> io::Result<bool> {
             let mut was_left = false;
             self.change(|done| {
                 was_left = done.tick_ppb != 0.0 || done.slew_ppb != 0.0;
@@ -202,7 +204,7 @@ pub(crate) mod tests {
             self.change(|done| (done.stepped, done.steps) = (done.stepped + by, done.steps + 1))
         }
 
-        fn declare(&mut self, declaration: &Declaration) -> io::Result<()> {
+        fn set_status(&mut self, declaration: &ClockStatus) -> io::Result<()> {
             self.change(|done| done.declared = Some(*declaration))
         }
     }
@@ -211,8 +213,8 @@ pub(crate) mod tests {
     fn corrections_keep_within_bounds() {
         let clock = SimulatedControl::default();
         clock.change(|done| done.frequency_ppb = 1_000.0).unwrap();
-        let mut steering = Steering::new(clock.clone());
-        assert!((steering.uncontested().unwrap() - 1_000.0).abs() < 1e-9);
+        let mut steering = ClockSteering::new(clock.clone());
+        assert!((steering.verify_frequency().unwrap() - 1_000.0).abs() < 1e-9);
         steering.set_frequency(800.0).unwrap();
         steering.set_frequency(f64::NAN).unwrap();
         assert!((clock.0.lock().unwrap().frequency_ppb - 800.0).abs() < 1e-9);
@@ -225,11 +227,11 @@ pub(crate) mod tests {
     #[test]
     fn what_another_does_to_the_clock_ends_the_steering() {
         let clock = SimulatedControl::default();
-        let mut steering = Steering::new(clock.clone());
+        let mut steering = ClockSteering::new(clock.clone());
         steering.set_frequency(10.0).unwrap();
         clock.change(|done| done.frequency_ppb = 11.0).unwrap();
         let error = steering.set_frequency(1.0).unwrap_err();
-        assert!(matches!(error, ControlError::Contested(_)), "{error}");
+        assert!(matches!(error, ClockControlError::Contested(_)), "{error}");
         assert!(steering.step(Span::from_ms(1)).is_err());
         assert!((clock.0.lock().unwrap().frequency_ppb - 11.0).abs() < f64::EPSILON);
     }
@@ -238,19 +240,19 @@ pub(crate) mod tests {
     fn who_comes_before_the_first_command_is_noticed() {
         let clock = SimulatedControl::default();
         clock.change(|done| done.frequency_ppb = 5_000.0).unwrap();
-        let mut steering = Steering::new(clock.clone());
-        assert!(steering.uncontested().is_ok());
+        let mut steering = ClockSteering::new(clock.clone());
+        assert!(steering.verify_frequency().is_ok());
         clock.change(|done| done.frequency_ppb = 5_001.0).unwrap();
         let error = steering.set_frequency(1.0).unwrap_err();
-        assert!(matches!(error, ControlError::Contested(_)), "{error}");
+        assert!(matches!(error, ClockControlError::Contested(_)), "{error}");
     }
 
     #[test]
     fn a_clock_that_may_not_be_set_says_so() {
         let clock = SimulatedControl::default();
         clock.change(|done| done.is_forbidden = true).unwrap();
-        let error = Steering::new(clock).set_frequency(1.0).unwrap_err().to_string();
-        assert!(error.starts_with("the system clock cannot be steered any more"), "{error}");
+        let error = ClockSteering::new(clock).set_frequency(1.0).unwrap_err().to_string();
+        assert!(error.starts_with("steering of the system clock stopped"), "{error}");
     }
 
     #[test]

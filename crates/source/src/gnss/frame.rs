@@ -1,48 +1,69 @@
-//! Finds sentences in what comes over a serial line (IEC 61162-1, as NMEA 0183 has it: `$`,
-//! printable characters, `*` and two hexadecimal digits of their exclusive or). Characters that are
-//! lost, added or changed cost the sentence that they are in and no other. Pure.
+//! Framing of sentences on a serial line (IEC 61162-1, as NMEA 0183 has it: `$`, printable
+//! characters, `*` and two hexadecimal digits of their exclusive or; a first digit of 0 may be
+//! missing). Characters that are lost, added or changed cost the sentence that they are in and no
+//! other. Pure.
 
 use horolog_time::{Monotonic, Timestamp};
 
-/// The most characters between `$` and `*`. The standard has 82 for the whole sentence; receivers
-/// with many digits behind the point send more.
+/// Maximum number of characters between `$` and `*`. The standard has 82 for the whole sentence;
+/// receivers with many digits after the point send more.
 pub(super) const TEXT_MAX: usize = 120;
 
-/// What has come over the line.
+/// Counts of frames on the line.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FrameCounts {
     /// Sentences whose checksum is right.
     pub good: u64,
     /// Sentences whose checksum is wrong.
     pub checksum: u64,
-    /// Sentences that broke off, or had a character that no sentence has.
+    /// Sentences that ended without a checksum.
+    pub no_checksum: u64,
+    /// Sentences that broke off, or had a character that is not allowed in a sentence.
     pub garbled: u64,
-    /// Sentences that were too long to be any.
+    /// Sentences longer than the maximum.
     pub overlong: u64,
 }
 
 impl FrameCounts {
-    /// Sentences that were no good.
+    /// Returns the number of damaged sentences.
     #[must_use]
     pub const fn damaged(&self) -> u64 {
-        self.checksum + self.garbled + self.overlong
+        self.checksum + self.no_checksum + self.garbled + self.overlong
+    }
+
+    /// Returns the counts since `earlier`, of the same line; all of them if that was reopened
+    /// meanwhile.
+    pub(crate) const fn since(&self, earlier: &Self) -> Self {
+        const fn more(now: u64, earlier: u64) -> u64 {
+            match now.checked_sub(earlier) {
+                Some(more) => more,
+                None => now,
+            }
+        }
+        Self {
+            good: more(self.good, earlier.good),
+            checksum: more(self.checksum, earlier.checksum),
+            no_checksum: more(self.no_checksum, earlier.no_checksum),
+            garbled: more(self.garbled, earlier.garbled),
+            overlong: more(self.overlong, earlier.overlong),
+        }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum FramerState {
     /// Outside of a sentence.
     Search,
     /// Between `$` and `*`.
     Text,
-    /// Behind `*`, with the first digit where it has come.
+    /// After `*`, with the first digit if it has arrived.
     Checksum(Option<u8>),
 }
 
-/// Puts sentences together, character by character.
+/// Assembler of sentences, character by character.
 #[derive(Clone, Debug)]
 pub struct Framer {
-    state: State,
+    state: FramerState,
     text: [u8; TEXT_MAX],
     length: usize,
     began: Timestamp<Monotonic>,
@@ -52,7 +73,7 @@ pub struct Framer {
 impl Default for Framer {
     fn default() -> Self {
         Self {
-            state: State::Search,
+            state: FramerState::Search,
             text: [0; TEXT_MAX],
             length: 0,
             began: Timestamp::from_ns(0),
@@ -62,36 +83,42 @@ impl Default for Framer {
 }
 
 impl Framer {
-    /// Takes a character that came at `at`, and gives the text of the sentence that it ends,
-    /// without `$`, `*` and checksum, and when its `$` came.
+    /// Takes a character that arrived at `at`, and returns the text of the sentence that it ends,
+    /// without `$`, `*` and checksum, and the arrival of its `$`.
     pub fn take(
         &mut self,
         byte: u8,
         at: Timestamp<Monotonic>,
     ) -> Option<(&str, Timestamp<Monotonic>)> {
         if byte == b'$' {
-            if self.state != State::Search {
+            // Nothing is lost between two consecutive sentences.
+            if self.state != FramerState::Search && self.length > 0 {
                 self.counts.garbled += 1;
             }
-            (self.state, self.length, self.began) = (State::Text, 0, at);
+            (self.state, self.length, self.began) = (FramerState::Text, 0, at);
             return None;
         }
         match self.state {
-            State::Search => {}
-            State::Text if byte == b'*' => self.state = State::Checksum(None),
-            State::Text if !matches!(byte, b' '..=b'~') => {
+            FramerState::Search => {}
+            FramerState::Text if byte == b'*' => self.state = FramerState::Checksum(None),
+            FramerState::Text if matches!(byte, b'\r' | b'\n') && self.length > 0 => {
+                self.give_up(|counts| &mut counts.no_checksum);
+            }
+            FramerState::Text if !matches!(byte, b' '..=b'~') => {
                 self.give_up(|counts| &mut counts.garbled);
             }
-            State::Text => match self.text.get_mut(self.length) {
+            FramerState::Text => match self.text.get_mut(self.length) {
                 Some(place) => {
                     *place = byte;
                     self.length += 1;
                 }
                 None => self.give_up(|counts| &mut counts.overlong),
             },
-            State::Checksum(first) => match (hexadecimal(byte), first) {
+            FramerState::Checksum(first) => match (hexadecimal(byte), first) {
+                // Some receivers omit a leading zero.
+                (None, Some(only)) if matches!(byte, b'\r' | b'\n') => return self.finish(only),
                 (None, _) => self.give_up(|counts| &mut counts.garbled),
-                (digit, None) => self.state = State::Checksum(digit),
+                (digit, None) => self.state = FramerState::Checksum(digit),
                 (Some(second), Some(first)) => return self.finish(first << 4 | second),
             },
         }
@@ -100,22 +127,28 @@ impl Framer {
 
     fn give_up(&mut self, count: impl FnOnce(&mut FrameCounts) -> &mut u64) {
         *count(&mut self.counts) += 1;
-        self.state = State::Search;
+        self.state = FramerState::Search;
     }
 
     fn finish(&mut self, checksum: u8) -> Option<(&str, Timestamp<Monotonic>)> {
-        self.state = State::Search;
+        self.state = FramerState::Search;
         let text = &self.text[..self.length];
         if text.iter().fold(0, |sum, byte| sum ^ byte) != checksum {
             self.counts.checksum += 1;
             return None;
         }
         self.counts.good += 1;
-        // Printable ASCII, as everything that was taken.
+        // Printable ASCII, like all accepted characters.
         std::str::from_utf8(text).ok().map(|text| (text, self.began))
     }
 
-    /// What has come so far.
+    /// Returns the text of the last sentence that ended, or of its remains.
+    pub(super) fn text(&self) -> &str {
+        // Printable ASCII, like all accepted characters.
+        str::from_utf8(&self.text[..self.length]).unwrap_or_default()
+    }
+
+    /// Returns the counts so far.
     #[must_use]
     pub const fn counts(&self) -> FrameCounts {
         self.counts
@@ -167,6 +200,19 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn the_first_digit_of_a_checksum_may_be_missing_where_it_is_0() {
+        let mut framer = Framer::default();
+        let (short, long) = ("GPZDA,h", "GPZDA,0");
+        assert!(sentence(short).contains("*0") && !sentence(long).contains("*0"));
+        let line = format!("{}{}", sentence(short).replace("*0", "*"), sentence(long));
+        assert_eq!(texts(&mut framer, line.as_bytes()), [short, long]);
+        let cut = sentence(long).replace("\r\n", "");
+        let line = format!("{}\r\n", &cut[..cut.len() - 1]);
+        assert_eq!(texts(&mut framer, line.as_bytes()), [""; 0]);
+        assert_eq!(framer.counts().checksum, 1);
+    }
+
+    #[test]
     fn each_kind_of_damage_costs_one_sentence_and_is_counted() {
         let good = sentence(RMC);
         let (body, rest) = good.split_at(20);
@@ -181,12 +227,21 @@ pub(crate) mod tests {
             let expected = FrameCounts { good: 1, checksum: 1, ..FrameCounts::default() };
             assert_eq!(framer.counts(), expected, "{what}");
         }
+        let mut framer = Framer::default();
+        let without = format!("${RMC}\r\n${RMC}\n{good}");
+        assert_eq!(texts(&mut framer, without.as_bytes()), [RMC]);
+        let expected = FrameCounts { good: 1, no_checksum: 2, ..FrameCounts::default() };
+        assert_eq!(framer.counts(), expected);
         let garbled = [format!("{body}\0{rest}"), body.to_owned(), good.replace('*', "*x")];
         for line in garbled {
             let mut framer = Framer::default();
             assert_eq!(texts(&mut framer, format!("{line}{good}").as_bytes()), [RMC], "{line:?}");
             assert_eq!((framer.counts().good, framer.counts().garbled), (1, 1), "{line:?}");
         }
+        let mut framer = Framer::default();
+        let noise = format!("{}{good}", "$".repeat(300));
+        assert_eq!(texts(&mut framer, noise.as_bytes()), [RMC]);
+        assert_eq!(framer.counts(), FrameCounts { good: 1, ..FrameCounts::default() });
         let mut framer = Framer::default();
         let long = "x".repeat(TEXT_MAX + 1);
         assert_eq!(texts(&mut framer, format!("${long}{good}").as_bytes()), [RMC]);

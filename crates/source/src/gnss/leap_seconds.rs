@@ -1,44 +1,44 @@
-//! What a receiver says of leap seconds: how far TAI is ahead of UTC, and which leap second is
-//! next. Over a line u-blox's sentence PUBX,04 says the former; gpsd says it in its TPV reports,
-//! and in SUBFRAME reports both, as the satellites send them. Pure.
+//! Leap seconds in reports of a receiver: TAI minus UTC, and the next leap second. Over a line
+//! u-blox's sentence PUBX,04 has the former; gpsd has it in its TPV reports, and both in SUBFRAME
+//! reports, as the satellites send them. Pure.
 
-use horolog_time::leap::{Leap, LeapKind};
+use horolog_time::leap::{LeapKind, LeapSecond};
 use horolog_time::{NS_PER_S, Timestamp, Utc};
 use serde::Deserialize;
 
-/// TAI is ahead of GPS's time by so much (IS-GPS-200, section 3.3.4).
+/// TAI minus GPS time (IS-GPS-200, section 3.3.4).
 const TAI_MINUS_GPS_S: i32 = 19;
-/// What TAI minus UTC can be in this century; everything else is a damaged report.
+/// Possible values of TAI minus UTC in this century; everything else is a damaged report.
 const POSSIBLE_S: std::ops::RangeInclusive<i32> = 30..=60;
-/// 1980-01-06, from where GPS counts its weeks.
+/// Epoch of the GPS weeks, 1980-01-06.
 const GPS_EPOCH_S: i64 = 315_964_800;
 const DAY_S: i64 = 86_400;
 const WEEK_S: i64 = 7 * DAY_S;
-/// Satellites send the last eight bits of the week of a leap second.
+/// Modulus of the week: satellites send the last eight bits of the week of a leap second.
 const WEEKS: i64 = 256;
 
-/// What one report says of leap seconds.
+/// Leap second data of one report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeapReport {
     /// TAI minus UTC, in seconds.
     pub tai_minus_utc_s: i32,
-    /// The next leap second, where the report would name one.
+    /// Next leap second, if the report would name one.
     pub next: Option<NextLeap>,
 }
 
-/// Which leap second is next by what satellites say.
+/// Next leap second as reported by satellites.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextLeap {
     /// None is decided on.
     Unscheduled,
-    /// This one.
-    At(Leap),
+    /// Announced leap second.
+    At(LeapSecond),
 }
 
 impl NextLeap {
-    /// The leap second, if there is one.
+    /// Returns the leap second, if there is one.
     #[must_use]
-    pub const fn leap(self) -> Option<Leap> {
+    pub const fn leap(self) -> Option<LeapSecond> {
         match self {
             Self::Unscheduled => None,
             Self::At(leap) => Some(leap),
@@ -46,7 +46,7 @@ impl NextLeap {
     }
 }
 
-/// A report of gpsd, as far as it is of use here.
+/// Report of gpsd, as far as it is of use here.
 #[derive(Deserialize)]
 struct GpsdReport {
     class: String,
@@ -56,25 +56,25 @@ struct GpsdReport {
     page: Option<Page18>,
 }
 
-/// Page 18 of subframe 4 (IS-GPS-200, section 20.3.3.5.1.6), of which gpsd makes `IONO`.
+/// Page 18 of subframe 4 (IS-GPS-200, section 20.3.3.5.1.6), from which gpsd makes `IONO`.
 #[derive(Deserialize)]
 struct Page18 {
     /// `Δt_LS`: GPS minus UTC, now and from the leap second on.
     ls: i32,
     lsf: i32,
-    /// The week of the leap second, and the day of that week, from 1 on, at whose end it is.
+    /// Week of the leap second, and the day of that week, from 1 on, at whose end it is.
     #[serde(rename = "WNlsf")]
     week: i64,
     #[serde(rename = "DN")]
     day: i64,
 }
 
-/// The least that TPV says when there is a fix.
+/// Lowest mode of TPV with a fix.
 const MODE_WITH_FIX: i64 = 2;
 
 impl LeapReport {
-    /// Reads the text between `$` and `*` of a sentence whose checksum was right; `None` of one
-    /// that does not say it, or only repeats what the receiver's makers knew (`D`).
+    /// Parses the text between `$` and `*` of a sentence whose checksum was right; `None` if it has
+    /// no such data, or only repeats the firmware's default (`D`).
     #[must_use]
     pub fn of_sentence(text: &str) -> Option<Self> {
         let mut fields = text.split(',');
@@ -83,8 +83,8 @@ impl LeapReport {
         Self::of_gps(leap_seconds.parse().ok()?, None)
     }
 
-    /// Reads a line of gpsd, by a clock that is right to some years; `None` of one that does not
-    /// say it.
+    /// Parses a line of gpsd, by a clock that is right to some years; `None` if it has no such
+    /// data.
     #[must_use]
     pub fn of_gpsd(line: &[u8], now: Timestamp<Utc>) -> Option<Self> {
         let report: GpsdReport = serde_json::from_slice(line).ok()?;
@@ -93,7 +93,7 @@ impl LeapReport {
             "SUBFRAME" => {
                 let page = report.page?;
                 let next = page.next(now)?;
-                // Satellites go on to send both numbers for days after the leap second.
+                // Satellites continue to send both numbers for days after the leap second.
                 let ls = if next == NextLeap::Unscheduled { page.lsf } else { page.ls };
                 Self::of_gps(ls, Some(next))
             }
@@ -108,7 +108,7 @@ impl LeapReport {
 }
 
 impl Page18 {
-    /// The leap second that is to come; `None` where the page cannot be right.
+    /// Returns the pending leap second; `None` if the page cannot be right.
     fn next(&self, now: Timestamp<Utc>) -> Option<NextLeap> {
         let kind = match self.lsf.checked_sub(self.ls)? {
             0 => return Some(NextLeap::Unscheduled),
@@ -124,7 +124,7 @@ impl Page18 {
         let ahead = (self.week - this + WEEKS / 2).rem_euclid(WEEKS) - WEEKS / 2;
         let midnight_s = GPS_EPOCH_S + (this + ahead) * WEEK_S + self.day * DAY_S;
         let midnight = Timestamp::from_ns(midnight_s.checked_mul(NS_PER_S)?);
-        let leap = Leap { midnight, kind };
+        let leap = LeapSecond { midnight, kind };
         let is_ahead = leap.midnight > now;
         Some(if is_ahead { NextLeap::At(leap) } else { NextLeap::Unscheduled })
     }
@@ -138,8 +138,10 @@ mod tests {
 
     /// 2016-12-01 and the leap second at the end of that month.
     const DECEMBER: Timestamp<Utc> = Timestamp::from_ns(1_480_550_400 * NS_PER_S);
-    const LEAP: Leap =
-        Leap { midnight: Timestamp::from_ns(1_483_228_800 * NS_PER_S), kind: LeapKind::Insert };
+    const LEAP: LeapSecond = LeapSecond {
+        midnight: Timestamp::from_ns(1_483_228_800 * NS_PER_S),
+        kind: LeapKind::Insert,
+    };
 
     fn page(ls: i32, lsf: i32, week: i64, day: i64) -> String {
         format!(
@@ -194,7 +196,7 @@ mod tests {
             "more of its bits"
         );
         assert_eq!(subframe(17, 17, 137, 7), said(NextLeap::Unscheduled));
-        let deleted = Leap { kind: LeapKind::Delete, ..LEAP };
+        let deleted = LeapSecond { kind: LeapKind::Delete, ..LEAP };
         assert_eq!(subframe(17, 16, 137, 7), said(NextLeap::At(deleted)));
         let after = LEAP.midnight + horolog_time::Span::from_ns(1);
         let late = LeapReport::of_gpsd(page(17, 18, 137, 7).as_bytes(), after);

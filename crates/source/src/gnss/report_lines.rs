@@ -1,17 +1,18 @@
-//! Finds gpsd's own reports, one JSON object a line, between the sentences that it passes on. Pure.
+//! Framing of gpsd's own reports, one JSON object a line, between the sentences that it passes on.
+//! Pure.
 
-/// gpsd says that its longest line has so many characters (its manual page `gpsd_json`).
+/// Maximum length of a line of gpsd, in characters (its manual page `gpsd_json`).
 const LINE_MAX: usize = 10_240;
 
-/// Puts lines together, character by character.
+/// Assembler of lines, character by character.
 #[derive(Clone, Default, Debug)]
 pub(super) struct ReportLines {
-    /// What has come of a report; empty outside of one.
+    /// Received part of a report; empty outside of one.
     line: Vec<u8>,
 }
 
 impl ReportLines {
-    /// Takes a character, and gives the report that it ends. One that is too long is passed over.
+    /// Takes a character, and returns the report that it ends. One that is too long is skipped.
     pub(super) fn take(&mut self, byte: u8) -> Option<Vec<u8>> {
         if self.line.is_empty() && byte != b'{' {
             return None;

@@ -1,82 +1,220 @@
-//! What a sentence says of the time: RMC and ZDA of any talker (IEC 61162-1). Reading the fields is
-//! the `nmea` crate's; what it does not know is the second 60, of which there is one now and then.
+//! Time in a sentence: RMC and ZDA of any talker (IEC 61162-1, NMEA 0183). Required are the time of
+//! day, the date and, in RMC, the status and the mode; the other fields may be absent or odd, since
+//! receivers and versions of the standard differ in them. Pure.
 
-use std::ops::Range;
+use horolog_time::leap::Date;
+use horolog_time::{NS_PER_S, Span, Timestamp, Utc};
 
-use horolog_time::{Timestamp, Utc};
-use nmea::sentences::rmc::RmcStatusOfFix;
-use nmea::sentences::{parse_rmc, parse_zda};
-use nmea::{NmeaSentence, SentenceType};
+/// First two-digit year of the 20th century: GPS time begins in 1980.
+const CENTURY_FROM: i64 = 80;
+/// Maximum number of digits of a fraction: further ones are below a nanosecond.
+const FRACTION_DIGITS: usize = 9;
 
-use super::frame::TEXT_MAX;
+/// Talker identifier: the two characters before a sentence's kind, which differ between the
+/// receivers on one line.
+pub type Talker = [u8; 2];
 
-/// Where the fields begin, and where the seconds of the time of day stand, which comes first.
-const FIELDS: usize = 6;
-const SECONDS: Range<usize> = 10..12;
-
-/// A sentence that tells a time of day and a date.
+/// Sentence that names a time of day and a date.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sentence {
-    /// The time that it names; of the second 60 the same part of the second before.
+pub struct ParsedSentence {
+    /// Its talker.
+    pub talker: Talker,
+    /// Time that it names; for the second 60 the same part of the second before.
     pub utc: Timestamp<Utc>,
-    /// It names the second 60, which follows that of `utc`.
+    /// True if it names the second 60, which follows that of `utc`.
     pub is_leap_second: bool,
-    /// Whether the receiver says that it knows the time; `None` where the sentence has no field for
-    /// that.
-    pub is_valid: Option<bool>,
+    /// True if it reports a fix; ZDA has no field for that.
+    pub reports_fix: bool,
 }
 
-/// What is wrong with a sentence that should tell the time.
+/// Reason for which a sentence that should name the time names none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SentenceError {
-    /// A field cannot be read.
-    #[error("its sentences cannot be read")]
-    Unreadable,
-    /// It has no time or no date, as of a receiver that was just started.
-    #[error("it does not know the time yet")]
-    Empty,
+    /// The receiver of this talker has no fix.
+    #[error("{1}")]
+    NoFix(Talker, NoFix),
+    /// The time of day or the date is empty, as for a receiver that was just started.
+    #[error("the receiver has no time yet")]
+    NoTime,
+    /// A required field is missing or invalid.
+    #[error("invalid sentence: {0} is missing or malformed")]
+    Unreadable(SentenceField),
 }
 
-impl Sentence {
-    /// Reads the text between `$` and `*` of a sentence whose checksum was right; `None` of one
-    /// that says nothing of the time.
+/// Report of the lack of a fix. By IEC 61162-1 the status is V in each of the modes that are named
+/// here; some receivers have A nevertheless. The navigational status after the mode is no such
+/// sign: receivers that do not provide it have V there, with a fix as without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NoFix {
+    /// Status V, and no time.
+    #[error("the receiver has no fix yet")]
+    Yet,
+    /// Status V.
+    #[error("the receiver has no fix")]
+    Void,
+    /// Mode N.
+    #[error("the receiver has no fix: mode N, data not valid")]
+    NotValid,
+    /// Mode E.
+    #[error("the receiver has no fix: mode E, estimated by dead reckoning")]
+    Estimated,
+    /// Mode M.
+    #[error("the receiver has no fix: mode M, entered by hand")]
+    Manual,
+    /// Mode S.
+    #[error("the receiver has no fix: mode S, a simulator")]
+    Simulated,
+}
+
+/// Field that the time is read from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SentenceField {
+    /// Validity of the data.
+    Status,
+    /// Hours, minutes and seconds.
+    TimeOfDay,
+    /// Day, month and year.
+    Date,
+}
+
+impl SentenceError {
+    /// Returns the reject reason of a malformed sentence, regardless of the receiver's state.
+    pub(super) const fn rejection(self) -> Option<&'static str> {
+        match self {
+            Self::NoFix(..) | Self::NoTime => None,
+            Self::Unreadable(SentenceField::Status) => Some("no readable status"),
+            Self::Unreadable(SentenceField::TimeOfDay) => Some("no readable time of day"),
+            Self::Unreadable(SentenceField::Date) => Some("no readable date"),
+        }
+    }
+}
+
+impl std::fmt::Display for SentenceField {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Status => "its status",
+            Self::TimeOfDay => "its time of day",
+            Self::Date => "its date",
+        })
+    }
+}
+
+impl ParsedSentence {
+    /// Parses the text between `$` and `*` of a sentence whose checksum was right; `None` if it has
+    /// no field for the time.
     #[must_use]
     pub fn read(text: &str) -> Option<Result<Self, SentenceError>> {
-        // As long as a sentence can be, and of characters of one byte.
-        let mut plain = [0; TEXT_MAX];
-        let plain = plain.get_mut(..text.len()).filter(|_| text.is_ascii())?;
-        plain.copy_from_slice(text.as_bytes());
-        let kind = match plain.get(2..FIELDS)? {
-            b"RMC," => SentenceType::RMC,
-            b"ZDA," => SentenceType::ZDA,
-            _ => return None,
-        };
-        let seconds = plain.get_mut(SECONDS);
-        let is_leap_second = seconds.as_ref().is_some_and(|seconds| **seconds == *b"60");
-        if let Some(seconds) = seconds.filter(|_| is_leap_second) {
-            seconds.copy_from_slice(b"59");
+        let (talker, fields) = text.as_bytes().split_first_chunk()?;
+        let fields = SentenceFields(fields);
+        match fields.get(0)? {
+            b"RMC" => Some(Self::of_rmc(*talker, fields)),
+            b"ZDA" => Some(Self::of_zda(*talker, fields)),
+            _ => None,
         }
-        // ASCII, as it was.
-        let (talker_id, data) = str::from_utf8(plain).ok()?.split_at(FIELDS);
-        let sentence =
-            NmeaSentence { talker_id: &talker_id[..2], message_id: kind, data, checksum: 0 };
-        Some(Self::of(sentence).map(|sentence| Self { is_leap_second, ..sentence }))
     }
 
-    fn of(sentence: NmeaSentence<'_>) -> Result<Self, SentenceError> {
-        let (date, time, is_valid) = if sentence.message_id == SentenceType::RMC {
-            let rmc = parse_rmc(sentence).map_err(|_| SentenceError::Unreadable)?;
-            let is_valid = rmc.status_of_fix != RmcStatusOfFix::Invalid;
-            (rmc.fix_date, rmc.fix_time, Some(is_valid))
-        } else {
-            let zda = parse_zda(sentence).map_err(|_| SentenceError::Unreadable)?;
-            (zda.utc_date(), zda.utc_time, None)
+    fn of_rmc(talker: Talker, fields: SentenceFields<'_>) -> Result<Self, SentenceError> {
+        let [time, status, date, mode] = [1, 2, 9, 12].map(|index| fields.get(index));
+        let is_empty = [time, date].into_iter().any(|field| field.is_none_or(<[u8]>::is_empty));
+        let no_fix = match (status, mode.unwrap_or_default()) {
+            (Some(b"V" | b"v" | b""), _) if is_empty => NoFix::Yet,
+            (Some(b"V" | b"v" | b""), _) => NoFix::Void,
+            (Some(b"A" | b"a" | b"D" | b"d"), b"N" | b"n") => NoFix::NotValid,
+            (Some(b"A" | b"a" | b"D" | b"d"), b"E" | b"e") => NoFix::Estimated,
+            (Some(b"A" | b"a" | b"D" | b"d"), b"M" | b"m") => NoFix::Manual,
+            (Some(b"A" | b"a" | b"D" | b"d"), b"S" | b"s") => NoFix::Simulated,
+            (Some(b"A" | b"a" | b"D" | b"d"), _) => {
+                let date = date.ok_or(SentenceError::Unreadable(SentenceField::Date))?;
+                return Self::of(talker, time, pairs(date), true);
+            }
+            _ => return Err(SentenceError::Unreadable(SentenceField::Status)),
         };
-        let (Some(date), Some(time)) = (date, time) else { return Err(SentenceError::Empty) };
-        let utc = date.and_time(time).and_utc();
-        let utc = Timestamp::from_timespec(utc.timestamp(), utc.timestamp_subsec_nanos().into());
-        Ok(Self { utc, is_leap_second: false, is_valid })
+        Err(SentenceError::NoFix(talker, no_fix))
     }
+
+    fn of_zda(talker: Talker, fields: SentenceFields<'_>) -> Result<Self, SentenceError> {
+        let [time, day, month, year] = [1, 2, 3, 4].map(|index| fields.get(index));
+        let (Some(day), Some(month), Some(year)) = (day, month, year) else {
+            return Err(SentenceError::Unreadable(SentenceField::Date));
+        };
+        Self::of(talker, time, Some([day, month, year]), false)
+    }
+
+    fn of(
+        talker: Talker,
+        time: Option<&[u8]>,
+        date: Option<[&[u8]; 3]>,
+        reports_fix: bool,
+    ) -> Result<Self, SentenceError> {
+        let time = time.ok_or(SentenceError::Unreadable(SentenceField::TimeOfDay))?;
+        let is_zero = |field: &&[u8]| field.iter().all(|byte| *byte == b'0');
+        if time.is_empty() || date.is_some_and(|date| date.iter().all(is_zero)) {
+            return Err(SentenceError::NoTime);
+        }
+        let (of_day, is_leap_second) =
+            time_of_day(time).ok_or(SentenceError::Unreadable(SentenceField::TimeOfDay))?;
+        let Date(midnight) =
+            date.and_then(day_of).ok_or(SentenceError::Unreadable(SentenceField::Date))?;
+        Ok(Self { talker, utc: midnight + of_day, is_leap_second, reports_fix })
+    }
+}
+
+/// Text of a sentence after its talker.
+#[derive(Clone, Copy)]
+pub(super) struct SentenceFields<'a>(&'a [u8]);
+
+impl<'a> SentenceFields<'a> {
+    /// Creates the fields from the text after the talker.
+    pub(super) const fn of(text: &'a [u8]) -> Self {
+        Self(text)
+    }
+
+    /// Returns a field, without blanks around it; that of index 0 is the sentence's kind.
+    pub(super) fn get(self, index: usize) -> Option<&'a [u8]> {
+        self.0.split(|byte| *byte == b',').nth(index).map(<[u8]>::trim_ascii)
+    }
+}
+
+/// Returns two digits each of day, month and year; three empty fields for an empty one.
+fn pairs(date: &[u8]) -> Option<[&[u8]; 3]> {
+    match date.len() {
+        0 => Some([date; 3]),
+        6 => Some([&date[..2], &date[2..4], &date[4..]]),
+        _ => None,
+    }
+}
+
+/// Returns the part of a day, and true for the second 60, in place of which 59 is taken.
+fn time_of_day(time: &[u8]) -> Option<(Span, bool)> {
+    let point = time.iter().position(|byte| *byte == b'.').unwrap_or(time.len());
+    let (whole, fraction) = (&time[..point], time.get(point + 1..).unwrap_or_default());
+    let [hour, minute, second] = pairs(whole)?.map(number);
+    let (hour, minute, second) = (hour?, minute?, second?);
+    if hour > 23 || minute > 59 || second > 60 || !fraction.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let digits = fraction.iter().copied().chain(std::iter::repeat(b'0')).take(FRACTION_DIGITS);
+    let ns = digits.fold(0, |ns, digit| 10 * ns + i64::from(digit - b'0'));
+    let seconds = (hour * 60 + minute) * 60 + second.min(59);
+    Some((Span::from_ns(seconds * NS_PER_S + ns), second == 60))
+}
+
+/// Returns the date of day, month and year.
+fn day_of(date: [&[u8]; 3]) -> Option<Date> {
+    let [day, month, year] = date.map(number);
+    let year = match (date[2].len(), year?) {
+        (2, year) if year >= CENTURY_FROM => 1900 + year,
+        (2, year) => 2000 + year,
+        (4, year) => year,
+        _ => return None,
+    };
+    Date::from_calendar(year, usize::try_from(month?).ok()?, day?)
+}
+
+/// Parses a number of up to four digits.
+fn number(field: &[u8]) -> Option<i64> {
+    let is_number = (1..=4).contains(&field.len()) && field.iter().all(u8::is_ascii_digit);
+    is_number.then(|| field.iter().fold(0, |number, digit| 10 * number + i64::from(digit - b'0')))
 }
 
 #[cfg(test)]
@@ -88,33 +226,110 @@ mod tests {
         Timestamp::from_timespec(seconds, 0)
     }
 
-    fn read(text: &str) -> Sentence {
-        Sentence::read(text).unwrap().unwrap()
+    fn read(text: &str) -> ParsedSentence {
+        ParsedSentence::read(text).unwrap().unwrap()
+    }
+
+    fn error(text: &str) -> SentenceError {
+        ParsedSentence::read(text).unwrap().unwrap_err()
     }
 
     const FEBRUARY_27: i64 = 1_551_255_173; // 2019-02-27 08:12:53 UTC
 
     #[test]
-    fn both_kinds_of_any_talker_tell_the_time() {
-        let known = Sentence { utc: at(FEBRUARY_27), is_leap_second: false, is_valid: Some(true) };
-        for talker in ["GN", "GP", "GA", "BD", "GB", "GL", "XX"] {
+    fn both_kinds_of_any_talker_name_the_time() {
+        for talker in ["GN", "GP", "GA", "BD", "GB", "GL", "GQ", "QZ", "GI", "IN", "XX"] {
+            let known = ParsedSentence {
+                talker: talker.as_bytes().try_into().unwrap(),
+                utc: at(FEBRUARY_27),
+                is_leap_second: false,
+                reports_fix: true,
+            };
             let rmc = format!("{talker}RMC,081253.00,A,3413.1,N,10855.2,E,0.0,,270219,,,A");
             assert_eq!(read(&rmc), known);
             let zda = format!("{talker}ZDA,081253.00,27,02,2019,00,00");
-            assert_eq!(read(&zda), Sentence { is_valid: None, ..known });
+            assert_eq!(read(&zda), ParsedSentence { reports_fix: false, ..known });
         }
-        assert_eq!(read("GNRMC,081253,A,,,,,,,270219,,,A,V"), known);
         let tenth = read("GPZDA,081253.10,27,02,2019,,").utc;
         assert_eq!(tenth.as_ns(), FEBRUARY_27 * 1_000_000_000 + 100_000_000);
+        let long = read("GPRMC,081253.9999999999,A,,,,,,,270219,,").utc;
+        assert_eq!(long.as_ns(), FEBRUARY_27 * 1_000_000_000 + 999_999_999);
     }
 
     #[test]
-    fn a_receiver_without_satellites_says_so() {
-        let void = "GNRMC,081253.00,V,,,,,,,270219,,,N";
-        assert_eq!(read(void).is_valid, Some(false));
-        for empty in ["GNRMC,,V,,,,,,,,,,N", "GPZDA,,,,,,", "GPZDA,081253.00,,,,,"] {
-            assert_eq!(Sentence::read(empty), Some(Err(SentenceError::Empty)), "{empty}");
+    fn what_is_behind_the_date_or_between_may_be_absent_or_odd() {
+        for text in [
+            "GPRMC,081253,A,4807.038,N,01131.000,E,0.02,31.66,270219",
+            "GPRMC,081253,A,4807.038,N,01131.000,E,0.02,31.66,270219,,E",
+            "GNRMC,081253,A,,N,,E,,,270219,,,A",
+            "GNRMC,081253.,A,481.4808,N,2350.6841,E,  0.0, 31.6,270219,,",
+            "GPRMC,081253,A,nothing,x,?,,-0.0,-1.6,270219,2.00,W,A",
+            "GPRMC, 081253 , A ,,,,,,, 270219 ,,,D",
+            "GNRMC,081253.000,D,,,,,,,270219,,,F,S",
+            "GNRMC,081253.000,A,,,,,,,270219,,,R,V",
+            "GNRMC,081253.00,A,3150.7,N,11711.9,E,0.0,,270219,,,A,V,X,,,,,,",
+            "GNRMC,081253,A,,,,,,,270219,,,?",
+            "GPZDA,081253.00,27,02,2019",
+            "GPZDA,081253,27,02,2019,+03,00",
+            "GPZDA,081253,27,2,2019,-01,15",
+            "GPZDA,081253.0000000,27,02,19,zone",
+        ] {
+            assert_eq!(
+                ParsedSentence::read(text).unwrap().map(|one| one.utc),
+                Ok(at(FEBRUARY_27)),
+                "{text}"
+            );
         }
+    }
+
+    #[test]
+    fn a_receiver_without_a_fix_is_known_by_its_status_or_its_mode() {
+        let known = [
+            ("GNRMC,,V,,,,,,,,,,N", NoFix::Yet),
+            ("GARMC,081253.00,V", NoFix::Yet),
+            ("GPRMC,,,,,,,,,,,", NoFix::Yet),
+            ("GNRMC,081253.00,V,,,,,,,270219,,,N", NoFix::Void),
+            ("GNRMC,081253.00,V,3413.1,N,10855.2,E,,,270219,,,E,V", NoFix::Void),
+            ("GNRMC,081253.00,A,3413.1,N,10855.2,E,,,270219,,,N", NoFix::NotValid),
+            ("GNRMC,081253.00,A,3413.1,N,10855.2,E,,,270219,,,E,S", NoFix::Estimated),
+            ("GNRMC,081253.00,A,3413.1,N,10855.2,E,,,270219,,,M", NoFix::Manual),
+            ("GNRMC,081253.00,A,3413.1,N,10855.2,E,,,270219,,,n", NoFix::NotValid),
+            ("GNRMC,081253.00,v,3413.1,N,10855.2,E,,,270219,,,n", NoFix::Void),
+            ("GNRMC,081253.00,A,3413.1,N,10855.2,E,,,270219,,,S,V", NoFix::Simulated),
+        ];
+        for (text, why) in known {
+            let talker = text.as_bytes()[..2].try_into().unwrap();
+            assert_eq!(error(text), SentenceError::NoFix(talker, why), "{text}");
+        }
+        for text in [
+            "GPZDA,,,,,,",
+            "GPZDA,081253.00,,,,,",
+            "GPZDA,081253.19,,,,00,00",
+            "GPZDA,000012.00,00,00,0000,00,00",
+            "GNRMC,,A,,,,,,,270219,,,A",
+            "GNRMC,081253,A,,,,,,,,,,A",
+            "GNRMC,081253,A,,,,,,,000000,,,A",
+        ] {
+            assert_eq!(error(text), SentenceError::NoTime, "{text}");
+        }
+    }
+
+    /// A receiver names the beginning of GPS before it knows better, and so it may the year 1999.
+    #[test]
+    fn years_of_two_digits_are_from_1980_to_2079() {
+        let year = |digits: &str| Date(read(&format!("GPRMC,000000,A,,,,,,,0601{digits}")).utc);
+        for (digits, date) in [
+            ("80", "1980-01-06"),
+            ("99", "1999-01-06"),
+            ("00", "2000-01-06"),
+            ("26", "2026-01-06"),
+            ("79", "2079-01-06"),
+        ] {
+            assert_eq!(year(digits).to_string(), date);
+            let zda = format!("GPZDA,000000,06,01,{digits},,");
+            assert_eq!(Date(read(&zda).utc).to_string(), date);
+        }
+        assert_eq!(Date(read("GPZDA,000000,06,01,2080,,").utc).to_string(), "2080-01-06");
     }
 
     #[test]
@@ -129,21 +344,36 @@ mod tests {
     }
 
     #[test]
-    fn others_are_passed_over_and_nonsense_is_refused() {
-        for other in ["", "GN", "GNGGA,081253.00", "GNRMCX,1", "PUBX,00", "GNRMC", "GN\u{e9}RMC,1"]
-        {
-            assert_eq!(Sentence::read(other), None, "{other}");
+    fn others_are_passed_over_and_nonsense_is_refused_by_field() {
+        for other in ["", "GN", "GNGGA,081253.00", "GNRMCX,1", "PUBX,00", "GN\u{e9}RMC,1"] {
+            assert_eq!(ParsedSentence::read(other), None, "{other}");
         }
-        for wrong in ["GNRMC,", "GNRMC,0812", "GNRMC,251253.00,A,,,,,,,270219,,,A", "GPZDA,1,2"] {
-            assert_eq!(Sentence::read(wrong), Some(Err(SentenceError::Unreadable)), "{wrong}");
+        for (wrong, field) in [
+            ("GNRMC", SentenceField::Status),
+            ("GNRMC,", SentenceField::Status),
+            ("GNRMC,081253,X,,,,,,,270219,,,A", SentenceField::Status),
+            ("GNRMC,081253,A,,,,,,", SentenceField::Date),
+            ("GNRMC,081253,A,,,,,,,2702,,,A", SentenceField::Date),
+            ("GNRMC,081253,A,,,,,,,300219,,,A", SentenceField::Date),
+            ("GNRMC,081253,A,,,,,,,27\u{e9}19,,,A", SentenceField::Date),
+            ("GNRMC,251253.00,A,,,,,,,270219,,,A", SentenceField::TimeOfDay),
+            ("GNRMC,081261,A,,,,,,,270219,,,A", SentenceField::TimeOfDay),
+            ("GNRMC,0812,A,,,,,,,270219,,,A", SentenceField::TimeOfDay),
+            ("GNRMC,081253.0x,A,,,,,,,270219,,,A", SentenceField::TimeOfDay),
+            ("GNRMC,081253.-1,A,,,,,,,270219,,,A", SentenceField::TimeOfDay),
+            ("GPZDA,1,2", SentenceField::Date),
+            ("GPZDA,081253,+7,02,2019", SentenceField::Date),
+            ("GPZDA,081253,27,02,12019", SentenceField::Date),
+        ] {
+            assert_eq!(error(wrong), SentenceError::Unreadable(field), "{wrong}");
         }
     }
 
     proptest! {
         #[test]
         fn no_text_is_too_much(text in "\\PC{0,150}", kind in "(GN(RMC|ZDA),)?[0-9.,AVNEW*-]{0,110}") {
-            let _ = Sentence::read(&text);
-            let _ = Sentence::read(&kind);
+            let _ = ParsedSentence::read(&text);
+            let _ = ParsedSentence::read(&kind);
         }
 
         #[test]
@@ -151,7 +381,7 @@ mod tests {
             let time = chrono::DateTime::from_timestamp(seconds, 0).unwrap();
             let zda = time.format("GPZDA,%H%M%S.00,%d,%m,%Y,00,00").to_string();
             prop_assert_eq!(read(&zda).utc, at(seconds));
-            if seconds < 3_565_987_200 { // two digits of a year go as far as 2082
+            if seconds < 3_471_292_800 { // two digits of a year go as far as 2079
                 let rmc = time.format("GPRMC,%H%M%S.00,A,,,,,,,%d%m%y,,,A").to_string();
                 prop_assert_eq!(read(&rmc).utc, at(seconds));
             }

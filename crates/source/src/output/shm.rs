@@ -1,5 +1,5 @@
-//! Shared memory for other programs, in mode 1 of ntpd's driver 28: the count moves before and
-//! after a sample is written, so that a reader knows a torn one.
+//! Shared memory for other programs, in mode 1 of ntpd's driver 28: the count changes before and
+//! after a sample is written, so that a reader detects a torn one.
 
 use std::io;
 
@@ -12,21 +12,21 @@ use crate::shm::{
     RECEIVE_MICROSECONDS, RECEIVE_NANOSECONDS, RECEIVE_SECONDS, VALID, WORDS, permissions,
 };
 
-/// The word of the number of samples that a reader is to average.
+/// Word with the number of samples that a reader averages.
 const SAMPLES: usize = 11;
 
-/// A unit of shared memory.
+/// Unit of shared memory.
 #[derive(Debug)]
 pub struct ShmOutput {
     memory: SharedMemory<WORDS>,
 }
 
 impl ShmOutput {
-    /// Attaches the unit, which is made where it is not there. Units 0 and 1 are root's alone.
+    /// Attaches the unit, and creates it if it is missing. Units 0 and 1 are root's alone.
     ///
     /// # Errors
     ///
-    /// Where another user has made it, more users may write to it than should, or something shorter
+    /// If another user has created it, more users may write to it than should, or something shorter
     /// has its key.
     pub fn open(unit: u8) -> io::Result<Self> {
         let memory = SharedMemory::attach_own(KEY + i32::from(unit), permissions(unit))?;
@@ -63,7 +63,7 @@ impl ShmOutput {
     }
 }
 
-/// log2 of the seconds that a time may be wrong by, rounded up.
+/// Returns log2 of the maximum error in seconds, rounded up.
 fn precision(uncertainty: Span) -> i32 {
     let seconds = uncertainty.as_seconds().max(1e-9);
     seconds.log2().ceil().clamp(-30.0, 0.0) as i32
@@ -72,7 +72,7 @@ fn precision(uncertainty: Span) -> i32 {
 #[cfg(test)]
 mod tests {
     use horolog_time::NS_PER_S;
-    use horolog_wire::ntp::Leap;
+    use horolog_wire::ntp::LeapIndicator;
 
     use super::*;
     use crate::shm::{ShmSample, parse_segment};
@@ -96,12 +96,12 @@ mod tests {
             system: Timestamp::from_ns(1_700_000_000 * NS_PER_S + 999_999_999),
             offset: Span::from_ns(-1_234_567),
             uncertainty: Span::from_ns(900),
-            leap: Leap::Insert,
+            leap: LeapIndicator::Insert,
         };
         output.write(&sample);
         let first = read(&reader).unwrap();
         assert_eq!((first.truth, first.system), (sample.system + sample.offset, sample.system));
-        assert_eq!((first.leap, first.precision, first.count), (Leap::Insert, -20, 2));
+        assert_eq!((first.leap, first.precision, first.count), (LeapIndicator::Insert, -20, 2));
         output.write(&sample);
         assert_eq!(read(&reader).unwrap().count, 4);
     }

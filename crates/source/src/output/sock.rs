@@ -1,6 +1,6 @@
-//! Samples to a socket that another program has made, as chronyd's driver SOCK does. Each sample
-//! finds its way anew, so that a program that comes later, or again, gets what is sent from then
-//! on.
+//! Samples to a socket that another program has created, as chronyd's driver SOCK does. Each sample
+//! resolves the path anew, so that a program that starts later, or again, receives the samples from
+//! then on.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::OutputSample;
 use crate::SockSample;
 
-/// Where samples go.
+/// Destination socket of samples.
 #[derive(Debug)]
 pub struct SockOutput {
     path: PathBuf,
@@ -17,24 +17,24 @@ pub struct SockOutput {
 }
 
 impl SockOutput {
-    /// Prepares to send to `path`, where nobody need be yet.
+    /// Prepares to send to `path`, at which no socket need exist yet.
     ///
     /// # Errors
     ///
     /// When this process may have no more sockets.
     pub fn new(path: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
-        // A reader that is stopped is not waited for.
+        // A stopped reader must not block the writer.
         socket.set_nonblocking(true)?;
         Ok(Self { path: path.to_owned(), socket })
     }
 
-    /// Sends a sample. The driver wants the offset at what the clock showed to a microsecond, so
-    /// what it showed is given as such.
+    /// Sends a sample. The driver expects the offset at the clock's reading to a microsecond, so
+    /// the reading is passed as such.
     ///
     /// # Errors
     ///
-    /// Where nobody was there to take it.
+    /// If no program received it.
     pub fn write(&self, sample: &OutputSample) -> io::Result<()> {
         let sample = SockSample {
             system: sample.system,
@@ -49,7 +49,7 @@ impl SockOutput {
 #[cfg(test)]
 mod tests {
     use horolog_time::{NS_PER_S, Span, Timestamp};
-    use horolog_wire::ntp::Leap;
+    use horolog_wire::ntp::LeapIndicator;
 
     use super::*;
     use crate::SOCK_SAMPLE_LEN;
@@ -63,7 +63,7 @@ mod tests {
             system: Timestamp::from_ns(1_700_000_000 * NS_PER_S),
             offset: Span::from_ns(-77),
             uncertainty: Span::ZERO,
-            leap: Leap::Delete,
+            leap: LeapIndicator::Delete,
         };
         assert!(output.write(&sample).is_err(), "nobody is there");
         for _ in 0..2 {

@@ -1,53 +1,53 @@
-//! From edges to pulses: which edge marks the second, whether the pulse is as wide as it should be,
-//! and how late cable, antenna and receiver make it. Pure.
+//! Conditioning of edges into pulses: the edge that marks the second, the check of the pulse width,
+//! and the delay of cable, antenna and receiver. Pure.
 
 use horolog_time::Span;
 use serde::Serialize;
 
 use super::{Edge, PulseEdge};
 
-/// How far a pulse may be from the width that it should have: a share of it, one in so many.
+/// Tolerance of the pulse width: a share of it, one in this number.
 const WIDTH_TOLERANCE: i64 = 4;
 
-/// What became of edges.
+/// Counts of edges by treatment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct PulseCounts {
     /// Pulses that were taken.
     pub taken: u64,
     /// Pulses that were too short or too long.
     pub wrong_width: u64,
-    /// Pulses that the device counted and nobody read.
+    /// Pulses that the device counted and that were not read.
     pub missed: u64,
 }
 
-/// Makes pulses of edges.
+/// Converter of edges to pulses.
 #[derive(Clone, Debug)]
 pub struct Conditioner {
     edge: Edge,
     delay: Span,
     width: Option<Span>,
-    /// The edge that began a pulse whose end is awaited.
+    /// Edge that began a pulse whose end is awaited.
     begun: Option<PulseEdge>,
     last: Option<u32>,
     counts: PulseCounts,
 }
 
 impl Conditioner {
-    /// Takes this kind of edges for the beginning of a second, which was `delay` earlier; of pulses
-    /// of this width only, where one is given.
+    /// Uses this kind of edges as the beginning of a second, which was `delay` earlier; of pulses
+    /// of this width only, if one is given.
     #[must_use]
     pub fn new(edge: Edge, delay: Span, width: Option<Span>) -> Self {
         Self { edge, delay, width, begun: None, last: None, counts: PulseCounts::default() }
     }
 
-    /// Takes an edge and gives the pulse that is known by it, if one is: at its first edge, or
-    /// where the width is to be right, at its second one.
+    /// Takes an edge and returns the pulse that it completes, if any: at its first edge, or at its
+    /// second one if the width is checked.
     pub fn take(&mut self, edge: PulseEdge) -> Option<PulseEdge> {
         let Some(width) = self.width else {
             return (edge.edge == self.edge).then(|| self.give(edge));
         };
         if edge.edge == self.edge {
-            // One whose end was not seen has no width.
+            // A pulse without an observed end has no width.
             self.counts.wrong_width += u64::from(self.begun.replace(edge).is_some());
             return None;
         }
@@ -64,7 +64,7 @@ impl Conditioner {
         self.counts.taken += 1;
         let missed = |last: u32| edge.sequence.wrapping_sub(last).wrapping_sub(1);
         if self.width.is_none() {
-            // A device that was reset begins anew; it has not missed as many.
+            // A device that was reset begins anew; it has not missed that many.
             let missed = self.last.map(missed).filter(|missed| *missed < u32::MAX / 2);
             self.counts.missed += u64::from(missed.unwrap_or(0));
             self.last = Some(edge.sequence);
@@ -76,7 +76,7 @@ impl Conditioner {
         }
     }
 
-    /// What became of the edges so far.
+    /// Returns the counts so far.
     #[must_use]
     pub const fn counts(&self) -> PulseCounts {
         self.counts

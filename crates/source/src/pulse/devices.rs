@@ -1,5 +1,5 @@
-//! The devices: PPS, GPIO lines and PTP clocks. What they have in common is that they say what the
-//! system clock showed, or can be made to.
+//! Pulse devices: PPS, GPIO lines and PTP clocks. Each of them provides the system clock at an
+//! edge, or can be made to.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,33 +14,32 @@ use horolog_sys::pps::{PpsCapture, PpsDevice, PpsEdge, PpsEdges};
 use horolog_time::{Span, Timestamp, Utc};
 
 use super::{Edge, PulseEdge, PulseSource};
-use crate::Fault;
+use crate::SourceError;
 
-/// An edge that has just come, seen from the monotonic clock as well. A step of the system clock
-/// between the edge and this moment makes it wrong by the step, which shows as a jump of the
-/// pulses.
-fn seen(realtime: Timestamp<Utc>, sequence: u32, edge: Edge) -> PulseEdge {
+/// Returns an edge that has just come, with its monotonic time. A step of the system clock between
+/// the edge and this moment makes it wrong by the step, which appears as a jump of the pulses.
+fn pulse_edge(realtime: Timestamp<Utc>, sequence: u32, edge: Edge) -> PulseEdge {
     let ahead = realtime_minus_monotonic().offset;
     let monotonic = Timestamp::from_ns(realtime.as_ns().saturating_sub(ahead.as_ns()));
     PulseEdge { realtime, monotonic, sequence, edge }
 }
 
-fn gone(error: &io::Error) -> Fault {
-    Fault::Silent(format!("the pulse's device has failed: {error}"))
+fn gone(error: &io::Error) -> SourceError {
+    SourceError::NoData(format!("the pulse device failed: {error}"))
 }
 
-/// A fault that names the device, with what to do.
-fn unusable(path: &Path, error: &io::Error, otherwise: &str) -> Fault {
+/// Returns an error that names the device, with a hint.
+fn unusable(path: &Path, error: &io::Error, otherwise: &str) -> SourceError {
     let hint = match error.kind() {
-        io::ErrorKind::NotFound => "there is no such device",
-        io::ErrorKind::PermissionDenied => "it may not be used by this user",
-        io::ErrorKind::ResourceBusy => "somebody else uses it",
+        io::ErrorKind::NotFound => "no such device",
+        io::ErrorKind::PermissionDenied => "permission denied for this user",
+        io::ErrorKind::ResourceBusy => "in use by another program",
         _ => otherwise,
     };
-    Fault::Unusable(format!("{}: {hint}: {error}", path.display()))
+    SourceError::Unusable(format!("{}: {hint}: {error}", path.display()))
 }
 
-/// `/dev/ppsN`.
+/// PPS device `/dev/ppsN`.
 pub(super) struct Pps {
     device: PpsDevice,
     last: Option<PpsEdges>,
@@ -48,16 +47,16 @@ pub(super) struct Pps {
 }
 
 impl Pps {
-    pub(super) fn open(path: &Path, edge: Edge, both: bool) -> Result<Self, Fault> {
+    pub(super) fn open(path: &Path, edge: Edge, both: bool) -> Result<Self, SourceError> {
         let capture =
             PpsCapture { assert: both || edge == Edge::Assert, clear: both || edge == Edge::Clear };
         let device = PpsDevice::open(path, capture)
-            .map_err(|error| unusable(path, &error, "it cannot take these edges of a pulse"))?;
+            .map_err(|error| unusable(path, &error, "it does not support these pulse edges"))?;
         Ok(Self { device, last: None, pending: VecDeque::new() })
     }
 }
 
-/// The edges that are new, in the order in which they came.
+/// Returns the new edges, in order of arrival.
 fn new_edges(last: &PpsEdges, now: &PpsEdges) -> Vec<(PpsEdge, Edge)> {
     let pairs = [(last.assert, now.assert, Edge::Assert), (last.clear, now.clear, Edge::Clear)];
     let is_new = |(last, now, _): &(PpsEdge, PpsEdge, Edge)| last.sequence != now.sequence;
@@ -67,8 +66,8 @@ fn new_edges(last: &PpsEdges, now: &PpsEdges) -> Vec<(PpsEdge, Edge)> {
     edges
 }
 
-/// Waits for edges that are newer. The device waits for those that come from then on: what came
-/// between two waits is to be seen before, and what came just before a wait, after it.
+/// Waits for newer edges. The device waits for later edges only: those between two waits must be
+/// read before, and those just before a wait, after it.
 fn newer(
     last: &PpsEdges,
     wait: Duration,
@@ -84,11 +83,11 @@ fn newer(
 }
 
 impl PulseSource for Pps {
-    fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, Fault> {
+    fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, SourceError> {
         if let Some(edge) = self.pending.pop_front() {
             return Ok(Some(edge));
         }
-        // What came before the first look is not of now.
+        // Edges before the first reading are old.
         let last = match self.last {
             Some(last) => last,
             None => match self.device.wait(Duration::ZERO).map_err(|error| gone(&error))? {
@@ -101,32 +100,32 @@ impl PulseSource for Pps {
         if let Some(now) = newer.map_err(|error| gone(&error))? {
             self.last = Some(now);
             let edges = new_edges(&last, &now).into_iter();
-            self.pending.extend(edges.map(|(edge, kind)| seen(edge.at, edge.sequence, kind)));
+            self.pending.extend(edges.map(|(edge, kind)| pulse_edge(edge.at, edge.sequence, kind)));
         }
         Ok(self.pending.pop_front())
     }
 }
 
-/// A GPIO line.
+/// GPIO line as a pulse device.
 pub(super) struct Gpio(GpioLine);
 
 impl Gpio {
-    pub(super) fn open(path: &Path, line: u32) -> Result<Self, Fault> {
-        let failed = |error: io::Error| unusable(path, &error, "it has no such line for input");
+    pub(super) fn open(path: &Path, line: u32) -> Result<Self, SourceError> {
+        let failed = |error: io::Error| unusable(path, &error, "no such input line");
         GpioLine::open(path, line).map(Self).map_err(failed)
     }
 }
 
 impl PulseSource for Gpio {
-    fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, Fault> {
+    fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, SourceError> {
         let event = self.0.wait(wait).map_err(|error| gone(&error))?;
         let edge = |is_rising| if is_rising { Edge::Assert } else { Edge::Clear };
-        // Both kinds are counted together, and come in turn.
-        Ok(event.map(|event| seen(event.at, event.sequence / 2, edge(event.is_rising))))
+        // Both kinds are counted together, and alternate.
+        Ok(event.map(|event| pulse_edge(event.at, event.sequence / 2, edge(event.is_rising))))
     }
 }
 
-/// A channel of a PTP clock, which takes one kind of edges.
+/// Channel of a PTP clock, which timestamps one kind of edges.
 pub(super) struct External {
     timestamps: ExternalTimestamps,
     clock: PhcDevice,
@@ -140,9 +139,9 @@ impl External {
         channel: u32,
         pin: Option<u32>,
         edge: Edge,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, SourceError> {
         let failed = |error: io::Error| {
-            unusable(path, &error, "it has no such channel or pin, or not for these edges")
+            unusable(path, &error, "no such channel or pin, or not for these edges")
         };
         let timestamps = ExternalTimestamps::open(path, channel, pin, edge == Edge::Assert);
         let timestamps = timestamps.map_err(failed)?;
@@ -151,7 +150,7 @@ impl External {
     }
 }
 
-/// What the system clock showed when the hardware clock showed `phc_ns`, a moment before a reading
+/// Returns the system clock's reading at the hardware clock's `phc_ns`, a moment before a reading
 /// of both.
 fn system_at(reading: &PhcReading, phc_ns: i64) -> Timestamp<Utc> {
     let half = Span::from_ns((reading.after - reading.before).as_ns() / 2);
@@ -159,13 +158,13 @@ fn system_at(reading: &PhcReading, phc_ns: i64) -> Timestamp<Utc> {
 }
 
 impl PulseSource for External {
-    fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, Fault> {
+    fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, SourceError> {
         let Some(event) = self.timestamps.wait(wait).map_err(|error| gone(&error))? else {
             return Ok(None);
         };
         let reading = self.clock.read().map_err(|error| gone(&error))?;
         self.sequence = self.sequence.wrapping_add(1);
-        Ok(Some(seen(system_at(&reading, event.phc_ns), self.sequence, self.edge)))
+        Ok(Some(pulse_edge(system_at(&reading, event.phc_ns), self.sequence, self.edge)))
     }
 }
 
@@ -218,7 +217,7 @@ mod tests {
     #[test]
     fn an_edge_is_seen_from_both_clocks() {
         let realtime = Timestamp::from_ns(realtime_minus_monotonic().offset.as_ns() + 7_000);
-        let edge = seen(realtime, 3, Edge::Clear);
+        let edge = pulse_edge(realtime, 3, Edge::Clear);
         assert!((edge.monotonic.as_ns() - 7_000).abs() < 10_000_000, "{edge:?}");
     }
 
@@ -232,9 +231,9 @@ mod tests {
         ];
         for fault in faults {
             let text = fault.unwrap().to_string();
-            assert!(text.starts_with("/dev/there-is-none: there is no such device"), "{text}");
+            assert!(text.starts_with("/dev/there-is-none: no such device"), "{text}");
         }
         let null = Pps::open(Path::new("/dev/null"), Edge::Clear, true).err().unwrap();
-        assert!(null.to_string().contains("cannot take these edges"), "{null}");
+        assert!(null.to_string().contains("does not support these pulse edges"), "{null}");
     }
 }

@@ -1,5 +1,5 @@
-//! Pulses that mark the beginning of seconds: devices behind one trait, and what is made of their
-//! edges. A pulse says when a second began, never which.
+//! Pulses that mark the beginning of seconds: devices behind one trait, and the conditioning of
+//! their edges. A pulse gives the instant of a second, never its number.
 
 mod condition;
 mod devices;
@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use horolog_time::{Monotonic, Timestamp, Utc};
 
-use crate::Fault;
+use crate::SourceError;
 
 pub use condition::{Conditioner, PulseCounts};
 pub use spec::PulseSpec;
 
-/// Which way a line went.
+/// Direction of a line's change.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Edge {
     /// It became active, or rose.
@@ -27,7 +27,7 @@ pub enum Edge {
 }
 
 impl Edge {
-    /// The other way.
+    /// Returns the other direction.
     #[must_use]
     pub const fn opposite(self) -> Self {
         match self {
@@ -37,22 +37,22 @@ impl Edge {
     }
 }
 
-/// An edge with the time that a device took of it.
+/// Edge with the timestamp of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PulseEdge {
-    /// `CLOCK_REALTIME` when it came.
+    /// `CLOCK_REALTIME` at the edge.
     pub realtime: Timestamp<Utc>,
-    /// `CLOCK_MONOTONIC` when it came.
+    /// `CLOCK_MONOTONIC` at the edge.
     pub monotonic: Timestamp<Monotonic>,
-    /// Counts the device's edges of this kind; a gap is edges that were lost.
+    /// Count of the device's edges of this kind; a gap means lost edges.
     pub sequence: u32,
-    /// Which way the line went.
+    /// Direction of the line's change.
     pub edge: Edge,
 }
 
-/// A device that takes the time of edges.
+/// Device that timestamps edges.
 pub trait PulseSource: Send {
-    /// Waits up to `wait` for the next edge, in the order in which they came; `None` where none
-    /// came. An edge that a device takes but was not asked for may come as well.
-    fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, Fault>;
+    /// Waits up to `wait` for the next edge, in order of arrival; `None` if none came. An edge that
+    /// a device timestamps but was not requested may come as well.
+    fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, SourceError>;
 }

@@ -1,4 +1,4 @@
-//! How a pulse is asked for: `KIND:DEVICE[,KEY=VALUE...]`, or the path of a PPS device alone.
+//! Text form of a pulse: `KIND:DEVICE[,KEY=VALUE...]`, or the path of a PPS device alone.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -7,29 +7,29 @@ use horolog_time::Span;
 
 use super::devices::{External, Gpio, Pps};
 use super::{Conditioner, Edge, PulseSource};
-use crate::spec::{Options, absolute, span, wrong};
-use crate::{Fault, SpecError};
+use crate::spec::{SpecOptions, absolute, span, wrong};
+use crate::{SourceError, SourceSpecError};
 
-/// More than any cable is long, and than any receiver is late by.
+/// Maximum delay: more than that of any cable or receiver.
 const DELAY_MAX: Span = Span::from_ms(10);
 const WIDTH_MAX: Span = Span::from_ms(900);
 
-/// A pulse that was asked for, read but not opened.
+/// Requested pulse, parsed but not opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PulseSpec {
-    /// The text that it was read from: its name in messages.
+    /// Text that it was parsed from: its name in messages.
     pub text: String,
     /// The edge that marks the second.
     pub edge: Edge,
-    /// How late it comes by antenna, cable and receiver.
+    /// Delay of antenna, cable and receiver.
     pub delay: Span,
-    /// How wide a pulse is, where others are to be passed over.
+    /// Width of a pulse, if others are to be skipped.
     pub width: Option<Span>,
-    device: Device,
+    device: PulseDevice,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Device {
+enum PulseDevice {
     Pps(PathBuf),
     Gpio(PathBuf, u32),
     External { clock: PathBuf, channel: u32, pin: Option<u32> },
@@ -37,42 +37,42 @@ enum Device {
 
 impl PulseSpec {
     /// Opens the device.
-    pub fn open(&self) -> Result<Box<dyn PulseSource>, Fault> {
+    pub fn open(&self) -> Result<Box<dyn PulseSource>, SourceError> {
         Ok(match &self.device {
-            Device::Pps(path) => Box::new(Pps::open(path, self.edge, self.width.is_some())?),
-            Device::Gpio(path, line) => Box::new(Gpio::open(path, *line)?),
-            Device::External { clock, channel, pin } => {
+            PulseDevice::Pps(path) => Box::new(Pps::open(path, self.edge, self.width.is_some())?),
+            PulseDevice::Gpio(path, line) => Box::new(Gpio::open(path, *line)?),
+            PulseDevice::External { clock, channel, pin } => {
                 Box::new(External::open(clock, *channel, *pin, self.edge)?)
             }
         })
     }
 
-    /// What makes pulses of its edges.
+    /// Returns the converter of its edges to pulses.
     #[must_use]
     pub fn conditioner(&self) -> Conditioner {
         Conditioner::new(self.edge, self.delay, self.width)
     }
 
-    /// Its device.
+    /// Returns the path of its device.
     #[must_use]
     pub fn path(&self) -> &Path {
         match &self.device {
-            Device::Pps(path) | Device::Gpio(path, _) => path,
-            Device::External { clock, .. } => clock,
+            PulseDevice::Pps(path) | PulseDevice::Gpio(path, _) => path,
+            PulseDevice::External { clock, .. } => clock,
         }
     }
 
-    /// Finds the first rule that it breaks.
-    pub fn check(&self) -> Result<(), SpecError> {
+    /// Checks it against the rules.
+    pub fn check(&self) -> Result<(), SourceSpecError> {
         if self.delay < -DELAY_MAX || self.delay > DELAY_MAX {
-            return wrong("the delay of a pulse is at most 10 ms, either way");
+            return wrong("a pulse delay is at most 10 ms in magnitude");
         }
         match (&self.device, self.width) {
-            (Device::External { .. }, Some(_)) => {
-                wrong("a PTP clock takes one edge of a pulse, so its width cannot be checked")
+            (PulseDevice::External { .. }, Some(_)) => {
+                wrong("a PTP clock captures one edge of a pulse, so its width cannot be checked")
             }
             (_, Some(width)) if width <= Span::ZERO || width > WIDTH_MAX => {
-                wrong("the width of a pulse is above 0 and at most 900 ms")
+                wrong("a pulse width is above 0 and at most 900 ms")
             }
             _ => Ok(()),
         }
@@ -80,32 +80,34 @@ impl PulseSpec {
 }
 
 impl FromStr for PulseSpec {
-    type Err = SpecError;
+    type Err = SourceSpecError;
 
-    fn from_str(text: &str) -> Result<Self, SpecError> {
+    fn from_str(text: &str) -> Result<Self, SourceSpecError> {
         let mut parts = text.split(',');
         let head = parts.next().unwrap_or_default();
         let (kind, argument) = match head.split_once(':') {
             Some((kind, argument)) => (kind, argument),
             None => ("pps", head),
         };
-        let mut options = Options::read(parts)?;
+        let mut options = SpecOptions::read(parts)?;
         let path = |hint| absolute(Some(argument), hint);
         let device = match kind {
-            "pps" => Device::Pps(path("write /dev/ppsN or pps:/dev/ppsN, as in pps:/dev/pps0")?),
+            "pps" => {
+                PulseDevice::Pps(path("write /dev/ppsN or pps:/dev/ppsN, as in pps:/dev/pps0")?)
+            }
             "gpio" => {
                 let hint = "write gpio:/dev/gpiochipN,line=N, as in gpio:/dev/gpiochip0,line=18";
                 match number("line", &mut options)? {
-                    Some(line) => Device::Gpio(path(hint)?, line),
+                    Some(line) => PulseDevice::Gpio(path(hint)?, line),
                     None => return wrong(hint),
                 }
             }
-            "extts" => Device::External {
+            "extts" => PulseDevice::External {
                 clock: path("write extts:/dev/ptpN, as in extts:/dev/ptp0,channel=0,pin=1")?,
                 channel: number("channel", &mut options)?.unwrap_or(0),
                 pin: number("pin", &mut options)?,
             },
-            _ => return wrong(format!("there is no pulse '{kind}'; choose pps, gpio or extts")),
+            _ => return wrong(format!("unknown pulse '{kind}'; choose pps, gpio or extts")),
         };
         let edge = match options.take("edge") {
             None | Some("assert") => Edge::Assert,
@@ -120,7 +122,7 @@ impl FromStr for PulseSpec {
     }
 }
 
-fn number(key: &str, options: &mut Options<'_>) -> Result<Option<u32>, SpecError> {
+fn number(key: &str, options: &mut SpecOptions<'_>) -> Result<Option<u32>, SourceSpecError> {
     match options.take(key).map(str::parse) {
         None => Ok(None),
         Some(Ok(number)) => Ok(Some(number)),
@@ -139,18 +141,18 @@ mod tests {
     #[test]
     fn devices_and_settings_are_read() {
         let plain = spec("/dev/pps0");
-        assert_eq!(plain.device, Device::Pps("/dev/pps0".into()));
+        assert_eq!(plain.device, PulseDevice::Pps("/dev/pps0".into()));
         assert_eq!((plain.edge, plain.delay, plain.width), (Edge::Assert, Span::ZERO, None));
         let clear = spec("pps:/dev/pps1,edge=clear,delay=150ns,width=100ms");
         let expected = (Edge::Clear, Span::from_ns(150), Some(Span::from_ms(100)));
         assert_eq!((clear.edge, clear.delay, clear.width), expected);
         let gpio = spec("gpio:/dev/gpiochip0,line=18");
-        assert_eq!(gpio.device, Device::Gpio("/dev/gpiochip0".into(), 18));
+        assert_eq!(gpio.device, PulseDevice::Gpio("/dev/gpiochip0".into(), 18));
         let clock = || "/dev/ptp0".into();
         let external = spec("extts:/dev/ptp0,channel=2,pin=1").device;
-        assert_eq!(external, Device::External { clock: clock(), channel: 2, pin: Some(1) });
+        assert_eq!(external, PulseDevice::External { clock: clock(), channel: 2, pin: Some(1) });
         let external = spec("extts:/dev/ptp0").device;
-        assert_eq!(external, Device::External { clock: clock(), channel: 0, pin: None });
+        assert_eq!(external, PulseDevice::External { clock: clock(), channel: 0, pin: None });
     }
 
     #[test]

@@ -1,46 +1,56 @@
-//! chronyd, asked over its command socket what `chronyc tracking` shows.
+//! chronyd as a daemon of the source `system`: requests the data of `chronyc tracking` over its
+//! command socket.
 
 use horolog_time::Span;
 use horolog_wire::chrony::Tracking;
-use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
+use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 
-use super::corrections::Corrections;
-use super::{Daemon, silent};
-use crate::{ChronydAddress, CommandSocket, Fault, Look, Report};
+use super::slew_estimate::SlewEstimate;
+use super::{Daemon, query_error};
+use crate::{ChronydAddress, ChronydSocket, ClockReadings, SourceError, SourceEstimate};
 
-/// A running chronyd.
+/// Client of a running chronyd.
 pub(super) struct Chronyd {
-    socket: CommandSocket,
-    corrections: Corrections,
+    socket: ChronydSocket,
+    corrections: SlewEstimate,
 }
 
 impl Chronyd {
     pub(super) fn new(address: ChronydAddress) -> Self {
-        Self { socket: CommandSocket::new(address), corrections: Corrections::default() }
+        Self { socket: ChronydSocket::new(address), corrections: SlewEstimate::default() }
     }
 }
 
 impl Daemon for Chronyd {
-    fn ask(&mut self, look: &Look) -> Result<Report, Fault> {
-        let reply = self.socket.tracking().map_err(|error| silent(&self.socket.whom(), &error))?;
-        let unusable = |what: String| Fault::Unusable(format!("{} {what}", self.socket.whom()));
+    fn query(&mut self, look: &ClockReadings) -> Result<SourceEstimate, SourceError> {
+        let reply = self
+            .socket
+            .tracking()
+            .map_err(|error| query_error(&self.socket.address_text(), &error))?;
+        let unusable =
+            |what: String| SourceError::Unusable(format!("{} {what}", self.socket.address_text()));
         match reply.tracking {
-            Err(status) => Err(unusable(format!("refuses to say its state (status {status})"))),
+            Err(status) => Err(unusable(format!("refuses to report its state (status {status})"))),
             Ok(tracking) if is_synchronised(&tracking) => {
                 Ok(report(&tracking, look, &mut self.corrections))
             }
-            Ok(_) => Err(unusable("says that it is not synchronised".into())),
+            Ok(_) => Err(unusable("reports that it is not synchronised".into())),
         }
     }
 }
 
 fn is_synchronised(tracking: &Tracking) -> bool {
-    tracking.leap != Leap::Unsynchronised && (1..STRATUM_UNSYNCHRONISED).contains(&tracking.stratum)
+    tracking.leap != LeapIndicator::Unsynchronised
+        && (1..STRATUM_UNSYNCHRONISED).contains(&tracking.stratum)
 }
 
-fn report(tracking: &Tracking, look: &Look, corrections: &mut Corrections) -> Report {
+fn report(
+    tracking: &Tracking,
+    look: &ClockReadings,
+    corrections: &mut SlewEstimate,
+) -> SourceEstimate {
     let (slew, uncertainty) = corrections.next(look, tracking.correction);
-    Report {
+    SourceEstimate {
         at: look.monotonic,
         offset: tracking.correction,
         frequency_ppb: 0,
@@ -54,5 +64,7 @@ fn report(tracking: &Tracking, look: &Look, corrections: &mut Corrections) -> Re
         reference: tracking.reference,
         root_delay: tracking.root_delay.max(Span::ZERO),
         root_dispersion: tracking.root_dispersion.max(Span::ZERO),
+        is_unconfirmed: false,
+        host_clock: None,
     }
 }

@@ -1,10 +1,10 @@
-//! The source `system`: the kernel's clock, which another daemon disciplines, with what that daemon
-//! says of it: its leap indicator, stratum, reference identifier, root delay and dispersion. It
-//! asks; it tells no daemon to do anything.
+//! Source `system`: the kernel's clock, which another daemon disciplines, with that daemon's leap
+//! indicator, stratum, reference identifier, root delay and dispersion. It only reads; it sends no
+//! daemon a command.
 
 mod chronyd;
-mod corrections;
 mod ntpd;
+mod slew_estimate;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,83 +13,87 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::adjtimex::PendingLeap;
 use horolog_time::{Span, Timestamp};
-use horolog_wire::ntp::Leap;
+use horolog_wire::ntp::LeapIndicator;
 use horolog_wire::{chrony, ntp};
 
-use crate::{Ask, ChronydAddress, Fault, Look, Report, STALE, Slew, Source};
+use crate::{
+    ChronydAddress, ClockReadings, DaemonChoice, STALE, Slew, SourceError, SourceEstimate,
+    TimeSource,
+};
 use chronyd::Chronyd;
 use ntpd::Ntpd;
 
-/// The stratum claimed of the kernel's clock where no daemon says its own. One too high is merely
-/// modest where one too low draws clients away from better servers.
+/// Stratum claimed for the kernel's clock if no daemon reports its own. One too high is harmless,
+/// while one too low draws clients away from better servers.
 pub const KERNEL_STRATUM: u8 = 10;
-/// The reference identifier of a clock that nobody says more of: the address by which the reference
+/// Reference identifier of a clock without further data: the address by which the reference
 /// implementation names its own undisciplined clock.
 pub const UNDISCIPLINED: [u8; 4] = [127, 127, 1, 1];
 
-/// How long a daemon may take to answer, whatever else comes meanwhile: other sources wait.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(200);
-/// Polls between two searches for a daemon, where there is none.
+/// Timeout of a daemon's reply, regardless of other input meanwhile: other sources wait.
+pub(crate) const DAEMON_TIMEOUT: Duration = Duration::from_millis(200);
+/// Polls between two searches for a daemon if there is none.
 const SEARCH_INTERVAL: u32 = 16;
-/// Where chronyd takes commands by default.
+/// Default path of chronyd's command socket.
 pub const CHRONYD_SOCKET: &str = "/run/chrony/chronyd.sock";
 
-/// A daemon that disciplines the clock.
+/// Daemon that disciplines the clock.
 trait Daemon: Send {
-    /// Asks it what it would tell its own clients.
-    fn ask(&mut self, look: &Look) -> Result<Report, Fault>;
+    /// Queries the data that it would send to its own clients.
+    fn query(&mut self, look: &ClockReadings) -> Result<SourceEstimate, SourceError>;
 }
 
-/// The source.
+/// Time source by the system clock.
 pub(crate) struct System {
     name: String,
-    places: Vec<Box<dyn Daemon>>,
-    /// Whether the kernel is asked where no daemon answers.
+    daemons: Vec<Box<dyn Daemon>>,
+    /// True if the kernel is queried when no daemon replies.
     kernel_too: bool,
-    /// Index of the daemon that answered last, and when.
+    /// Index of the daemon that replied last, and the instant of that.
     answered: Option<(usize, Timestamp<horolog_time::Monotonic>)>,
     /// Polls until the next search.
     rest: u32,
 }
 
 impl System {
-    /// The source that asks as told. A server that listens at `own` is not asked about itself.
-    pub(crate) fn new(name: String, ask: &Ask, own: &[SocketAddr]) -> Self {
+    /// Creates the source with this choice of daemons. A server that listens at `own` is not
+    /// queried about itself.
+    pub(crate) fn new(name: String, ask: &DaemonChoice, own: &[SocketAddr]) -> Self {
         let places: Vec<Box<dyn Daemon>> = match ask {
-            Ask::Kernel => Vec::new(),
-            Ask::Chronyd(address) => vec![Box::new(Chronyd::new(address.clone()))],
-            Ask::Ntpd(address) => vec![Box::new(Ntpd::new(*address))],
-            Ask::Auto => usual_places(own),
+            DaemonChoice::Kernel => Vec::new(),
+            DaemonChoice::Chronyd(address) => vec![Box::new(Chronyd::new(address.clone()))],
+            DaemonChoice::Ntpd(address) => vec![Box::new(Ntpd::new(*address))],
+            DaemonChoice::Auto => default_daemons(own),
         };
-        let kernel_too = matches!(ask, Ask::Kernel | Ask::Auto);
-        Self { name, places, kernel_too, answered: None, rest: 0 }
+        let kernel_too = matches!(ask, DaemonChoice::Kernel | DaemonChoice::Auto);
+        Self { name, daemons: places, kernel_too, answered: None, rest: 0 }
     }
 
-    /// Asks the daemon that answered last, and the others only when it has not for long.
-    fn mirrored(&mut self, look: &Look) -> Result<Option<Report>, Fault> {
+    /// Queries the daemon that replied last, and the others only if it has not for long.
+    fn mirrored(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         if let Some((index, when)) = self.answered {
-            match self.places[index].ask(look) {
+            match self.daemons[index].query(look) {
                 Ok(report) => {
                     self.answered = Some((index, look.monotonic));
                     return Ok(Some(report));
                 }
-                Err(Fault::Silent(_)) if look.monotonic - when < STALE => return Ok(None),
-                Err(Fault::Silent(_)) => self.answered = None,
+                Err(SourceError::NoData(_)) if look.monotonic - when < STALE => return Ok(None),
+                Err(SourceError::NoData(_)) => self.answered = None,
                 Err(fault) => return Err(fault),
             }
         }
         self.search(look)
     }
 
-    fn search(&mut self, look: &Look) -> Result<Option<Report>, Fault> {
+    fn search(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         if self.rest > 0 && self.kernel_too {
             self.rest -= 1;
-            return Err(Fault::Silent("no daemon answers".into()));
+            return Err(SourceError::NoData("no time daemon answers".into()));
         }
-        let mut fault = Fault::Silent("no daemon answers".into());
-        for (index, place) in self.places.iter_mut().enumerate() {
-            match place.ask(look) {
-                Err(Fault::Silent(reason)) => fault = Fault::Silent(reason),
+        let mut fault = SourceError::NoData("no time daemon answers".into());
+        for (index, place) in self.daemons.iter_mut().enumerate() {
+            match place.query(look) {
+                Err(SourceError::NoData(reason)) => fault = SourceError::NoData(reason),
                 answer => {
                     self.answered = Some((index, look.monotonic));
                     return answer.map(Some);
@@ -101,14 +105,14 @@ impl System {
     }
 }
 
-impl Source for System {
+impl TimeSource for System {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault> {
+    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         match self.mirrored(look) {
-            Err(Fault::Silent(_)) if self.kernel_too => kernel(look).map(Some),
+            Err(SourceError::NoData(_)) if self.kernel_too => kernel(look).map(Some),
             answer => answer,
         }
     }
@@ -118,7 +122,7 @@ impl Source for System {
     }
 }
 
-fn usual_places(own: &[SocketAddr]) -> Vec<Box<dyn Daemon>> {
+fn default_daemons(own: &[SocketAddr]) -> Vec<Box<dyn Daemon>> {
     let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut places: Vec<Box<dyn Daemon>> = Vec::new();
     if Path::new(CHRONYD_SOCKET).exists() {
@@ -131,18 +135,20 @@ fn usual_places(own: &[SocketAddr]) -> Vec<Box<dyn Daemon>> {
     places
 }
 
-/// Whether what is sent to `address` may come to a socket bound to `own`.
+/// Returns true if datagrams to `address` may reach a socket bound to `own`.
 fn reaches(own: SocketAddr, address: SocketAddr) -> bool {
     let everywhere = own.ip().is_unspecified() && (own.is_ipv6() || address.is_ipv4());
     own.port() == address.port() && (everywhere || own.ip() == address.ip())
 }
 
-/// What the kernel says of its own clock.
-fn kernel(look: &Look) -> Result<Report, Fault> {
+/// Returns the kernel's estimate of its own clock.
+fn kernel(look: &ClockReadings) -> Result<SourceEstimate, SourceError> {
     let Some(kernel) = look.kernel.filter(|kernel| kernel.synchronised) else {
-        return Err(Fault::Unusable("the kernel says that its clock is not synchronised".into()));
+        return Err(SourceError::Unusable(
+            "the kernel reports that its clock is not synchronised".into(),
+        ));
     };
-    Ok(Report {
+    Ok(SourceEstimate {
         tai_minus_utc_s: None,
         next_leap: None,
         at: look.monotonic,
@@ -151,34 +157,36 @@ fn kernel(look: &Look) -> Result<Report, Fault> {
         slew: Slew::default(),
         uncertainty: Span::ZERO,
         leap: match kernel.leap {
-            PendingLeap::None => Leap::None,
-            PendingLeap::Insert => Leap::Insert,
-            PendingLeap::Delete => Leap::Delete,
+            PendingLeap::None => LeapIndicator::None,
+            PendingLeap::Insert => LeapIndicator::Insert,
+            PendingLeap::Delete => LeapIndicator::Delete,
         },
         stratum: KERNEL_STRATUM,
         reference_id: UNDISCIPLINED,
         reference: look.realtime(),
         root_delay: Span::ZERO,
         root_dispersion: kernel.maximum_error,
+        is_unconfirmed: false,
+        host_clock: None,
     })
 }
 
-/// How long to wait until `deadline`; an error when that is past.
+/// Returns the remaining time until `deadline`; an error if that is past.
 pub(crate) fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// Turns a failure to ask into a fault that names what was asked.
-fn silent(whom: &str, error: &io::Error) -> Fault {
+/// Converts a failed query to an error that names its target.
+fn query_error(whom: &str, error: &io::Error) -> SourceError {
     let reason = match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer".into(),
         _ => error.to_string(),
     };
-    Fault::Silent(format!("{whom}: {reason}"))
+    SourceError::NoData(format!("{whom}: {reason}"))
 }
 
-/// An address of the family of `peer` from which it is asked.
+/// Returns a local address of the family of `peer` for the query.
 pub(crate) fn any_like(peer: SocketAddr) -> SocketAddr {
     let any: IpAddr = if peer.is_ipv4() {
         Ipv4Addr::UNSPECIFIED.into()

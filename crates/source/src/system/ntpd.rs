@@ -1,4 +1,4 @@
-//! ntpd, asked by mode 6 for its system variables (RFC 9327).
+//! ntpd as a daemon of the source `system`: requests its system variables by mode 6 (RFC 9327).
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -6,17 +6,17 @@ use std::time::Instant;
 
 use horolog_time::Span;
 use horolog_wire::control::{DATA_MAX, HEADER_LEN, Header, SYSTEM_VARIABLES, SystemVariables};
-use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
+use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 
-use super::{Daemon, PATIENCE, any_like, left, silent};
-use crate::{Fault, Look, Report, Slew};
+use super::{DAEMON_TIMEOUT, Daemon, any_like, left, query_error};
+use crate::{ClockReadings, Slew, SourceError, SourceEstimate};
 
-/// More than the variables asked for ever take, in bytes.
+/// Buffer size: more than the requested variables ever take, in bytes.
 const RESPONSE_MAX: usize = 4_096;
-/// Datagrams that are read before it counts as no answer.
+/// Maximum number of datagrams read before there is no reply.
 const DATAGRAMS_MAX: usize = 32;
 
-/// A running ntpd.
+/// Client of a running ntpd.
 pub(super) struct Ntpd {
     address: SocketAddr,
     socket: Option<UdpSocket>,
@@ -37,7 +37,7 @@ impl Ntpd {
         Ok(socket)
     }
 
-    /// Asks and puts the fragments of the response together.
+    /// Sends the request and reassembles the fragments of the response.
     fn exchange(&mut self) -> io::Result<Result<Vec<u8>, u16>> {
         let socket = self.open()?;
         self.sequence = self.sequence.wrapping_add(1);
@@ -45,7 +45,7 @@ impl Ntpd {
         let mut packet = [0; HEADER_LEN + DATA_MAX];
         let length = asked.emit(SYSTEM_VARIABLES.as_bytes(), &mut packet);
         socket.send(&packet[..length])?;
-        let (mut data, deadline) = (Vec::new(), Instant::now() + PATIENCE);
+        let (mut data, deadline) = (Vec::new(), Instant::now() + DAEMON_TIMEOUT);
         for _ in 0..DATAGRAMS_MAX {
             socket.set_read_timeout(Some(left(deadline)?))?;
             let length = socket.recv(&mut packet)?;
@@ -57,7 +57,7 @@ impl Ntpd {
                 self.socket = Some(socket);
                 return Ok(Err(header.status));
             }
-            // On the way from a neighbour fragments keep their order.
+            // Fragments from a neighbour keep their order.
             let expected = usize::from(header.offset) == data.len();
             if !expected || data.len() + fragment.len() > RESPONSE_MAX {
                 return Err(io::ErrorKind::InvalidData.into());
@@ -73,27 +73,29 @@ impl Ntpd {
 }
 
 impl Daemon for Ntpd {
-    fn ask(&mut self, look: &Look) -> Result<Report, Fault> {
+    fn query(&mut self, look: &ClockReadings) -> Result<SourceEstimate, SourceError> {
         let whom = format!("ntpd at {}", self.address);
-        let unusable = |what: &str| Fault::Unusable(format!("{whom} {what}"));
-        let data = match self.exchange().map_err(|error| silent(&whom, &error))? {
+        let unusable = |what: &str| SourceError::Unusable(format!("{whom} {what}"));
+        let data = match self.exchange().map_err(|error| query_error(&whom, &error))? {
             Ok(data) => data,
             Err(status) => {
-                return Err(unusable(&format!("refuses to say its state (status {status:#06x})")));
+                return Err(unusable(&format!(
+                    "refuses to report its state (status {status:#06x})"
+                )));
             }
         };
         let variables = SystemVariables::parse(&data)
-            .map_err(|_| unusable("says its state in words that are not understood"))?;
+            .map_err(|_| unusable("reports its state in an unknown format"))?;
         let in_range = (1..STRATUM_UNSYNCHRONISED).contains(&variables.stratum);
-        if variables.leap == Leap::Unsynchronised || !in_range {
-            return Err(unusable("says that it is not synchronised"));
+        if variables.leap == LeapIndicator::Unsynchronised || !in_range {
+            return Err(unusable("reports that it is not synchronised"));
         }
         Ok(report(&variables, look))
     }
 }
 
-fn report(variables: &SystemVariables, look: &Look) -> Report {
-    Report {
+fn report(variables: &SystemVariables, look: &ClockReadings) -> SourceEstimate {
+    SourceEstimate {
         at: look.monotonic,
         offset: Span::ZERO,
         frequency_ppb: 0,
@@ -107,5 +109,7 @@ fn report(variables: &SystemVariables, look: &Look) -> Report {
         reference: variables.reference.to_utc(look.realtime()),
         root_delay: variables.root_delay,
         root_dispersion: variables.root_dispersion,
+        is_unconfirmed: false,
+        host_clock: None,
     }
 }

@@ -6,13 +6,13 @@ use std::thread;
 
 use horolog_sys::adjtimex::KernelClock;
 use horolog_time::{NS_PER_S, NtpTimestamp};
-use horolog_wire::chrony::{Reply, Tracking};
+use horolog_wire::chrony::{Tracking, TrackingReply};
 use horolog_wire::control::{self, Header};
 
 use super::*;
 
-fn look(seconds: i64, synchronised: bool) -> Look {
-    Look {
+fn look(seconds: i64, synchronised: bool) -> ClockReadings {
+    ClockReadings {
         monotonic: Timestamp::from_timespec(seconds, 0),
         realtime_minus_monotonic: Span::from_ns(1_700_000_000 * NS_PER_S),
         kernel: Some(KernelClock {
@@ -31,7 +31,7 @@ fn look(seconds: i64, synchronised: bool) -> Look {
 
 fn tracking(stratum: u8) -> Tracking {
     Tracking {
-        leap: Leap::Insert,
+        leap: LeapIndicator::Insert,
         stratum,
         reference_id: [192, 0, 2, 7],
         reference: Timestamp::from_timespec(1_700_000_000, 0),
@@ -47,22 +47,22 @@ fn sequence_of(request: &[u8]) -> u32 {
 
 #[test]
 fn the_kernel_is_believed_where_no_daemon_answers() {
-    let mut system = System::new("system:kernel".into(), &Ask::Kernel, &[]);
+    let mut system = System::new("system:kernel".into(), &DaemonChoice::Kernel, &[]);
     let report = system.poll(&look(5, true)).unwrap().unwrap();
-    assert_eq!((report.leap, report.stratum), (Leap::Delete, KERNEL_STRATUM));
+    assert_eq!((report.leap, report.stratum), (LeapIndicator::Delete, KERNEL_STRATUM));
     assert_eq!((report.offset, report.root_dispersion), (Span::ZERO, Span::from_ms(30)));
     assert_eq!(report.reference, Timestamp::from_timespec(1_700_000_005, 0));
-    assert!(matches!(system.poll(&look(6, false)), Err(Fault::Unusable(_))));
+    assert!(matches!(system.poll(&look(6, false)), Err(SourceError::Unusable(_))));
     assert!(matches!(
-        system.poll(&Look { kernel: None, ..look(7, true) }),
-        Err(Fault::Unusable(_))
+        system.poll(&ClockReadings { kernel: None, ..look(7, true) }),
+        Err(SourceError::Unusable(_))
     ));
 }
 
 #[test]
 fn chronyd_is_mirrored_and_its_correction_served() {
     let daemon = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let ask = Ask::Chronyd(ChronydAddress::Udp(daemon.local_addr().unwrap()));
+    let ask = DaemonChoice::Chronyd(ChronydAddress::Udp(daemon.local_addr().unwrap()));
     let play = thread::spawn(move || {
         let mut request = [0; 512];
         for (round, tracking) in [Ok(tracking(3)), Err(2), Ok(tracking(0))].into_iter().enumerate()
@@ -71,29 +71,32 @@ fn chronyd_is_mirrored_and_its_correction_served() {
             assert_eq!(length, chrony::TRACKING_LEN);
             let sequence = sequence_of(&request);
             // An answer to an earlier question comes first, and is passed over.
-            let late = Reply {
+            let late = TrackingReply {
                 sequence: sequence.wrapping_sub(1),
                 tracking: Ok(super::tests::tracking(9)),
             };
             daemon.send_to(&late.emit(), from).unwrap();
-            daemon.send_to(&Reply { sequence, tracking }.emit(), from).unwrap();
+            daemon.send_to(&TrackingReply { sequence, tracking }.emit(), from).unwrap();
             assert!(round < 3);
         }
     });
     let mut system = System::new("system".into(), &ask, &[]);
     let report = system.poll(&look(5, false)).unwrap().unwrap();
-    assert_eq!((report.leap, report.stratum), (Leap::Insert, 3));
+    assert_eq!((report.leap, report.stratum), (LeapIndicator::Insert, 3));
     assert_eq!(report.reference_id, [192, 0, 2, 7]);
     assert_eq!(report.offset, Span::from_ns(-NS_PER_S / 64));
     assert_eq!(report.root_delay, Span::from_ns(NS_PER_S / 128));
     assert_eq!(report.root_dispersion, Span::from_ns(NS_PER_S / 256));
     let refused = system.poll(&look(6, true)).unwrap_err();
-    assert!(matches!(&refused, Fault::Unusable(text) if text.contains("status 2")), "{refused}");
-    assert!(matches!(system.poll(&look(7, true)), Err(Fault::Unusable(_))), "stratum 0");
+    assert!(
+        matches!(&refused, SourceError::Unusable(text) if text.contains("status 2")),
+        "{refused}"
+    );
+    assert!(matches!(system.poll(&look(7, true)), Err(SourceError::Unusable(_))), "stratum 0");
     play.join().unwrap();
     // Its port is closed now. What it said holds for a while, and the kernel is no stand-in.
     assert_eq!(system.poll(&look(8, true)), Ok(None));
-    assert!(matches!(system.poll(&look(90, true)), Err(Fault::Silent(_))));
+    assert!(matches!(system.poll(&look(90, true)), Err(SourceError::NoData(_))));
 }
 
 #[test]
@@ -104,10 +107,10 @@ fn chronyd_is_asked_over_its_socket_and_nothing_is_left_there() {
     let play = thread::spawn(move || {
         let mut request = [0; 512];
         let (_, from) = daemon.recv_from(&mut request).unwrap();
-        let reply = Reply { sequence: sequence_of(&request), tracking: Ok(tracking(2)) };
+        let reply = TrackingReply { sequence: sequence_of(&request), tracking: Ok(tracking(2)) };
         daemon.send_to(&reply.emit(), from.as_pathname().unwrap()).unwrap();
     });
-    let ask = Ask::Chronyd(ChronydAddress::Unix(path));
+    let ask = DaemonChoice::Chronyd(ChronydAddress::Unix(path));
     let mut system = System::new("system".into(), &ask, &[]);
     assert_eq!(system.poll(&look(5, false)).unwrap().unwrap().stratum, 2);
     play.join().unwrap();
@@ -119,7 +122,7 @@ fn chronyd_is_asked_over_its_socket_and_nothing_is_left_there() {
 #[test]
 fn ntpd_is_mirrored_from_several_fragments() {
     let daemon = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let ask = Ask::Ntpd(daemon.local_addr().unwrap());
+    let ask = DaemonChoice::Ntpd(daemon.local_addr().unwrap());
     let play = thread::spawn(move || {
         let mut packet = [0; 512];
         let (length, from) = daemon.recv_from(&mut packet).unwrap();
@@ -136,14 +139,14 @@ fn ntpd_is_mirrored_from_several_fragments() {
     let mut system = System::new("system".into(), &ask, &[]);
     let report = system.poll(&look(5, false)).unwrap().unwrap();
     play.join().unwrap();
-    assert_eq!((report.leap, report.stratum), (Leap::None, 2));
+    assert_eq!((report.leap, report.stratum), (LeapIndicator::None, 2));
     assert_eq!(report.root_delay, Span::from_ns(1_500_000));
     assert_eq!(report.root_dispersion, Span::from_ns(250_000));
     assert_eq!(NtpTimestamp::from_utc(report.reference).to_bits(), 0xe000_0001_8000_0000);
 }
 
 /// What a source says, and that it says it in time, whatever is sent to it again and again.
-fn in_time(ask: &Ask) -> Result<Option<Report>, Fault> {
+fn in_time(ask: &DaemonChoice) -> Result<Option<SourceEstimate>, SourceError> {
     let mut system = System::new("system".into(), ask, &[]);
     let started = Instant::now();
     let said = system.poll(&look(5, true));
@@ -153,7 +156,7 @@ fn in_time(ask: &Ask) -> Result<Option<Report>, Fault> {
 
 #[test]
 fn what_is_no_answer_does_not_make_others_wait() {
-    let late = Reply { sequence: u32::MAX, tracking: Ok(tracking(9)) };
+    let late = TrackingReply { sequence: u32::MAX, tracking: Ok(tracking(9)) };
     let (mut junk, chronyds) = (vec![0; 12], late.emit().to_vec());
     junk[0] = 0xff;
     for (ntpd, text) in [(true, junk), (false, chronyds)] {
@@ -167,8 +170,12 @@ fn what_is_no_answer_does_not_make_others_wait() {
                 thread::sleep(Duration::from_millis(120));
             }
         });
-        let ask = if ntpd { Ask::Ntpd(at) } else { Ask::Chronyd(ChronydAddress::Udp(at)) };
-        assert!(matches!(in_time(&ask), Err(Fault::Silent(_))));
+        let ask = if ntpd {
+            DaemonChoice::Ntpd(at)
+        } else {
+            DaemonChoice::Chronyd(ChronydAddress::Udp(at))
+        };
+        assert!(matches!(in_time(&ask), Err(SourceError::NoData(_))));
         play.join().unwrap();
     }
 }
@@ -182,11 +189,11 @@ fn a_daemon_that_takes_nothing_does_not_make_others_wait() {
     filling.set_nonblocking(true).unwrap();
     while filling.send_to(&[0; 104], &path).is_ok() {}
     let (sender, receiver) = std::sync::mpsc::channel();
-    let ask = Ask::Chronyd(ChronydAddress::Unix(path));
+    let ask = DaemonChoice::Chronyd(ChronydAddress::Unix(path));
     // It would never end if it waited.
-    thread::spawn(move || sender.send(in_time(&ask)));
+    thread::spawn(move || drop(sender.send(in_time(&ask))));
     let said = receiver.recv_timeout(Duration::from_secs(2)).expect("an end");
-    assert!(matches!(said, Err(Fault::Silent(_))), "{said:?}");
+    assert!(matches!(said, Err(SourceError::NoData(_))), "{said:?}");
 }
 
 #[test]
@@ -195,7 +202,7 @@ fn a_server_does_not_ask_itself() {
     let ntpd = at("127.0.0.1:123");
     for own in ["127.0.0.1:123", "0.0.0.0:123", "[::]:123"] {
         assert!(reaches(at(own), ntpd), "{own}");
-        assert_eq!(usual_places(&[at(own)]).len() + 1, usual_places(&[]).len());
+        assert_eq!(default_daemons(&[at(own)]).len() + 1, default_daemons(&[]).len());
     }
     for own in ["127.0.0.2:123", "0.0.0.0:124", "[::1]:123"] {
         assert!(!reaches(at(own), ntpd), "{own}");

@@ -1,7 +1,7 @@
 //! The text form of a histogram: `HdrHistogram`'s V2 encoding, compressed with zlib, in base64.
 //!
 //! Writing is left to the `hdrhistogram` crate. Reading is done here, because histograms arrive in
-//! files and messages from other machines: the crate's reader allocates whatever length the header
+//! files and messages from other hosts: the crate's reader allocates whatever length the header
 //! claims and overflows on forged run lengths. This one accepts the one layout of
 //! [`crate::buckets`], bounds every step, and refuses the rest with a reason.
 //!
@@ -36,22 +36,22 @@ const COOKIE: u32 = 0x1c84_9313;
 const HEADER_LEN: usize = 40;
 /// The longest form of one count.
 const COUNT_LEN_MAX: usize = 9;
-/// The most that the zlib stream of one of our histograms can hold.
+/// Largest content of a valid histogram's zlib stream.
 const INFLATED_LEN_MAX: usize = HEADER_LEN + COUNTS * COUNT_LEN_MAX;
 /// Longest text read: base64 adds a third, and incompressible data grow by less than the rest.
 const TEXT_LEN_MAX: usize = 2 * INFLATED_LEN_MAX;
 
-/// Why a text is not a histogram of ours.
+/// Reason for which a text is not a histogram of this layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// The text is not base64, or longer than any histogram.
     #[error("the histogram is not valid base64 text of at most {TEXT_LEN_MAX} characters")]
     Text,
     /// The bytes are cut short, or are not a V2 DEFLATE histogram.
-    #[error("the histogram is cut short or not in HdrHistogram's V2 DEFLATE format")]
+    #[error("the histogram is truncated or not in HdrHistogram's V2 DEFLATE format")]
     Format,
     /// The histogram has other bounds or another precision, so its counts mean other values.
-    #[error("the histogram has another layout: need values 1 to {MAX_VALUE} and 2 digits")]
+    #[error("the histogram has another layout than values 1 to {MAX_VALUE} and 2 digits")]
     Layout,
     /// The counts do not fit the layout, or add up to more than any measurement can.
     #[error("the histogram's counts are damaged")]
@@ -67,8 +67,9 @@ impl From<RawError> for DecodeError {
 #[expect(clippy::expect_used, reason = "the comment below shows why it cannot fire")]
 pub(super) fn encode(histogram: &hdrhistogram::Histogram<u64>) -> String {
     let mut bytes = Vec::new();
-    // It can fail in three ways: a write error, which a Vec does not have; more bytes than a u32
-    // counts, which 3840 buckets do not give; a count above 2^63, ruled out by MAX_COUNT.
+    // Serialisation can fail in three ways: a write error, which a Vec does not have; more bytes
+    // than a u32 counts, which 3840 buckets do not give; a count above 2^63, ruled out by
+    // MAX_COUNT.
     V2DeflateSerializer::new()
         .serialize(histogram, &mut bytes)
         .expect("a bounded histogram serialises into memory");
@@ -98,7 +99,7 @@ fn take_u32(input: &mut &[u8]) -> Result<u32, DecodeError> {
     take(input).map(u32::from_be_bytes)
 }
 
-/// Unwraps the compressed form, reading no more than a histogram of ours can need.
+/// Unwraps the compressed form, reading no more than a valid histogram can need.
 fn inflate(mut bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let cookie = take_u32(&mut bytes)?;
     let length = take_u32(&mut bytes)? as usize;
@@ -154,7 +155,8 @@ fn read_counts(mut input: &[u8]) -> Result<Vec<u64>, DecodeError> {
     Ok(counts)
 }
 
-/// One number in LEB128, whose ninth byte carries eight bits, with the sign in the lowest bit.
+/// Reads one number in LEB128, whose ninth byte carries eight bits, with the sign in the lowest
+/// bit.
 fn read_signed(input: &mut &[u8]) -> Result<i64, DecodeError> {
     let mut value = 0_u64;
     for place in 0..COUNT_LEN_MAX {
@@ -169,7 +171,7 @@ fn read_signed(input: &mut &[u8]) -> Result<i64, DecodeError> {
     Ok((value >> 1) as i64 ^ -((value & 1) as i64))
 }
 
-/// The sum and the extremes as far as the buckets tell.
+/// Restores the sum and the extremes to the precision of the buckets.
 fn restore(counts: &[u64]) -> Result<Recorder, DecodeError> {
     let used = |n: &u64| *n > 0;
     let first = counts.iter().position(used).unwrap_or(0);

@@ -1,8 +1,9 @@
-//! Answers questions about recorded values: extremes, mean, deviation, quantiles; merges, and
-//! carries histograms between programs.
+//! Evaluation of recorded values: extremes, mean, deviation, quantiles; merging, and transport of
+//! histograms between programs.
 //!
-//! Counting on a hot path is [`crate::recorder`]'s work; this is the form for afterwards. An empty
-//! histogram has no minimum, mean or quantile, and says `None` rather than zero.
+//! Counting on a hot path is the task of [`crate::recorder`]; this form is for evaluation
+//! afterwards. An empty histogram has no minimum, mean or quantile: they are `None` rather than
+//! zero.
 
 mod encoding;
 
@@ -16,12 +17,12 @@ use crate::recorder::{MAX_COUNT, Recorder};
 /// Significant decimal digits of the layout.
 const SIGNIFICANT_DIGITS: u8 = 2;
 
-/// Two histograms together would hold more than [`MAX_COUNT`] values.
+/// Error for two histograms that together would hold more than [`MAX_COUNT`] values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the histograms hold more than {MAX_COUNT} values together: the data are damaged")]
+#[error("the histograms exceed {MAX_COUNT} values in total: the data are damaged")]
 pub struct TooManyValues;
 
-/// A histogram in the layout of [`crate::buckets`], with its exact sum and extremes.
+/// Histogram in the layout of [`crate::buckets`], with its exact sum and extremes.
 ///
 /// Count, minimum, maximum and mean are exact; quantiles are less than 1% above the true value,
 /// never below it. Values above [`MAX_VALUE`] count as that value.
@@ -33,10 +34,10 @@ pub struct Histogram {
     max: u64,
 }
 
-/// The figures that describe a histogram in one line, in the unit that was recorded.
+/// Summary of a histogram in one line, in the recorded unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// Number of values.
+    /// Returns the number of values.
     pub count: u64,
     /// Smallest value, exact.
     pub min: u64,
@@ -65,7 +66,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram.
+    /// Creates an empty histogram.
     #[must_use]
     #[expect(
         clippy::expect_used,
@@ -98,7 +99,7 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
-    /// Adds everything that `other` holds.
+    /// Adds all values of `other`.
     pub fn merge(&mut self, other: &Self) -> Result<(), TooManyValues> {
         if self.count().saturating_add(other.count()) > MAX_COUNT {
             return Err(TooManyValues);
@@ -111,45 +112,45 @@ impl Histogram {
         Ok(())
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.inner.len()
     }
 
-    /// Whether nothing was recorded.
+    /// Returns true if nothing was recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inner.is_empty()
     }
 
-    /// The smallest value.
+    /// Returns the smallest value.
     #[must_use]
     pub fn min(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.min)
     }
 
-    /// The largest value.
+    /// Returns the largest value.
     #[must_use]
     pub fn max(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.max)
     }
 
-    /// The arithmetic mean.
+    /// Returns the arithmetic mean.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.sum as f64 / self.count() as f64)
     }
 
-    /// The standard deviation of the values, each taken at the middle of its bucket.
+    /// Returns the standard deviation of the values, each taken at the middle of its bucket.
     #[must_use]
     pub fn stddev(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.inner.stdev())
     }
 
-    /// The smallest value that at least the share `quantile` of all values does not exceed, rounded
-    /// up to the end of its bucket, but not past the maximum. `quantile` is clamped to 0..=1; 0 and
-    /// NaN give the minimum.
+    /// Returns the smallest value that at least the share `quantile` of all values does not exceed,
+    /// rounded up to the end of its bucket, but not past the maximum. `quantile` is clamped to
+    /// 0..=1; 0 and NaN give the minimum.
     #[must_use]
     pub fn value_at_quantile(&self, quantile: f64) -> Option<u64> {
         let quantile = quantile.clamp(0.0, 1.0);
@@ -160,8 +161,7 @@ impl Histogram {
         }
     }
 
-    /// The buckets that hold something, in rising order: the largest value of each, and how many it
-    /// holds.
+    /// Returns the non-empty buckets in rising order: the largest value of each, and its count.
     pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.inner.iter_recorded().map(|step| {
             let upper = self.inner.highest_equivalent(step.value_iterated_to());
@@ -169,7 +169,7 @@ impl Histogram {
         })
     }
 
-    /// The usual figures at once.
+    /// Returns the usual statistics together.
     #[must_use]
     pub fn summary(&self) -> Option<Summary> {
         Some(Summary {
@@ -186,14 +186,16 @@ impl Histogram {
         })
     }
 
-    /// The histogram as text, in the interchange format of the `HdrHistogram` family: V2, DEFLATE,
-    /// base64. Any of its tools reads it; the exact sum and extremes are not part of the format.
+    /// Returns the histogram as text, in the interchange format of the `HdrHistogram` family: V2,
+    /// DEFLATE, base64. Any of its tools reads it; the exact sum and extremes are not part of the
+    /// format.
     #[must_use]
     pub fn encode(&self) -> String {
         encoding::encode(&self.inner)
     }
 
-    /// Reads what [`encode`](Self::encode) wrote, here or in any tool that uses the same layout.
+    /// Reads the output of [`encode`](Self::encode), from this crate or any tool with the same
+    /// layout.
     ///
     /// The format has no sum and no extremes, so they are restored from the buckets: mean, minimum
     /// and maximum are then within 1% like the quantiles.

@@ -1,16 +1,17 @@
-//! What the trials at one rate say about it: RFC 9971's load classification (Appendix A) and
-//! conditional throughput (Appendix B). It knows one load at a time; the search compares them.
+//! Classification of one rate by its trials: RFC 9971's load classification (Appendix A) and
+//! conditional throughput (Appendix B). This module handles one load at a time; the search compares
+//! them.
 
 use super::{REACHED, TrialOutcome};
 use crate::loss::loss_ratio;
 
-/// Shortfalls that put a load out of the generator's reach. One or two can be a hiccup.
+/// Shortfalls that put a load out of the generator's reach. One or two can be transient.
 const SHORTFALLS: usize = 3;
 
 /// A trial this much shorter than full length still counts as full: sending stopped a little early.
 const FULL_LENGTH: f64 = 0.99;
 
-/// A search goal of RFC 9971, without its width.
+/// Search goal of RFC 9971, without its width.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Goal {
     pub(super) loss_ratio: f64,
@@ -21,19 +22,19 @@ pub(super) struct Goal {
     pub(super) sum_s: f64,
 }
 
-/// What a load is with respect to a goal.
+/// Class of a load with respect to a goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
-    /// The goal is certain to hold, whatever the trials still missing give.
+pub(super) enum LoadClass {
+    /// The goal is certain to hold, whatever the outcome of the missing trials.
     Lower,
     /// The goal is certain to fail.
     Upper,
     Undecided,
 }
 
-/// One trial, as far as the search cares.
+/// Data of one trial used by the search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Trial {
+pub(super) struct TrialData {
     pub(super) duration_s: f64,
     pub(super) loss_ratio: f64,
     pub(super) sent: u64,
@@ -42,8 +43,8 @@ pub(super) struct Trial {
     pub(super) achieved_rate: f64,
 }
 
-impl Trial {
-    /// A trial that sent nothing reached no rate and lost nothing.
+impl TrialData {
+    /// Converts an outcome; a trial that sent nothing reached no rate and lost nothing.
     pub(super) fn from_outcome(outcome: &TrialOutcome) -> Self {
         let ratio = loss_ratio(outcome.sent, outcome.lost);
         let achieved = outcome.achieved_rate;
@@ -57,7 +58,7 @@ impl Trial {
         }
     }
 
-    /// The time that this trial counts as full-length, if it does.
+    /// Returns the time for which this trial counts as full-length, if it does.
     fn full_length_s(&self, goal: &Goal) -> Option<f64> {
         (self.duration_s >= FULL_LENGTH * goal.trial_s).then(|| self.duration_s.max(goal.trial_s))
     }
@@ -67,24 +68,24 @@ impl Trial {
     }
 }
 
-/// One rate and everything that was tried at it.
+/// One rate and all its trials.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Load {
-    /// Requests per second offered.
+pub(super) struct RateTrials {
+    /// Intended rate, in requests per second.
     pub(super) rate: f64,
-    /// Trials that speak for this rate.
-    trials: Vec<Trial>,
-    /// Rates really sent in the trials that fell short of it.
+    /// Trials that count for this rate.
+    trials: Vec<TrialData>,
+    /// Achieved rates of the trials that fell short of it.
     shortfalls: Vec<f64>,
 }
 
-impl Load {
+impl RateTrials {
     pub(super) fn new(rate: f64) -> Self {
         Self { rate, trials: Vec::new(), shortfalls: Vec::new() }
     }
 
-    /// Adds a trial, as a shortfall if it sent too little to speak for this rate.
-    pub(super) fn add(&mut self, trial: &Trial, goal: &Goal) {
+    /// Adds a trial, as a shortfall if it sent too little to count for this rate.
+    pub(super) fn add(&mut self, trial: &TrialData, goal: &Goal) {
         if trial.achieved_rate >= REACHED * self.rate || trial.is_high_loss(goal) {
             self.trials.push(*trial);
         } else {
@@ -92,8 +93,8 @@ impl Load {
         }
     }
 
-    /// What the generator can send instead, if it cannot reach this rate: the
-    /// median of what it did.
+    /// Returns the rate that the generator can send instead, if it cannot reach this rate: the
+    /// median of the achieved rates.
     pub(super) fn ceiling(&self) -> Option<f64> {
         let short = self.shortfalls.len();
         (short >= SHORTFALLS && short > self.trials.len()).then(|| {
@@ -103,8 +104,8 @@ impl Load {
         })
     }
 
-    /// Appendix A of RFC 9971.
-    pub(super) fn classify(&self, goal: &Goal) -> Class {
+    /// Classifies the load by Appendix A of RFC 9971.
+    pub(super) fn classify(&self, goal: &Goal) -> LoadClass {
         let [mut full_low_s, mut full_high_s, mut short_low_s, mut short_high_s] = [0.0; 4];
         for trial in &self.trials {
             let (sum, seconds) = match (trial.full_length_s(goal), trial.is_high_loss(goal)) {
@@ -120,26 +121,27 @@ impl Load {
         let whole_s = f64::max(full_low_s + high_s, goal.sum_s);
         let allowed_s = whole_s * goal.exceed_ratio;
         if whole_s - full_low_s <= allowed_s {
-            Class::Lower
+            LoadClass::Lower
         } else if high_s > allowed_s {
-            Class::Upper
+            LoadClass::Upper
         } else {
-            Class::Undecided
+            LoadClass::Undecided
         }
     }
 
-    fn full_length(&self, goal: &Goal) -> impl Iterator<Item = (f64, &Trial)> {
+    fn full_length(&self, goal: &Goal) -> impl Iterator<Item = (f64, &TrialData)> {
         self.trials.iter().filter_map(|trial| Some((trial.full_length_s(goal)?, trial)))
     }
 
-    /// Requests sent and lost in the full-length trials.
+    /// Returns the requests sent and lost in the full-length trials.
     pub(super) fn totals(&self, goal: &Goal) -> (u64, u64) {
         self.full_length(goal)
             .fold((0, 0), |(sent, lost), (_, trial)| (sent + trial.sent, lost + trial.lost))
     }
 
-    /// Appendix B of RFC 9971, of the rate really sent instead of the intended one: up to 0.5% less
-    /// may have been, and nobody answered what was not sent.
+    /// Returns the conditional throughput by Appendix B of RFC 9971, based on the achieved rate
+    /// instead of the intended one: up to 0.5% fewer requests may have been sent, and no reply
+    /// exists for an unsent request.
     pub(super) fn conditional_throughput(&self, goal: &Goal) -> f64 {
         let mut trials: Vec<_> = self.full_length(goal).collect();
         trials.sort_by(|(_, a), (_, b)| a.loss_ratio.total_cmp(&b.loss_ratio));
@@ -160,7 +162,7 @@ impl Load {
 
 #[cfg(test)]
 mod tests {
-    use super::Class::{Lower, Undecided, Upper};
+    use super::LoadClass::{Lower, Undecided, Upper};
     use super::*;
 
     const RATE: f64 = 1e6;
@@ -179,10 +181,10 @@ mod tests {
         ]
     }
 
-    fn add(load: &mut Load, times: usize, duration_s: f64, loss_ratio: f64) {
+    fn add(load: &mut RateTrials, times: usize, duration_s: f64, loss_ratio: f64) {
         let sent = (RATE * duration_s) as u64;
         let lost = (sent as f64 * loss_ratio) as u64;
-        let trial = Trial { duration_s, loss_ratio, sent, lost, achieved_rate: RATE };
+        let trial = TrialData { duration_s, loss_ratio, sent, lost, achieved_rate: RATE };
         load.trials.extend(std::iter::repeat_n(trial, times));
     }
 
@@ -198,7 +200,7 @@ mod tests {
             ((1, 60.0, 0.001), [Upper, Undecided, Lower, Upper]),
             ((1, 60.0, 0.0), [Upper, Lower, Lower, Upper]),
         ];
-        let mut load = Load::new(RATE);
+        let mut load = RateTrials::new(RATE);
         for (point, ((times, duration_s, loss), expected)) in points.into_iter().enumerate() {
             add(&mut load, times, duration_s, loss);
             let found = example_goals().map(|goal| load.classify(&goal));
@@ -212,13 +214,13 @@ mod tests {
     #[test]
     fn untried_load_is_undecided() {
         for goal in example_goals() {
-            assert_eq!(Load::new(RATE).classify(&goal), Undecided);
+            assert_eq!(RateTrials::new(RATE).classify(&goal), Undecided);
         }
     }
 
     #[test]
     fn conditional_throughput_counts_unmeasured_time_as_lost() {
-        let mut load = Load::new(RATE);
+        let mut load = RateTrials::new(RATE);
         add(&mut load, 1, 1.0, 0.0);
         assert!(load.conditional_throughput(&goal(1.0, 3.0, 0.0, 0.5)).abs() < 1e-9);
         assert!((load.conditional_throughput(&goal(1.0, 2.0, 0.0, 0.5)) - RATE).abs() < 1e-9);
@@ -226,22 +228,22 @@ mod tests {
 
     #[test]
     fn a_trial_cut_a_little_short_is_full_length() {
-        let mut load = Load::new(RATE);
+        let mut load = RateTrials::new(RATE);
         add(&mut load, 2, 0.995, 0.0);
         assert_eq!(load.classify(&goal(1.0, 3.0, 0.0, 0.5)), Lower);
-        let mut load = Load::new(RATE);
+        let mut load = RateTrials::new(RATE);
         add(&mut load, 9, 0.9, 0.0);
         assert_eq!(load.classify(&goal(1.0, 3.0, 0.0, 0.5)), Undecided);
     }
 
-    fn sent_at(achieved_rate: f64, loss_ratio: f64) -> Trial {
-        Trial { duration_s: 1.0, loss_ratio, sent: 1, lost: 0, achieved_rate }
+    fn sent_at(achieved_rate: f64, loss_ratio: f64) -> TrialData {
+        TrialData { duration_s: 1.0, loss_ratio, sent: 1, lost: 0, achieved_rate }
     }
 
     #[test]
     fn shortfalls_set_a_ceiling_only_when_they_prevail() {
         let goal = goal(1.0, 3.0, 0.0, 0.5);
-        let mut load = Load::new(RATE);
+        let mut load = RateTrials::new(RATE);
         load.add(&sent_at(0.8 * RATE, 0.0), &goal);
         load.add(&sent_at(0.9 * RATE, 0.0), &goal);
         assert_eq!(load.ceiling(), None);
@@ -257,7 +259,7 @@ mod tests {
     #[test]
     fn a_shortfall_that_loses_counts_against_the_load() {
         let goal = goal(1.0, 3.0, 0.0, 0.5);
-        let mut load = Load::new(RATE);
+        let mut load = RateTrials::new(RATE);
         for _ in 0..3 {
             load.add(&sent_at(0.8 * RATE, 0.1), &goal);
         }
@@ -267,7 +269,7 @@ mod tests {
     #[test]
     fn what_was_not_sent_is_not_credited() {
         let goal = goal(1.0, 2.0, 0.0, 0.5);
-        let mut load = Load::new(RATE);
+        let mut load = RateTrials::new(RATE);
         load.add(&sent_at(0.997 * RATE, 0.0), &goal);
         assert!((load.conditional_throughput(&goal) - 0.997 * RATE).abs() < 1e-6);
     }

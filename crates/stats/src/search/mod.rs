@@ -1,44 +1,46 @@
-//! Finds the highest rate at which a loss goal holds: NDR (no drop) or PDR (a partial drop of
+//! Search for the highest rate at which a loss goal holds: NDR (no drop) or PDR (a partial drop of
 //! 0.5%), to a relative width.
 //!
 //! It follows `MLRsearch` (RFC 9971, <https://www.rfc-editor.org/rfc/rfc9971>) and is that
-//! document's *Controller*: it says which trial to run next and takes in what the trial gave. It
-//! runs nothing and reads no clock; the caller loops over [`Search::next`] and [`Search::record`].
+//! document's *Controller*: it selects the next trial and records its outcome. It runs nothing and
+//! reads no clock; the caller loops over [`Search::next`] and [`Search::record`].
 //!
-//! # What is taken over
+//! # Conformance
 //!
 //! - **Load classification** is RFC 9971's Appendix A to the letter. A load is an *upper bound*
 //!   once its high-loss trials exceed the goal exceed ratio of the goal duration sum, a *lower
 //!   bound* once no further trial within that sum could make them, and undecided until then. A
-//!   single trial spoiled by chance therefore decides nothing.
+//!   single trial disturbed by chance therefore decides nothing.
 //! - **Relevant bounds.** The relevant upper bound is the lowest upper bound, the relevant lower
 //!   bound the highest lower bound below it. Where loss does not grow with the rate, the upper
-//!   bound is believed and whatever went well above it is taken for luck.
-//! - **Conditional throughput** (Appendix B) is the rate reported: what came back at the relevant
-//!   lower bound, in the worst trial that the exceed ratio does not forgive.
+//!   bound takes precedence, and successes above it are attributed to chance.
+//! - **Conditional throughput** (Appendix B) is the rate reported: replies per second at the
+//!   relevant lower bound, in the worst trial that the exceed ratio does not forgive.
 //!
-//! # What is simpler, and why that is enough
+//! # Simplifications
 //!
 //! - **One goal per search.** RFC 9971 shares trials between goals; with trials of a second or
 //!   less, two searches cost little more than one, and with a single goal the bounds are hard: no
 //!   load below the relevant upper bound is ever measured because of another goal.
-//! - **Three stages.** The way to the answer is not prescribed. Here three ever stricter copies of
-//!   the goal are searched in turn: a coarse one with trials of the initial duration, one half way,
-//!   and the goal itself. The first doubles the rate from the start until loss appears and never
-//!   steps further, because some servers do not recover from an overload of several times their
-//!   capacity. Each stage starts from the bounds of the one before, lower one first; they are
-//!   hints that it must confirm with its own trials. If one turns out wrong, it steps outwards,
-//!   twice as far each time. So long trials are spent near the answer only.
+//! - **Three stages.** The RFC does not prescribe the path to the answer. This search processes
+//!   three ever stricter copies of the goal in turn: a coarse one with trials of the initial
+//!   duration, an intermediate one, and the goal itself. The first doubles the rate from the start
+//!   until loss appears and never steps further, because some servers do not recover from an
+//!   overload of several times their capacity. Each stage starts from the bounds of the one before,
+//!   lower one first; they are hints that it must confirm with its own trials. If one proves wrong,
+//!   it steps outwards, twice as far each time. Long trials are therefore spent only near the
+//!   answer.
 //! - In the first two stages a load needs two lossy trials to fail and one clean trial to pass (the
-//!   "loss verification" of ETSI TST009): a mistake there costs time, not truth.
+//!   "loss verification" of ETSI TST009): a mistake there costs time, not correctness.
 //!
-//! # When the generator is the limit
+//! # Generator limits
 //!
-//! A trial in which less was sent than asked, by more than 0.5%, says nothing good about the rate
-//! asked. If it lost too much nevertheless, that is a high-loss trial: more would not lose less. If
-//! not, it is a *shortfall* and classifies nothing. A load that falls short three times, and more
-//! often than not, is out of the generator's reach: the median of what was sent becomes the highest
-//! load to try, and if that holds the goal, the search ends with [`Reason::GeneratorLimit`].
+//! A trial in which less was sent than intended, by more than 0.5%, says nothing good about the
+//! intended rate. If it lost too much nevertheless, that is a high-loss trial: more would not lose
+//! less. If not, it is a *shortfall* and classifies nothing. A load that falls short three times,
+//! and more often than not, is out of the generator's reach: the median of the achieved rates
+//! becomes the highest load to try, and if that holds the goal, the search ends with
+//! [`StopReason::GeneratorLimit`].
 
 mod classify;
 mod config;
@@ -50,51 +52,50 @@ mod tests;
 
 use std::time::Duration;
 
-pub use config::{ConfigError, LossGoal, SearchConfig};
+pub use config::{LossGoal, SearchConfig, SearchConfigError};
 
-use self::classify::{Goal, Load, Trial};
-use self::select::{Bounds, Plan};
+use self::classify::{Goal, RateTrials, TrialData};
+use self::select::{RateBounds, StageDecision};
 use crate::loss::loss_ratio;
 
-/// The share of the offered rate that must really have been sent for a trial to speak for it.
+/// Least share of the intended rate that must have been achieved for a trial to count for it.
 const REACHED: f64 = 0.995;
 
-/// Outcomes whose offered rates differ by less than this share are trials at one load.
+/// Relative difference of intended rates below which outcomes are trials at one load.
 const SAME_LOAD: f64 = 1e-6;
 
-/// What to do next.
+/// Next step of a search.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum SearchStep {
     /// Run a trial and [`record`](Search::record) its outcome.
     Trial {
-        /// Requests per second to offer.
+        /// Intended rate, in requests per second.
         rate: f64,
-        /// For how long to send.
+        /// Duration of sending.
         duration: Duration,
     },
     /// The search is over.
     Done(SearchOutcome),
 }
 
-/// What a trial gave.
+/// Outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrialOutcome {
-    /// The rate that [`Step::Trial`] asked for, per second.
+    /// Intended rate by [`Step::Trial`], per second.
     pub offered_rate: f64,
-    /// The rate really sent, per second, from the first and last transmission (see
-    /// [`crate::loss::Rate`]).
+    /// Achieved rate, per second, from the first and last transmission (see [`crate::loss::Rate`]).
     pub achieved_rate: f64,
     /// Requests sent.
     pub sent: u64,
     /// Requests without a valid reply in time.
     pub lost: u64,
-    /// The duration that [`Step::Trial`] asked for, or the time really spent sending.
+    /// Duration by [`Step::Trial`], or the actual time of sending.
     pub duration: Duration,
 }
 
-/// Why a search ended.
+/// Reason for the end of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum StopReason {
     /// The bounds are within the goal width of each other.
     Converged,
     /// The goal holds at the highest rate allowed; the server's limit is above it.
@@ -103,20 +104,19 @@ pub enum Reason {
     GeneratorLimit,
     /// The goal does not even hold at the lowest rate allowed.
     BelowMin,
-    /// Trials or time ran out first; the bounds are as far apart as they are.
+    /// Trials or time ran out first; the bounds remain as far apart as they are.
     BudgetSpent,
 }
 
-/// What a search found. RFC 9971 calls it regular when the reason is [`Reason::Converged`].
+/// Result of a search. RFC 9971 calls it regular if the reason is [`StopReason::Converged`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchOutcome {
-    /// The conditional throughput: replies per second at the relevant lower bound. `None` when
-    /// there is no lower bound.
+    /// Conditional throughput: replies per second at the relevant lower bound. `None` if there is
+    /// no lower bound.
     pub rate: Option<f64>,
-    /// The relevant lower bound: the highest rate, below every upper bound, at
-    /// which the goal holds.
+    /// Relevant lower bound: the highest rate, below every upper bound, at which the goal holds.
     pub lower: Option<f64>,
-    /// The relevant upper bound: the lowest rate at which the goal fails.
+    /// Relevant upper bound: the lowest rate at which the goal fails.
     pub upper: Option<f64>,
     /// Requests sent at the lower bound, in the trials that count.
     pub sent: u64,
@@ -126,22 +126,22 @@ pub struct SearchOutcome {
     pub trials: usize,
     /// Time spent sending.
     pub trial_time: Duration,
-    /// Why the search ended.
-    pub reason: Reason,
+    /// Reason for the end of the search.
+    pub reason: StopReason,
 }
 
 impl SearchOutcome {
-    /// The loss ratio over all trials that count at the lower bound. It can exceed the goal, if the
-    /// exceed ratio forgave a trial.
+    /// Returns the loss ratio over all trials that count at the lower bound. It can exceed the
+    /// goal, if the exceed ratio forgave a trial.
     #[must_use]
     pub fn loss_ratio(&self) -> Option<f64> {
         loss_ratio(self.sent, self.lost)
     }
 }
 
-/// One goal, and how precisely to search it.
+/// One goal, and the precision of its search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Stage {
+struct GoalStage {
     goal: Goal,
     /// Largest ratio of upper to lower bound that ends the stage; above 1.
     width: f64,
@@ -149,89 +149,91 @@ struct Stage {
     first_step: f64,
 }
 
-/// The search: a function of its configuration and of the trials recorded so far.
+/// Search: a function of its configuration and of the trials recorded so far.
 #[derive(Debug, Clone)]
 pub struct Search {
     config: SearchConfig,
-    stages: [Stage; 3],
-    /// The stage being searched.
+    stages: [GoalStage; 3],
+    /// Index of the current stage.
     current: usize,
-    /// The bounds that the stage before ended with.
-    hint: Bounds,
-    /// Every rate tried, ascending.
-    loads: Vec<Load>,
+    /// Bounds found by the previous stage.
+    hint: RateBounds,
+    /// All rates tried, ascending.
+    loads: Vec<RateTrials>,
     trials: usize,
     trial_time: Duration,
 }
 
 impl Search {
-    /// A search that has not run a trial yet.
-    pub fn new(config: SearchConfig) -> Result<Self, ConfigError> {
+    /// Creates a search that has not run a trial yet.
+    pub fn new(config: SearchConfig) -> Result<Self, SearchConfigError> {
         config.validate()?;
         Ok(Self {
             stages: config.stages(),
             config,
             current: 0,
-            hint: Bounds::default(),
+            hint: RateBounds::default(),
             loads: Vec::new(),
             trials: 0,
             trial_time: Duration::ZERO,
         })
     }
 
-    /// The next trial, or the result. It changes nothing: asked again, it answers the same.
+    /// Returns the next trial, or the result. It changes nothing: repeated calls return the same.
     #[must_use]
-    pub fn next(&self) -> Step {
+    pub fn next(&self) -> SearchStep {
         let rate = match self.plan() {
-            Plan::Measure(rate) => rate,
-            Plan::Settled(reason) => return Step::Done(self.outcome(reason)),
+            StageDecision::Measure(rate) => rate,
+            StageDecision::Settled(reason) => return SearchStep::Done(self.outcome(reason)),
         };
         let duration = Duration::from_secs_f64(self.stage().goal.trial_s);
         let time_left = self.config.time_budget.saturating_sub(self.trial_time);
         if self.trials >= self.config.max_trials || duration > time_left {
-            return Step::Done(self.outcome(Reason::BudgetSpent));
+            return SearchStep::Done(self.outcome(StopReason::BudgetSpent));
         }
-        Step::Trial { rate, duration }
+        SearchStep::Trial { rate, duration }
     }
 
-    /// Takes in the outcome of a trial. Trials that were not asked for count as well.
+    /// Records the outcome of a trial. Trials that were not requested count as well.
     pub fn record(&mut self, outcome: &TrialOutcome) {
         self.trials += 1;
         self.trial_time += outcome.duration;
         let goal = self.stage().goal;
-        self.load_at(outcome.offered_rate).add(&Trial::from_outcome(outcome), &goal);
-        while self.current + 1 < self.stages.len() && matches!(self.plan(), Plan::Settled(_)) {
+        self.load_at(outcome.offered_rate).add(&TrialData::from_outcome(outcome), &goal);
+        while self.current + 1 < self.stages.len()
+            && matches!(self.plan(), StageDecision::Settled(_))
+        {
             self.hint = select::relevant_bounds(&self.loads, &self.stage().goal);
             self.current += 1;
         }
     }
 
-    fn stage(&self) -> &Stage {
+    fn stage(&self) -> &GoalStage {
         &self.stages[self.current]
     }
 
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> StageDecision {
         select::plan(&self.config, self.stage(), self.hint, &self.loads)
     }
 
-    /// The load of this rate, made if it was never tried.
-    fn load_at(&mut self, rate: f64) -> &mut Load {
-        let same = |load: &Load| (load.rate - rate).abs() <= SAME_LOAD * rate;
+    /// Returns the load of this rate, created if it was never tried.
+    fn load_at(&mut self, rate: f64) -> &mut RateTrials {
+        let same = |load: &RateTrials| (load.rate - rate).abs() <= SAME_LOAD * rate;
         let place = self.loads.iter().position(same).unwrap_or_else(|| {
             let place = self.loads.partition_point(|load| load.rate < rate);
-            self.loads.insert(place, Load::new(rate));
+            self.loads.insert(place, RateTrials::new(rate));
             place
         });
         &mut self.loads[place]
     }
 
-    /// The result by the goal itself; or, if the budget ran out before, by the strictest stage that
-    /// has found a bound.
-    fn outcome(&self, reason: Reason) -> SearchOutcome {
-        let found = |stage: &Stage| select::relevant_bounds(&self.loads, &stage.goal);
+    /// Returns the result by the goal itself; or, if the budget ran out before, by the strictest
+    /// stage that has found a bound.
+    fn outcome(&self, reason: StopReason) -> SearchOutcome {
+        let found = |stage: &GoalStage| select::relevant_bounds(&self.loads, &stage.goal);
         let goal = &self.stages[..=self.current]
             .iter()
-            .rfind(|stage| found(stage) != Bounds::default())
+            .rfind(|stage| found(stage) != RateBounds::default())
             .unwrap_or(self.stage())
             .goal;
         let bounds = select::relevant_bounds(&self.loads, goal);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Search, SearchConfig, SearchOutcome, Step, TrialOutcome};
+use super::{Search, SearchConfig, SearchOutcome, SearchStep, TrialOutcome};
 
 /// What a hard capacity loses: all that is above it.
 pub(super) fn beyond(capacity: f64) -> impl Fn(f64) -> f64 {
@@ -29,11 +29,11 @@ pub(super) fn run(
     let mut search = Search::new(config).unwrap();
     for _ in 0..=config.max_trials {
         match search.next() {
-            Step::Trial { rate, duration } => {
+            SearchStep::Trial { rate, duration } => {
                 assert!((config.min_rate..=config.max_rate).contains(&rate));
                 search.record(&trial(rate, duration));
             }
-            Step::Done(outcome) => return outcome,
+            SearchStep::Done(outcome) => return outcome,
         }
     }
     panic!("the search did not end: {search:?}");

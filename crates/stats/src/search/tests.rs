@@ -18,7 +18,7 @@ fn hard_capacity_is_found_within_the_width_and_in_time() {
     for _ in 0..300 {
         let capacity = 1e3 * 1e4_f64.powf(random.unit()).max(1.001);
         let found = run_loss(ndr(), beyond(capacity));
-        assert_eq!(found.reason, Reason::Converged);
+        assert_eq!(found.reason, StopReason::Converged);
         let (lower, upper) = (found.lower.unwrap(), found.upper.unwrap());
         assert!(lower <= capacity && capacity <= upper, "{capacity}: {found:?}");
         assert!(upper <= lower * 1.01 * 1.000_001, "{capacity}: {found:?}");
@@ -32,7 +32,7 @@ fn hard_capacity_is_found_within_the_width_and_in_time() {
 fn pdr_reports_what_came_back_not_what_was_offered() {
     let config = SearchConfig { goal: LossGoal::PDR, ..ndr() };
     let found = run_loss(config, beyond(200_000.0));
-    assert_eq!(found.reason, Reason::Converged);
+    assert_eq!(found.reason, StopReason::Converged);
     let limit = 200_000.0 / 0.995;
     assert!(found.lower.unwrap() <= limit && limit <= found.upper.unwrap());
     assert!(found.rate.unwrap() <= 200_000.0 + 1.0);
@@ -53,20 +53,23 @@ fn soft_loss_curve_gives_pdr_above_ndr() {
 #[test]
 fn capacity_above_the_range_is_capped_not_invented() {
     let found = run_loss(ndr(), beyond(2e7));
-    assert_eq!((found.reason, found.lower, found.upper), (Reason::CappedAtMax, Some(1e7), None));
+    assert_eq!(
+        (found.reason, found.lower, found.upper),
+        (StopReason::CappedAtMax, Some(1e7), None)
+    );
 }
 
 #[test]
 fn capacity_below_the_range_has_no_rate() {
     let found = run_loss(ndr(), beyond(500.0));
-    assert_eq!((found.reason, found.rate, found.lower), (Reason::BelowMin, None, None));
+    assert_eq!((found.reason, found.rate, found.lower), (StopReason::BelowMin, None, None));
     assert_eq!((found.upper, found.loss_ratio()), (Some(1e3), None));
 }
 
 #[test]
 fn start_above_the_capacity_searches_downwards() {
     let found = run_loss(SearchConfig { start_rate: 5e6, ..ndr() }, beyond(3e4));
-    assert_eq!(found.reason, Reason::Converged);
+    assert_eq!(found.reason, StopReason::Converged);
     assert!((found.lower.unwrap() / 3e4 - 1.0).abs() < 0.01);
 }
 
@@ -77,14 +80,14 @@ fn generator_limit_is_not_credited_to_the_server() {
         let limit = 123_456.0 * (1.0 + 0.004 * (random.unit() - 0.5));
         limited(rate, duration, limit, beyond(1e6))
     });
-    assert_eq!((found.reason, found.upper), (Reason::GeneratorLimit, None));
+    assert_eq!((found.reason, found.upper), (StopReason::GeneratorLimit, None));
     assert!((found.rate.unwrap() / 123_456.0 - 1.0).abs() < 0.005, "{found:?}");
 }
 
 #[test]
 fn server_limit_below_the_generator_limit_is_found() {
     let found = run(ndr(), |rate, duration| limited(rate, duration, 90_000.0, beyond(70_000.0)));
-    assert_eq!(found.reason, Reason::Converged);
+    assert_eq!(found.reason, StopReason::Converged);
     assert!((found.lower.unwrap() / 70_000.0 - 1.0).abs() < 0.01, "{found:?}");
 }
 
@@ -96,7 +99,7 @@ fn a_generator_that_hiccups_now_and_then_is_not_limited() {
         let limit = if trials % 5 == 0 { 0.8 * rate } else { rate };
         limited(rate, duration, limit, beyond(250_000.0))
     });
-    assert_eq!(found.reason, Reason::Converged);
+    assert_eq!(found.reason, StopReason::Converged);
     assert!((found.lower.unwrap() / 250_000.0 - 1.0).abs() < 0.01, "{found:?}");
 }
 
@@ -109,7 +112,7 @@ fn a_generator_that_sends_nothing_ends_the_search() {
         lost: 0,
         duration,
     });
-    assert_eq!((found.reason, found.rate, found.trials), (Reason::GeneratorLimit, None, 3));
+    assert_eq!((found.reason, found.rate, found.trials), (StopReason::GeneratorLimit, None, 3));
 }
 
 #[test]
@@ -117,7 +120,7 @@ fn a_lossless_island_above_the_limit_is_not_believed() {
     // Fails from 50 k to 60 k, holds again up to 200 k.
     let loss = |rate: f64| if (5e4..6e4).contains(&rate) || rate > 2e5 { 0.1 } else { 0.0 };
     let found = run_loss(SearchConfig { start_rate: 55e3, ..ndr() }, loss);
-    assert_eq!(found.reason, Reason::Converged);
+    assert_eq!(found.reason, StopReason::Converged);
     assert!((found.lower.unwrap() / 5e4 - 1.0).abs() < 0.011, "{found:?}");
 
     // The bounds themselves: a lower bound above an upper bound is not relevant.
@@ -140,7 +143,7 @@ fn loss_that_only_long_trials_show_is_found_in_growing_steps() {
         let lost = (excess - 3e4).max(0.0);
         outcome(rate, duration, lost / (rate * duration.as_secs_f64()))
     });
-    assert_eq!(found.reason, Reason::Converged);
+    assert_eq!(found.reason, StopReason::Converged);
     assert!((found.lower.unwrap() / 1.1e5 - 1.0).abs() < 0.01, "{found:?}");
     assert!(found.trial_time < Duration::from_secs(30), "{found:?}");
 }
@@ -197,7 +200,7 @@ fn next_changes_nothing_and_the_end_is_final() {
     loop {
         let step = search.next();
         assert_eq!(search.next(), step);
-        let Step::Trial { rate, duration } = step else { break };
+        let SearchStep::Trial { rate, duration } = step else { break };
         search.record(&outcome(rate, duration, beyond(3e5)(rate)));
     }
 }
@@ -206,11 +209,11 @@ fn next_changes_nothing_and_the_end_is_final() {
 fn spent_budget_says_so_and_keeps_what_is_known() {
     let few = SearchConfig { max_trials: 20, ..ndr() };
     let found = run_loss(few, beyond(3e5));
-    assert_eq!((found.reason, found.trials), (Reason::BudgetSpent, 20));
+    assert_eq!((found.reason, found.trials), (StopReason::BudgetSpent, 20));
     assert!(found.lower.unwrap() <= 3e5 && found.upper.unwrap() >= 3e5);
     let short = SearchConfig { time_budget: Duration::from_secs(5), ..ndr() };
     let found = run_loss(short, beyond(3e5));
-    assert_eq!(found.reason, Reason::BudgetSpent);
+    assert_eq!(found.reason, StopReason::BudgetSpent);
     assert!(found.trial_time <= Duration::from_secs(5));
 }
 
@@ -224,7 +227,7 @@ fn strict_settings_are_those_of_rfc_2544() {
         ..ndr()
     };
     let found = run_loss(config, beyond(3e5));
-    assert_eq!(found.reason, Reason::Converged);
+    assert_eq!(found.reason, StopReason::Converged);
     assert_eq!(found.rate, found.lower);
     assert_eq!(found.sent, (found.lower.unwrap() * 60.0).round() as u64);
 }
@@ -234,18 +237,21 @@ fn impossible_settings_are_refused() {
     let refused = |config: SearchConfig| Search::new(config).unwrap_err();
     for (min_rate, max_rate) in [(0.0, 1e3), (f64::NAN, 1e3), (2e3, 1e3), (1e3, f64::INFINITY)] {
         let config = SearchConfig::new(LossGoal::NDR, min_rate, max_rate);
-        assert_eq!(refused(config), ConfigError::Rates, "{min_rate} {max_rate}");
+        assert_eq!(refused(config), SearchConfigError::Rates, "{min_rate} {max_rate}");
     }
-    assert_eq!(refused(SearchConfig { start_rate: 1.0, ..ndr() }), ConfigError::Rates);
-    assert_eq!(refused(SearchConfig { width: 0.0, ..ndr() }), ConfigError::Width(0.0));
-    assert_eq!(refused(SearchConfig { exceed_ratio: 1.0, ..ndr() }), ConfigError::ExceedRatio(1.0));
+    assert_eq!(refused(SearchConfig { start_rate: 1.0, ..ndr() }), SearchConfigError::Rates);
+    assert_eq!(refused(SearchConfig { width: 0.0, ..ndr() }), SearchConfigError::Width(0.0));
+    assert_eq!(
+        refused(SearchConfig { exceed_ratio: 1.0, ..ndr() }),
+        SearchConfigError::ExceedRatio(1.0)
+    );
     let zero = SearchConfig { initial_duration: Duration::ZERO, ..ndr() };
-    assert_eq!(refused(zero), ConfigError::Durations);
+    assert_eq!(refused(zero), SearchConfigError::Durations);
     let unordered = SearchConfig { duration_sum: Duration::from_millis(500), ..ndr() };
-    assert_eq!(refused(unordered), ConfigError::Durations);
+    assert_eq!(refused(unordered), SearchConfigError::Durations);
     let slow = SearchConfig::new(LossGoal::NDR, 5.0, 1e3);
-    assert!(matches!(refused(slow), ConfigError::NoRequest { .. }));
-    assert_eq!(LossGoal::new(1.0), Err(ConfigError::Goal(1.0)));
+    assert!(matches!(refused(slow), SearchConfigError::NoRequest { .. }));
+    assert_eq!(LossGoal::new(1.0), Err(SearchConfigError::Goal(1.0)));
     assert_eq!(LossGoal::new(1e-4).map(LossGoal::ratio), Ok(1e-4));
 }
 
@@ -276,7 +282,7 @@ proptest! {
         let capacity = 10_f64.powf(exponent);
         let start_rate = 10_f64.powf(start);
         let found = run_loss(SearchConfig { start_rate, width, exceed_ratio, ..ndr() }, beyond(capacity));
-        prop_assert_eq!(found.reason, Reason::Converged);
+        prop_assert_eq!(found.reason, StopReason::Converged);
         let (lower, upper) = (found.lower.unwrap(), found.upper.unwrap());
         prop_assert!(lower <= capacity && capacity <= upper);
         prop_assert!(upper / lower <= 1.000_001 * (1.0 + width));

@@ -35,7 +35,7 @@ fn what_was_kept_comes_back() {
     assert_eq!(add(&mut store, 1), ids[1], "the same result is kept once");
     drop(store);
     let store = Store::open_existing(&path).unwrap();
-    let all = store.list(&Filter::default()).unwrap();
+    let all = store.list(&RunFilter::default()).unwrap();
     let commands: Vec<_> = all.iter().map(|run| run.facts.command.as_str()).collect();
     assert_eq!(commands, ["horolog 1", "horolog 2", "horolog 3"], "by their starts");
     assert_eq!(all[0].facts, Facts::of(&text(1)).unwrap());
@@ -50,17 +50,19 @@ fn lists_are_of_what_was_asked_for() {
     for number in 0..10 {
         add(&mut store, number);
     }
-    let commands = |filter: Filter| {
+    let commands = |filter: RunFilter| {
         let all = store.list(&filter).unwrap();
         all.iter().map(|run| run.facts.command[8..].to_owned()).collect::<Vec<_>>()
     };
     let kind = Some("load".to_owned());
-    assert_eq!(commands(Filter { kind, last: Some(2), ..Filter::default() }), ["6", "8"]);
+    assert_eq!(commands(RunFilter { kind, last: Some(2), ..RunFilter::default() }), ["6", "8"]);
     let since = Some("2026-01-02T03:00:07".to_owned());
-    assert_eq!(commands(Filter { since, ..Filter::default() }), ["7", "8", "9"]);
+    assert_eq!(commands(RunFilter { since, ..RunFilter::default() }), ["7", "8", "9"]);
     // What has a meaning in patterns means itself.
     for kind in ["l_ad", "%", "\\"] {
-        assert!(commands(Filter { kind: Some(kind.to_owned()), ..Filter::default() }).is_empty());
+        assert!(
+            commands(RunFilter { kind: Some(kind.to_owned()), ..RunFilter::default() }).is_empty()
+        );
     }
 }
 
@@ -104,7 +106,7 @@ fn all_are_deleted_or_none() {
     let mut store = Store::open(&path).unwrap();
     let ids = [0, 1, 2].map(|number| add(&mut store, number));
     assert!(matches!(store.delete(&[ids[0], 99]), Err(StoreError::NoRun(_))));
-    assert_eq!(store.list(&Filter::default()).unwrap().len(), 3);
+    assert_eq!(store.list(&RunFilter::default()).unwrap().len(), 3);
     store.delete(&ids[..2]).unwrap();
     assert!(matches!(store.result(ids[0]), Err(StoreError::NoRun(_))), "its result goes with it");
     assert!(add(&mut store, 0) > ids[2], "no number is given twice");
@@ -133,7 +135,7 @@ fn together(each: u64) {
         thread.join().unwrap();
     }
     let store = Store::open_existing(&path).unwrap();
-    assert_eq!(store.list(&Filter::default()).unwrap().len(), 4 * each as usize);
+    assert_eq!(store.list(&RunFilter::default()).unwrap().len(), 4 * each as usize);
 }
 
 /// A file that a program of the first version has written.
@@ -209,7 +211,7 @@ fn a_damaged_result_is_told() {
     let other = packing::pack(&text(1));
     store.connection.execute("UPDATE result SET packed = ?1", [other]).unwrap();
     let error = store.result(id).unwrap_err().to_string();
-    assert!(error.contains("does not have its key"), "{error}");
+    assert!(error.contains("its key does not match"), "{error}");
 }
 
 #[test]
@@ -259,5 +261,5 @@ fn a_full_store_keeps_what_it_has() {
     let text = text(1).replace("\"findings\"", &format!("\"noise\":\"{noise}\",\"findings\""));
     let error = store.add(&Facts::of(&text).unwrap(), &text).unwrap_err();
     assert!(matches!(error, StoreError::Full(_)), "{error}");
-    assert_eq!(store.list(&Filter::default()).unwrap().len(), 1);
+    assert_eq!(store.list(&RunFilter::default()).unwrap().len(), 1);
 }

@@ -8,8 +8,8 @@ use std::process::Command;
 use super::{NetNs, check, enter};
 
 impl NetNs {
-    /// Arranges that `command` starts its program inside this namespace. The caller's thread
-    /// stays where it is. The command keeps the namespace alive.
+    /// Makes `command` start its program inside this namespace. The caller's thread stays where it
+    /// is. The command keeps the namespace alive.
     pub fn command<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let namespace = self.clone();
         // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are
@@ -18,7 +18,7 @@ impl NetNs {
     }
 }
 
-/// Arranges that the program is killed (SIGKILL) when the thread that starts it ends, whether
+/// Makes the kernel kill the program (SIGKILL) when the thread that starts it ends, in every case:
 /// that thread returns, panics or dies with its process by kill -9.
 ///
 /// The kernel ties this to the parent *thread*, not the process (`PR_SET_PDEATHSIG(2const)`): start

@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use super::{NamespaceError, NetNs, check};
 
-/// Where `ip netns` keeps the names.
+/// Directory of the names of `ip netns`.
 const DIRECTORY: &str = "/run/netns";
 /// Longest file name in bytes (`NAME_MAX`).
 const NAME_BYTES_MAX: usize = 255;
-/// What a terminal or a service manager sends to end a program.
+/// Signals by which a terminal or a service manager ends a program.
 const ENDING_SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 impl NetNs {
@@ -37,7 +37,7 @@ impl NetNs {
         }
     }
 
-    /// Makes a namespace and gives it a name, as `ip netns add` does.
+    /// Creates a namespace and gives it a name, as `ip netns add` does.
     pub fn create_named(name: &str) -> Result<Self, NamespaceError> {
         path_of(name)?;
         let namespace = Self::anonymous()?;
@@ -46,26 +46,26 @@ impl NetNs {
     }
 }
 
-/// Gives each namespace its name: all of them, or none when one name is taken, the kernel refuses,
-/// or SIGINT, SIGTERM or SIGHUP comes meanwhile.
+/// Gives each namespace its name: all of them, or none if one name is taken, the kernel refuses, or
+/// SIGINT, SIGTERM or SIGHUP comes meanwhile.
 ///
-/// The signals are held back in the calling thread only. In a program with more threads, one of
-/// those may be ended by the signal, and the process with it, unless it has a handler.
+/// The signals are blocked in the calling thread only. In a program with more threads, one of those
+/// may be ended by the signal, and the process with it, unless it has a handler.
 pub fn publish_all(names: &[(&str, &NetNs)]) -> Result<(), NamespaceError> {
     let paths = names.iter().map(|(name, _)| path_of(name)).collect::<Result<Vec<_>, _>>()?;
     prepare_directory()?;
-    let signals = SignalsHeldBack::new()
+    let signals = TerminationSignalsBlocked::new()
         .map_err(|error| NamespaceError::system("hold back signals", error))?;
     for (done, ((name, namespace), path)) in names.iter().zip(&paths).enumerate() {
         let published = match publish(name, namespace, path) {
-            Ok(()) if signals.came() => Err((done + 1, NamespaceError::Interrupted)),
+            Ok(()) if signals.is_pending() => Err((done + 1, NamespaceError::Interrupted)),
             Ok(()) => Ok(()),
             Err(error) => Err((done, error)),
         };
         if let Err((made, error)) = published {
             for path in &paths[..made] {
-                // What could not be taken back is still found by name and can be deleted later;
-                // the error that led here is the one worth telling.
+                // A name that could not be removed is still listed and can be deleted later; the
+                // first error is the relevant one.
                 let _ = remove(path);
             }
             return Err(error);
@@ -74,8 +74,8 @@ pub fn publish_all(names: &[(&str, &NetNs)]) -> Result<(), NamespaceError> {
     Ok(())
 }
 
-/// Takes a name away, as `ip netns delete` does. The namespace lives on while processes, sockets
-/// or handles are in it. A file that a crash left without a namespace is removed too.
+/// Removes a name, as `ip netns delete` does. The namespace lives on while processes, sockets or
+/// handles are in it. A file that a crash left without a namespace is removed too.
 pub fn delete_named(name: &str) -> Result<(), NamespaceError> {
     let path = path_of(name)?;
     remove(&path).map_err(|error| match error.kind() {
@@ -84,7 +84,7 @@ pub fn delete_named(name: &str) -> Result<(), NamespaceError> {
     })
 }
 
-/// All names, sorted; those that a crash left without a namespace included.
+/// Returns all names, sorted; those that a crash left without a namespace included.
 pub fn list_named() -> Result<Vec<String>, NamespaceError> {
     let entries = match fs::read_dir(DIRECTORY) {
         Ok(entries) => entries,
@@ -108,9 +108,9 @@ fn path_of(name: &str) -> Result<PathBuf, NamespaceError> {
     }
 }
 
-/// Makes the directory, and makes it a shared mount, so that a name appears and goes in all mount
-/// namespaces alike. Without that, a service that was started with private mounts would keep a
-/// deleted namespace alive.
+/// Creates the directory, and makes it a shared mount, so that a name appears and disappears in all
+/// mount namespaces alike. Without that, a service that was started with private mounts would keep
+/// a deleted namespace alive.
 fn prepare_directory() -> Result<(), NamespaceError> {
     let failed = |error| NamespaceError::system(format!("prepare {DIRECTORY}"), error);
     DirBuilder::new().recursive(true).mode(0o755).create(DIRECTORY).map_err(failed)?;
@@ -141,7 +141,7 @@ fn publish(name: &str, namespace: &NetNs, path: &Path) -> Result<(), NamespaceEr
         .map_err(io::Error::from)
         .and_then(|source| mount(&source, &c_path(path)?, libc::MS_BIND));
     if mounted.is_err() {
-        // Best effort: the failed mount is what the user has to hear about.
+        // Best effort: the failed mount is the error to report.
         let _ = fs::remove_file(path);
     }
     mounted.map_err(failed)
@@ -173,12 +173,12 @@ fn c_path(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_encoded_bytes())?)
 }
 
-/// Holds back the signals that would end the process, in this thread, until dropped.
-struct SignalsHeldBack {
+/// Termination signals blocked in this thread until dropped.
+struct TerminationSignalsBlocked {
     before: libc::sigset_t,
 }
 
-impl SignalsHeldBack {
+impl TerminationSignalsBlocked {
     fn new() -> io::Result<Self> {
         // SAFETY: a signal set is plain data, for which all zero bytes are a valid
         // value; sigemptyset and sigaddset write only to the set they are given, and the
@@ -199,8 +199,8 @@ impl SignalsHeldBack {
         }
     }
 
-    /// Whether one of the signals waits to be delivered.
-    fn came(&self) -> bool {
+    /// Returns true if one of the signals is pending.
+    fn is_pending(&self) -> bool {
         // SAFETY: as above, zero bytes are a valid set, and sigpending writes only to that set.
         let pending = unsafe {
             let mut pending: libc::sigset_t = std::mem::zeroed();
@@ -218,9 +218,9 @@ impl SignalsHeldBack {
     }
 }
 
-impl Drop for SignalsHeldBack {
+impl Drop for TerminationSignalsBlocked {
     fn drop(&mut self) {
-        // SAFETY: the set came from pthread_sigmask; the old one is not asked for.
+        // SAFETY: the set came from pthread_sigmask; the old one is not requested.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
         }
@@ -250,16 +250,16 @@ mod tests {
     fn signals_held_back_are_seen_and_the_mask_comes_back() {
         // On a thread of its own, so that other tests' masks are untouched.
         std::thread::spawn(|| {
-            let outer = SignalsHeldBack::new().unwrap();
-            assert!(!outer.came());
+            let outer = TerminationSignalsBlocked::new().unwrap();
+            assert!(!outer.is_pending());
             // SAFETY: sends a signal, which is held back, to this very thread.
             unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGHUP) };
-            assert!(outer.came());
+            assert!(outer.is_pending());
             // Inside, the signal was blocked by the caller already, so it is none of its business.
-            let inner = SignalsHeldBack::new().unwrap();
-            assert!(!inner.came());
+            let inner = TerminationSignalsBlocked::new().unwrap();
+            assert!(!inner.is_pending());
             drop(inner);
-            assert!(outer.came());
+            assert!(outer.is_pending());
             // SAFETY: takes the pending signal away, so that dropping the guard
             // does not deliver it.
             unsafe {
@@ -270,7 +270,7 @@ mod tests {
                 libc::sigwait(&raw const set, &raw mut got);
                 assert_eq!(got, libc::SIGHUP);
             }
-            assert!(!outer.came());
+            assert!(!outer.is_pending());
         })
         .join()
         .unwrap();

@@ -1,4 +1,4 @@
-//! The IP addresses of interfaces: listing and adding them.
+//! IP addresses of interfaces: listing and adding them.
 
 use std::net::IpAddr;
 
@@ -8,18 +8,18 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::{Netlink, NetlinkError, Prefix};
 
-/// An IP address of this host.
+/// IP address of this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterfaceAddress {
-    /// The interface that has it.
+    /// Index of its interface.
     pub index: u32,
     /// The address and the prefix length of its network.
     pub prefix: Prefix,
 }
 
 impl Netlink {
-    /// All addresses of all interfaces in this namespace, IPv4 and IPv6, loopback and link-local
-    /// ones included.
+    /// Returns all addresses of all interfaces in this namespace, IPv4 and IPv6, loopback and
+    /// link-local ones included.
     pub fn addresses(&mut self) -> Result<Vec<InterfaceAddress>, NetlinkError> {
         let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
         Ok(self
@@ -32,9 +32,9 @@ impl Netlink {
             .collect())
     }
 
-    /// Gives an interface an address. For IPv6, duplicate address detection (RFC 4862, section 5.4)
-    /// is skipped; even so the kernel takes in packets for the address only a little after this
-    /// returns, namely once [`Netlink::route_get`] says that it is local.
+    /// Adds an address to an interface. For IPv6, duplicate address detection (RFC 4862, section
+    /// 5.4) is skipped; even so the kernel accepts packets for the address only a little after this
+    /// returns, namely once [`Netlink::route_get`] reports it as local.
     pub fn add_address(&mut self, index: u32, prefix: Prefix) -> Result<(), NetlinkError> {
         let mut message = AddressMessage::default();
         message.header.index = index;
@@ -55,7 +55,7 @@ impl Netlink {
     }
 }
 
-/// The netlink address family of an IP address.
+/// Returns the netlink address family of an IP address.
 pub(super) fn family(address: IpAddr) -> AddressFamily {
     match address {
         IpAddr::V4(_) => AddressFamily::Inet,
@@ -69,7 +69,7 @@ fn parse(message: &AddressMessage) -> Option<InterfaceAddress> {
         _ => None,
     });
     // On a point-to-point link IFA_ADDRESS is the far end's, and IFA_LOCAL this end's; without
-    // IFA_LOCAL (IPv6 on ordinary links) IFA_ADDRESS is the interface's own.
+    // IFA_LOCAL (IPv6 on other links) IFA_ADDRESS is the interface's own.
     let own = local.or_else(|| {
         message.attributes.iter().find_map(|attribute| match attribute {
             AddressAttribute::Address(address) => Some(*address),

@@ -1,5 +1,5 @@
-//! One netlink socket: sends a request, gathers its answer. It knows nothing of what the messages
-//! mean.
+//! Netlink socket: sends a request, gathers its answer. The meaning of the messages is handled
+//! elsewhere.
 
 use std::io;
 
@@ -10,16 +10,17 @@ use netlink_packet_core::{
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-use super::error::{NetlinkError, Refusal};
+use super::error::{KernelRefusal, NetlinkError};
 
 /// Attribute of an extended acknowledgement that holds the text (`NLMSGERR_ATTR_MSG`).
 const EXPLANATION: u16 = 1;
-/// Length of `struct nlmsghdr`, all that the kernel repeats of a request under `NETLINK_CAP_ACK`.
+/// Length of `struct nlmsghdr`, the only part of a request that the kernel repeats under
+/// `NETLINK_CAP_ACK`.
 const HEADER_LEN: usize = 16;
-/// How often a dump is asked for again because the table changed under it.
+/// Number of attempts of a dump if the table changes during it.
 const DUMP_ATTEMPTS: usize = 8;
 
-/// A connection to the routing netlink of one network namespace.
+/// Connection to the routing netlink of one network namespace.
 ///
 /// Opened in the calling thread's network namespace; it stays bound to that one. Reading needs no
 /// privilege, changing needs `CAP_NET_ADMIN` in the namespace.
@@ -29,11 +30,11 @@ pub struct Netlink {
     sequence: u32,
 }
 
-/// What one received message means for the exchange that waits for it.
-enum Step {
+/// Effect of one received message on the exchange that waits for it.
+enum MessageEffect {
     Item(RouteNetlinkMessage),
     Skip,
-    End(Result<(), Refusal>),
+    End(Result<(), KernelRefusal>),
 }
 
 impl Netlink {
@@ -51,7 +52,7 @@ impl Netlink {
         Ok(socket)
     }
 
-    /// Changes something; `flags` such as `NLM_F_CREATE` come on top of request and acknowledge.
+    /// Sends a change; `flags` such as `NLM_F_CREATE` are added to request and acknowledge.
     pub(super) fn change(
         &mut self,
         action: &str,
@@ -61,7 +62,7 @@ impl Netlink {
         self.exchange(action, message, flags | NLM_F_ACK).map(drop)
     }
 
-    /// Asks for one object; `None` when the kernel acknowledges without one.
+    /// Requests one object; `None` if the kernel acknowledges without one.
     pub(super) fn get(
         &mut self,
         action: &str,
@@ -70,7 +71,7 @@ impl Netlink {
         Ok(self.exchange(action, message, NLM_F_ACK)?.items.into_iter().next())
     }
 
-    /// Asks for a whole table, again if it changed while it was being read.
+    /// Requests a whole table, again if it changed while it was being read.
     pub(super) fn dump(
         &mut self,
         action: &str,
@@ -82,7 +83,7 @@ impl Netlink {
                 return Ok(answer.items);
             }
         }
-        let busy = Refusal { errno: libc::EAGAIN, explanation: None };
+        let busy = KernelRefusal { errno: libc::EAGAIN, explanation: None };
         Err(NetlinkError::refused(action, busy))
     }
 
@@ -114,7 +115,7 @@ impl Netlink {
     }
 }
 
-/// What came back for one request.
+/// Answer to one request.
 #[derive(Default)]
 struct Answer {
     items: Vec<RouteNetlinkMessage>,
@@ -129,7 +130,7 @@ impl Answer {
         action: &str,
         sequence: u32,
         mut datagram: &[u8],
-    ) -> Result<Option<Result<(), Refusal>>, NetlinkError> {
+    ) -> Result<Option<Result<(), KernelRefusal>>, NetlinkError> {
         while !datagram.is_empty() {
             let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(datagram)
                 .map_err(|error| NetlinkError::malformed(action, error))?;
@@ -138,44 +139,45 @@ impl Answer {
                 .clamp(HEADER_LEN, datagram.len().max(HEADER_LEN));
             datagram = datagram.get(length..).unwrap_or_default();
             if message.header.sequence_number != sequence {
-                continue; // what is left of an earlier request that failed halfway
+                continue; // remains of an earlier request that failed halfway
             }
             self.interrupted |= message.header.flags & NLM_F_DUMP_INTR != 0;
             match step(message.payload) {
-                Step::Item(item) => self.items.push(item),
-                Step::Skip => {}
-                Step::End(end) => return Ok(Some(end)),
+                MessageEffect::Item(item) => self.items.push(item),
+                MessageEffect::Skip => {}
+                MessageEffect::End(end) => return Ok(Some(end)),
             }
         }
         Ok(None)
     }
 }
 
-fn step(payload: NetlinkPayload<RouteNetlinkMessage>) -> Step {
+fn step(payload: NetlinkPayload<RouteNetlinkMessage>) -> MessageEffect {
     match payload {
-        NetlinkPayload::InnerMessage(item) => Step::Item(item),
+        NetlinkPayload::InnerMessage(item) => MessageEffect::Item(item),
         NetlinkPayload::Done(done) if done.code < 0 => {
-            Step::End(Err(Refusal { errno: -done.code, explanation: None }))
+            MessageEffect::End(Err(KernelRefusal { errno: -done.code, explanation: None }))
         }
-        NetlinkPayload::Done(_) => Step::End(Ok(())),
-        NetlinkPayload::Error(error) => Step::End(verdict(&error)),
+        NetlinkPayload::Done(_) => MessageEffect::End(Ok(())),
+        NetlinkPayload::Error(error) => MessageEffect::End(verdict(&error)),
         NetlinkPayload::Overrun(_) => {
-            Step::End(Err(Refusal { errno: libc::ENOBUFS, explanation: None }))
+            MessageEffect::End(Err(KernelRefusal { errno: libc::ENOBUFS, explanation: None }))
         }
-        _ => Step::Skip,
+        _ => MessageEffect::Skip,
     }
 }
 
-fn verdict(error: &ErrorMessage) -> Result<(), Refusal> {
+fn verdict(error: &ErrorMessage) -> Result<(), KernelRefusal> {
     match error.code {
         None => Ok(()),
-        Some(code) => {
-            Err(Refusal { errno: code.get().saturating_neg(), explanation: explanation(error) })
-        }
+        Some(code) => Err(KernelRefusal {
+            errno: code.get().saturating_neg(),
+            explanation: explanation(error),
+        }),
     }
 }
 
-/// The text of the extended acknowledgement, which follows the repeated request header.
+/// Returns the text of the extended acknowledgement, which follows the repeated request header.
 fn explanation(error: &ErrorMessage) -> Option<String> {
     let attributes = error.header.get(HEADER_LEN..)?;
     let text = NlasIterator::new(attributes)

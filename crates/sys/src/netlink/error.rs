@@ -1,21 +1,22 @@
-//! What can go wrong between this program and the kernel's routing netlink. Every refusal keeps
-//! the kernel's errno, so that a caller can tell "exists already" from "not permitted".
+//! Errors of the kernel's routing netlink. Every refusal keeps the kernel's errno, so that a caller
+//! can distinguish "exists already" from "not permitted".
 
+use crate::explain::explain;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The kernel said no.
+/// Refusal by the kernel.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct KernelRefusal {
     /// The kernel's errno, as a Linux error number.
     pub errno: i32,
-    /// The kernel's own explanation (the extended acknowledgement), where it gave one.
+    /// Kernel's own explanation (the extended acknowledgement), if it gave one.
     pub explanation: Option<String>,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for KernelRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", io::Error::from_raw_os_error(self.errno))?;
         match &self.explanation {
@@ -25,13 +26,13 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for KernelRefusal {}
 
-/// Why a netlink operation failed.
+/// Reason for which a netlink operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NetlinkError {
     /// The socket itself failed: out of memory or file descriptors, or no netlink at all.
-    #[error("netlink socket: {0}")]
+    #[error("netlink socket: {why}", why = explain(.0))]
     Socket(#[source] io::Error),
     /// No interface has this name.
     #[error("interface '{0}' not found; 'ip link' lists them")]
@@ -39,64 +40,67 @@ pub enum NetlinkError {
     /// No interface has this index.
     #[error("no interface has index {0}; 'ip link' lists them")]
     NoSuchIndex(u32),
-    /// The routing table has no way to this address, or forbids it.
+    /// The routing table has no route to this address, or forbids it.
     #[error("no route to {destination}: {refusal}; see 'ip route get {destination}'")]
     Unreachable {
-        /// Where the route should have led.
+        /// Destination of the route.
         destination: IpAddr,
         /// The kernel's reason.
-        refusal: Refusal,
+        refusal: KernelRefusal,
     },
-    /// Nothing answered an address resolution request.
+    /// No reply came to an address resolution request.
     #[error(
-        "{address} did not tell its MAC address on interface index {index} within {} ms; \
-         check that it is up and on this link, or give the MAC address yourself",
+        "no MAC address from {address} on interface index {index} within {} ms; check that it is \
+         up and on this link, or specify its MAC address",
         waited.as_millis()
     )]
-    NeighbourSilent {
-        /// The next hop that was asked for.
+    NeighbourUnreachable {
+        /// Next hop to be resolved.
         address: IpAddr,
-        /// The interface that it should be on.
+        /// Index of its expected interface.
         index: u32,
-        /// How long the answer was waited for.
+        /// Timeout of the resolution.
         waited: Duration,
     },
     /// The datagram that provokes address resolution could not be sent.
-    #[error("cannot send a datagram to {address} to learn its MAC address: {source}")]
+    #[error(
+        "cannot send a datagram to {address} to resolve its MAC address: {why}",
+        why = explain(.source)
+    )]
     Provoke {
-        /// The next hop that was asked for.
+        /// Next hop to be resolved.
         address: IpAddr,
-        /// What the socket said.
+        /// Error of the socket.
         source: io::Error,
     },
     /// The process lacks the privilege.
-    #[error("cannot {action}: that needs CAP_NET_ADMIN; run as root or with sudo")]
+    #[error("cannot {action}: CAP_NET_ADMIN is required; run as root or with sudo")]
     NotPermitted {
-        /// What was attempted, as a verb phrase.
+        /// Attempted operation, as a verb phrase.
         action: String,
         /// The kernel's refusal: EPERM or EACCES.
-        refusal: Refusal,
+        refusal: KernelRefusal,
     },
     /// Any other refusal.
     #[error("cannot {action}: {refusal}")]
     Refused {
-        /// What was attempted, as a verb phrase.
+        /// Attempted operation, as a verb phrase.
         action: String,
         /// The kernel's reason.
-        refusal: Refusal,
+        refusal: KernelRefusal,
     },
-    /// The kernel's answer is not one that this program understands.
-    #[error("cannot {action}: the kernel's answer makes no sense ({detail})")]
+    /// The kernel's answer has an unknown form.
+    #[error("cannot {action}: the kernel's answer is malformed ({detail})")]
     Malformed {
-        /// What was attempted, as a verb phrase.
+        /// Attempted operation, as a verb phrase.
         action: String,
-        /// What is wrong with the answer.
+        /// Defect of the answer.
         detail: String,
     },
 }
 
 impl NetlinkError {
-    /// The kernel's errno, where the kernel refused.
+    /// Returns the kernel's errno, if the kernel refused.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
@@ -105,12 +109,12 @@ impl NetlinkError {
             Self::Unreachable { refusal, .. }
             | Self::NotPermitted { refusal, .. }
             | Self::Refused { refusal, .. } => Some(refusal.errno),
-            Self::NeighbourSilent { .. } | Self::Malformed { .. } => None,
+            Self::NeighbourUnreachable { .. } | Self::Malformed { .. } => None,
         }
     }
 
-    /// The error for a refused `action`.
-    pub(super) fn refused(action: &str, refusal: Refusal) -> Self {
+    /// Returns the error for a refused `action`.
+    pub(super) fn refused(action: &str, refusal: KernelRefusal) -> Self {
         let action = action.to_owned();
         match refusal.errno {
             libc::EPERM | libc::EACCES => Self::NotPermitted { action, refusal },
@@ -118,12 +122,12 @@ impl NetlinkError {
         }
     }
 
-    /// The error for an answer that cannot be understood.
+    /// Returns the error for a malformed answer.
     pub(super) fn malformed(action: &str, detail: impl fmt::Display) -> Self {
         Self::Malformed { action: action.to_owned(), detail: detail.to_string() }
     }
 
-    /// Says which interface was meant where the kernel only says `ENODEV`.
+    /// Adds the interface to an error for which the kernel only reports `ENODEV`.
     pub(super) fn for_index(self, index: u32) -> Self {
         match self.errno() {
             Some(libc::ENODEV) => Self::NoSuchIndex(index),
@@ -136,8 +140,8 @@ impl NetlinkError {
 mod tests {
     use super::*;
 
-    fn refusal(errno: i32) -> Refusal {
-        Refusal { errno, explanation: None }
+    fn refusal(errno: i32) -> KernelRefusal {
+        KernelRefusal { errno, explanation: None }
     }
 
     #[test]
@@ -147,7 +151,7 @@ mod tests {
         assert_eq!(error.errno(), Some(libc::EPERM));
         assert_eq!(
             error.to_string(),
-            "cannot set 'eth0' up: that needs CAP_NET_ADMIN; run as root or with sudo"
+            "cannot set 'eth0' up: CAP_NET_ADMIN is required; run as root or with sudo"
         );
     }
 
@@ -161,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_kernels_explanation_is_shown() {
-        let refusal = Refusal {
+        let refusal = KernelRefusal {
             errno: libc::EINVAL,
             explanation: Some("Nexthop has invalid gateway".to_owned()),
         };

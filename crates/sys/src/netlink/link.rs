@@ -1,16 +1,19 @@
-//! Network interfaces: finding them, reading what they are and count, and changing their state.
+//! Network interfaces: finding them, reading their properties and counters, and changing their
+//! state.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State, Stats64};
+use netlink_packet_route::link::{
+    InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State, Stats64,
+};
 
 use super::{MacAddress, Netlink, NetlinkError};
 
-/// A network interface as the kernel describes it.
+/// Network interface as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// The number by which the kernel knows it in this namespace.
+    /// Number of the interface in this namespace.
     pub index: u32,
     /// Its name, at most 15 bytes.
     pub name: String,
@@ -18,30 +21,55 @@ pub struct Link {
     pub mac: Option<MacAddress>,
     /// Largest IP packet that fits into one frame, in bytes.
     pub mtu: u32,
-    /// Whether it is administratively up.
+    /// True if it is administratively up.
     pub up: bool,
-    /// Whether it can pass packets now (RFC 2863, `ifOperStatus`): it is up, has a carrier, and
-    /// the kernel has taken note of that, which it does a little after the carrier comes. Drivers
-    /// that do not tell count as operational.
+    /// True if it can pass packets now (RFC 2863, `ifOperStatus`): it is up, has a carrier, and the
+    /// kernel has registered that, which it does a little after the carrier comes. Drivers without
+    /// this report count as operational.
     pub operational: bool,
-    /// The index of the interface that it is tied to (`IFLA_LINK`): for a veth its peer, for a
-    /// VLAN the interface below. Counted in the namespace that [`Link::peer_nsid`] names.
+    /// Index of the interface that it is tied to (`IFLA_LINK`): for a veth its peer, for a VLAN the
+    /// interface below. Counted in the namespace that [`Link::peer_nsid`] names.
     pub peer_index: Option<u32>,
-    /// The identifier of the namespace of that other interface (`IFLA_LINK_NETNSID`), as this
-    /// namespace counts them; `None` when it is this very namespace. See [`Netlink::nsid_of`].
+    /// Identifier of the namespace of that other interface (`IFLA_LINK_NETNSID`), as this namespace
+    /// counts them; `None` for this very namespace. See [`Netlink::nsid_of`].
     pub peer_nsid: Option<i32>,
-    /// The kind of virtual interface (`veth`, `vlan`, `bridge`); `None` for real hardware.
+    /// Kind of virtual interface (`veth`, `vlan`, `bridge`); `None` for real hardware.
     pub kind: Option<String>,
-    /// How many receive queues were allocated; fewer may be in use (see `ethtool::channels`).
+    /// VLAN of a VLAN interface, at the interface below.
+    pub vlan: Option<VlanId>,
+    /// Number of allocated receive queues; fewer may be in use (see `ethtool::channels`).
     pub num_rx_queues: u32,
-    /// How many transmit queues were allocated.
+    /// Number of allocated transmit queues.
     pub num_tx_queues: u32,
-    /// Its counters at the moment of the request.
+    /// Counters at the moment of the request.
     pub counters: LinkCounters,
 }
 
-/// Counters of an interface since it was made (`struct rtnl_link_stats64`). Programs attached by
-/// XDP see packets that a driver may or may not count here.
+/// VLAN as a tag names it (IEEE 802.1Q, section 9.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VlanId {
+    /// The tag protocol identifier, such as 0x8100.
+    pub protocol: u16,
+    /// The VLAN identifier, 12 bits.
+    pub identifier: u16,
+}
+
+impl VlanId {
+    fn from_data(data: &[InfoVlan]) -> Option<Self> {
+        let mut vlan = Self { protocol: 0x8100, identifier: 0 };
+        for part in data {
+            match part {
+                InfoVlan::Id(identifier) => vlan.identifier = *identifier,
+                InfoVlan::Protocol(protocol) => vlan.protocol = *protocol as u16,
+                _ => {}
+            }
+        }
+        (vlan.identifier != 0).then_some(vlan)
+    }
+}
+
+/// Counters of an interface since its creation (`struct rtnl_link_stats64`). Drivers differ in
+/// counting packets that programs attached by XDP process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkCounters {
     /// Packets received.
@@ -56,16 +84,16 @@ pub struct LinkCounters {
     pub rx_errors: u64,
     /// Packets that could not be sent.
     pub tx_errors: u64,
-    /// Received packets thrown away for want of room.
+    /// Received packets dropped for lack of room.
     pub rx_dropped: u64,
-    /// Packets thrown away before they were sent.
+    /// Packets dropped before they were sent.
     pub tx_dropped: u64,
     /// Packets that the hardware missed because its receive ring was full.
     pub rx_missed: u64,
 }
 
 impl Netlink {
-    /// The interface with this name.
+    /// Returns the interface with this name.
     pub fn link_by_name(&mut self, name: &str) -> Result<Link, NetlinkError> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.to_owned()));
@@ -78,7 +106,7 @@ impl Netlink {
         })
     }
 
-    /// The interface with this index.
+    /// Returns the interface with this index.
     pub fn link_by_index(&mut self, index: u32) -> Result<Link, NetlinkError> {
         if index == 0 {
             return Err(NetlinkError::NoSuchIndex(0));
@@ -86,7 +114,7 @@ impl Netlink {
         self.find_link(at_index(index)).map_err(|error| error.for_index(index))
     }
 
-    /// All interfaces of this namespace, in the kernel's order.
+    /// Returns all interfaces of this namespace, in the kernel's order.
     pub fn links(&mut self) -> Result<Vec<Link>, NetlinkError> {
         let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
         Ok(self
@@ -126,7 +154,7 @@ impl Netlink {
         self.set_link(index, target, "move the interface into another network namespace")
     }
 
-    /// Deletes a virtual interface; a veth takes its peer along.
+    /// Deletes a virtual interface; for a veth, its peer as well.
     pub fn delete_link(&mut self, index: u32) -> Result<(), NetlinkError> {
         let request = RouteNetlinkMessage::DelLink(at_index(index));
         self.change("delete the interface", request, 0).map_err(|error| error.for_index(index))
@@ -136,7 +164,7 @@ impl Netlink {
         let action = "look up the interface";
         match self.get(action, RouteNetlinkMessage::GetLink(message))? {
             Some(RouteNetlinkMessage::NewLink(found)) => Ok(Link::from_message(found)),
-            _ => Err(NetlinkError::malformed(action, "no interface in it")),
+            _ => Err(NetlinkError::malformed(action, "no interface in the answer")),
         }
     }
 
@@ -184,6 +212,7 @@ impl Link {
             peer_index: None,
             peer_nsid: None,
             kind: None,
+            vlan: None,
             num_rx_queues: 0,
             num_tx_queues: 0,
             counters: LinkCounters::default(),
@@ -210,6 +239,10 @@ impl Link {
             LinkAttribute::LinkInfo(infos) => {
                 self.kind = infos.iter().find_map(|info| match info {
                     LinkInfo::Kind(kind) => Some(kind.to_string()),
+                    _ => None,
+                });
+                self.vlan = infos.iter().find_map(|info| match info {
+                    LinkInfo::Data(InfoData::Vlan(data)) => VlanId::from_data(data),
                     _ => None,
                 });
             }
@@ -255,6 +288,19 @@ mod tests {
         assert!(link.up && !link.operational);
         assert_eq!(link.mac, Some([2, 0, 0, 0, 0, 1]));
         assert_eq!((link.peer_index, link.peer_nsid, link.num_rx_queues), (Some(9), Some(0), 2));
+    }
+
+    #[test]
+    fn a_vlan_is_read() {
+        let mut message = at_index(5);
+        let data = vec![InfoVlan::Id(7), InfoVlan::Protocol(0x88a8.into())];
+        message.attributes = vec![
+            LinkAttribute::Link(4),
+            LinkAttribute::LinkInfo(vec![LinkInfo::Data(InfoData::Vlan(data))]),
+        ];
+        let link = Link::from_message(message);
+        assert_eq!(link.vlan, Some(VlanId { protocol: 0x88a8, identifier: 7 }));
+        assert_eq!(link.peer_index, Some(4));
     }
 
     #[test]

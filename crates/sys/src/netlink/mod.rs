@@ -2,8 +2,8 @@
 //! netlink (RFC 3549, `rtnetlink(7)`), one small file per kind of object.
 //!
 //! It is synchronous, one request and its answer at a time: the kernel answers a routing request
-//! before `send` returns, so an event loop would add nothing. It subscribes to no notification,
-//! and it never decides what a network should look like.
+//! before `send` returns, so an event loop would add nothing. It subscribes to no notification, and
+//! makes no decision about the network's configuration.
 //!
 //! A [`Netlink`] belongs to the network namespace of the thread that opened it, and stays there
 //! when it is moved to another thread.
@@ -22,8 +22,8 @@ mod xdp;
 
 pub use address::InterfaceAddress;
 pub use connection::Netlink;
-pub use error::{NetlinkError, Refusal};
-pub use link::{Link, LinkCounters};
+pub use error::{KernelRefusal, NetlinkError};
+pub use link::{Link, LinkCounters, VlanId};
 pub use neighbour::Neighbour;
 pub use prefix::{Prefix, PrefixError};
 pub use route::RouteInfo;
@@ -31,5 +31,5 @@ pub use route_metrics::RouteMetrics;
 pub use veth::{VethEnd, VethPair};
 pub use xdp::{XdpAttachment, XdpFeatures, xdp_features};
 
-/// An Ethernet address, in the order in which it goes over the wire.
+/// Ethernet address, in transmission order.
 pub type MacAddress = [u8; 6];

@@ -1,5 +1,5 @@
-//! The neighbour table: which Ethernet address an IP address on the same link has (ARP, RFC 826;
-//! Neighbour Discovery, RFC 4861).
+//! Neighbour table: the Ethernet address of an IP address on the same link (ARP, RFC 826; Neighbour
+//! Discovery, RFC 4861).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -15,27 +15,27 @@ use netlink_packet_route::neighbour::{
 use super::address::family;
 use super::{MacAddress, Netlink, NetlinkError};
 
-/// The discard service (RFC 863): a datagram sent there means nothing to anybody.
+/// Discard service (RFC 863), which ignores datagrams.
 const DISCARD_PORT: u16 = 9;
-/// A neighbour on a local link answers within a fraction of this.
+/// Poll interval: a neighbour on a local link replies within a fraction of this.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// An entry of the neighbour table.
+/// Entry of the neighbour table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Neighbour {
-    /// The Ethernet address; `None` while it is being asked for, or where the link has none.
+    /// Ethernet address; `None` during its resolution, or if the link has none.
     pub mac: Option<MacAddress>,
-    /// Whether the kernel would send to it without asking again first: reachable, permanent, or
-    /// known from before and not yet found wrong.
+    /// True if the kernel would send to it without resolving it again first: reachable, permanent,
+    /// or known from before and not yet found wrong.
     pub usable: bool,
-    /// Whether the kernel knows it to be right: it was heard of a moment ago, or is fixed.
+    /// True if the kernel has confirmed it: recently reachable, or permanent.
     pub confirmed: bool,
-    /// Whether it was asked for and did not answer.
+    /// True if its resolution failed.
     pub failed: bool,
 }
 
 impl Netlink {
-    /// What the neighbour table holds about `address` on the interface `index`.
+    /// Returns the entry of the neighbour table for `address` on the interface `index`.
     pub fn neighbour(
         &mut self,
         index: u32,
@@ -50,21 +50,20 @@ impl Netlink {
         }
     }
 
-    /// Has the kernel do with the entry of `address` what it does when it sends something there:
-    /// ask for the Ethernet address if it is not known or may be out of date. Nothing is waited
-    /// for.
-    pub fn use_neighbour(&mut self, index: u32, address: IpAddr) -> Result<(), NetlinkError> {
+    /// Makes the kernel use the entry of `address` as for a sent packet: it resolves the Ethernet
+    /// address if that is missing or may be out of date. Does not wait.
+    pub fn probe_neighbour(&mut self, index: u32, address: IpAddr) -> Result<(), NetlinkError> {
         let mut message = entry(index, address);
         message.header.flags = NeighbourFlags::Use;
         self.change(
-            &format!("ask for the neighbour {address}"),
+            &format!("request the neighbour {address}"),
             RouteNetlinkMessage::NewNeighbour(message),
             NLM_F_CREATE,
         )
         .map_err(|error| error.for_index(index))
     }
 
-    /// Fixes the Ethernet address of `address`, so that the kernel never asks for it.
+    /// Fixes the Ethernet address of `address`, so that the kernel never resolves it.
     pub fn add_permanent_neighbour(
         &mut self,
         index: u32,
@@ -82,9 +81,9 @@ impl Netlink {
         .map_err(|error| error.for_index(index))
     }
 
-    /// The Ethernet address of `next_hop` on the interface `index`. If the table does not have
-    /// it, one empty UDP datagram to the discard port makes the kernel ask for it, and the table
-    /// is polled until `timeout`.
+    /// Returns the Ethernet address of `next_hop` on the interface `index`. If the table does not
+    /// have it, one empty UDP datagram to the discard port makes the kernel resolve it, and the
+    /// table is polled until `timeout`.
     ///
     /// The datagram leaves from the calling thread's namespace, so that has to be the one in which
     /// this connection was opened.
@@ -105,7 +104,7 @@ impl Netlink {
                 return Ok(mac);
             }
             if started.elapsed() >= timeout {
-                return Err(NetlinkError::NeighbourSilent {
+                return Err(NetlinkError::NeighbourUnreachable {
                     address: next_hop,
                     index,
                     waited: timeout,

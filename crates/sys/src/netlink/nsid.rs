@@ -1,5 +1,5 @@
-//! Namespace identifiers: the small numbers by which one network namespace knows another. They
-//! tell in which namespace the peer of a veth is (`Link::peer_nsid`).
+//! Namespace identifiers: the small numbers by which one network namespace refers to another. They
+//! identify the namespace of the peer of a veth (`Link::peer_nsid`).
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -9,23 +9,23 @@ use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use super::{Netlink, NetlinkError};
 
 impl Netlink {
-    /// The identifier that this connection's namespace has for the one behind `namespace`;
-    /// `None` while it has none. The kernel gives one out when first it needs it, for example
-    /// when it tells about a veth whose peer is there.
+    /// Returns the identifier that this connection's namespace has for the one of `namespace`;
+    /// `None` while it has none. The kernel assigns one when it first needs it, for example to
+    /// report a veth whose peer is there.
     pub fn nsid_of(&mut self, namespace: BorrowedFd<'_>) -> Result<Option<i32>, NetlinkError> {
         let action = "look up the identifier of a network namespace";
         let mut message = NsidMessage::default();
         message.attributes.push(NsidAttribute::Fd(namespace.as_raw_fd().cast_unsigned()));
         match self.get(action, RouteNetlinkMessage::GetNsId(message))? {
             Some(RouteNetlinkMessage::NewNsId(answer)) => Ok(parse(&answer)),
-            _ => Err(NetlinkError::malformed(action, "no identifier in it")),
+            _ => Err(NetlinkError::malformed(action, "no identifier in the answer")),
         }
     }
 }
 
 fn parse(answer: &NsidMessage) -> Option<i32> {
     answer.attributes.iter().find_map(|attribute| match attribute {
-        // A negative number (NETNSA_NSID_NOT_ASSIGNED) says that there is none.
+        // A negative number (NETNSA_NSID_NOT_ASSIGNED) means that there is none.
         NsidAttribute::Id(id) => (*id >= 0).then_some(*id),
         _ => None,
     })

@@ -1,33 +1,32 @@
-//! An IP address with a prefix length, as written in `10.0.0.0/8`. It holds and prints them; what
-//! a prefix stands for (an interface's address, a destination, a network of simulated clients) is
-//! the user's business.
+//! IP address with a prefix length, as written in `10.0.0.0/8`. Its meaning (an interface's
+//! address, a destination, a network of simulated clients) is up to the user.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// An address and the number of its leading bits that name the network.
+/// Address and the number of its leading bits that name the network.
 ///
-/// The bits behind the prefix may be set: that is how an interface's own address is written
-/// (`192.0.2.1/30`). [`Prefix::network`] clears them.
+/// The bits after the prefix may be set: an interface's own address is written so (`192.0.2.1/30`).
+/// [`Prefix::network`] clears them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Prefix {
     address: IpAddr,
     length: u8,
 }
 
-/// Why a text or a pair is not a prefix.
+/// Reason for which a text or a pair is not a prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// The part before the slash is not an IP address, or there is no slash.
     #[error("'{0}' is not a network such as 10.0.0.0/8 or fd00::/8")]
     Syntax(String),
-    /// More bits than the address has.
+    /// The length exceeds the bits of the address.
     #[error("prefix length {length} of {address} is too long; it has {max} bits")]
     Length {
         /// The address.
         address: IpAddr,
-        /// The length that was asked for.
+        /// Requested length.
         length: u8,
         /// 32 for IPv4, 128 for IPv6.
         max: u8,
@@ -44,25 +43,25 @@ impl Prefix {
         Ok(Self { address, length })
     }
 
-    /// The prefix that holds nothing but `address`.
+    /// Returns the prefix that contains nothing but `address`.
     #[must_use]
     pub fn host(address: IpAddr) -> Self {
         Self { address, length: width(address) }
     }
 
-    /// The address as it was given, bits behind the prefix included.
+    /// Returns the address as specified, bits after the prefix included.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// The prefix length in bits.
+    /// Returns the prefix length in bits.
     #[must_use]
     pub fn length(&self) -> u8 {
         self.length
     }
 
-    /// The same prefix with the bits behind it cleared.
+    /// Returns the prefix with the bits after it cleared.
     #[must_use]
     pub fn network(&self) -> Self {
         let address = match self.address {
@@ -72,7 +71,19 @@ impl Prefix {
         Self { address, length: self.length }
     }
 
-    /// Whether `address` lies in this network; never for the other IP version.
+    /// Returns the broadcast address of an IPv4 network; one of one or two addresses has none (RFC
+    /// 3021).
+    #[must_use]
+    pub fn broadcast(&self) -> Option<Ipv4Addr> {
+        match self.address {
+            IpAddr::V4(v4) if self.length < 31 => {
+                Some(Ipv4Addr::from_bits(v4.to_bits() | u32::MAX >> self.length))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns true if `address` lies in this network; never for the other IP version.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4()
@@ -84,7 +95,7 @@ fn width(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-// A shift by the whole width, which a prefix of length 0 asks for, is not a shift in Rust.
+// A shift by the whole width, which a prefix of length 0 needs, is not a shift in Rust.
 fn keep_v4(bits: u32, length: u8) -> u32 {
     bits & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Routes of the main table: adding and deleting them, and asking which one a packet would take.
+//! Routes of the main table: adding and deleting them, and querying the route of a packet.
 
 use std::net::IpAddr;
 
@@ -10,29 +10,28 @@ use netlink_packet_route::route::{
 };
 
 use super::address::family;
-use super::{Netlink, NetlinkError, Prefix, Refusal};
+use super::{KernelRefusal, Netlink, NetlinkError, Prefix};
 
-/// The way that a packet would take.
+/// Route of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteInfo {
-    /// The interface that it would leave by.
+    /// Index of the egress interface.
     pub index: u32,
-    /// The router that it would be handed to; `None` when the destination is on the link.
+    /// Next-hop router; `None` if the destination is on the link.
     pub gateway: Option<IpAddr>,
-    /// The source address that the kernel would choose.
+    /// Source address that the kernel would choose.
     pub source: Option<IpAddr>,
-    /// Whether the destination is this host itself.
+    /// True if the destination is this host itself.
     pub local: bool,
-    /// Whether it is not one host: a broadcast address of the interface, or a multicast group.
+    /// True if it is not one host: a broadcast address of the interface, or a multicast group.
     pub to_many: bool,
-    /// The longest IP packet for the way, in bytes, where the route says one or a router has
-    /// (RFC 1191, RFC 8201); the interface's MTU holds besides.
+    /// Path MTU in bytes, if the route has one or a router has reported one (RFC 1191, RFC 8201);
+    /// the interface's MTU holds in addition.
     pub mtu: Option<u32>,
 }
 
 impl Netlink {
-    /// Adds a route to `destination` through the interface `index`, by way of `gateway` where one
-    /// is given.
+    /// Adds a route to `destination` through the interface `index`, via `gateway` if one is given.
     pub fn add_route(
         &mut self,
         destination: Prefix,
@@ -65,8 +64,8 @@ impl Netlink {
         )
     }
 
-    /// Which way a packet to `destination` would take, as `ip route get` says it; only through
-    /// the interface `through` where one is given.
+    /// Returns the route of a packet to `destination`, as `ip route get` shows it; only through the
+    /// interface `through` if one is given.
     pub fn route_get(
         &mut self,
         destination: IpAddr,
@@ -75,8 +74,8 @@ impl Netlink {
         self.route_get_from(None, destination, through)
     }
 
-    /// The same for a packet from `source`, an address of this host, where one is given: rules may
-    /// choose ways by it.
+    /// Returns the route of a packet from `source`, an address of this host, if one is given: rules
+    /// may select routes by it.
     pub fn route_get_from(
         &mut self,
         source: Option<IpAddr>,
@@ -96,7 +95,7 @@ impl Netlink {
             .map_err(|error| explain(error, destination, through))?;
         match answer {
             Some(RouteNetlinkMessage::NewRoute(message)) => parse(&action, destination, &message),
-            _ => Err(NetlinkError::malformed(&action, "no route in it")),
+            _ => Err(NetlinkError::malformed(&action, "no route in the answer")),
         }
     }
 }
@@ -141,7 +140,7 @@ fn parse(
         _ => None,
     };
     if let Some(errno) = errno {
-        let refusal = Refusal { errno, explanation: None };
+        let refusal = KernelRefusal { errno, explanation: None };
         return Err(NetlinkError::Unreachable { destination, refusal });
     }
     let mut index = None;
@@ -183,7 +182,7 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// The gateway of an IPv4 route that leads through an IPv6 router (RFC 5549).
+/// Returns the gateway of an IPv4 route that leads through an IPv6 router (RFC 5549).
 fn via_ip(via: &netlink_packet_route::route::RouteVia) -> Option<IpAddr> {
     use netlink_packet_route::route::RouteVia;
     match via {
@@ -236,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_prohibiting_route_is_unreachable_and_not_a_lack_of_privilege() {
-        let refusal = Refusal { errno: libc::EACCES, explanation: None };
+        let refusal = KernelRefusal { errno: libc::EACCES, explanation: None };
         let error = NetlinkError::refused("look up", refusal);
         let destination = "192.0.2.1".parse().unwrap();
         let error = explain(error, destination, None);

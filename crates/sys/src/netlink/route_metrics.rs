@@ -1,5 +1,5 @@
-//! What a route tells the kernel's TCP: the attributes that `ip route` shows as `rto_min`,
-//! `quickack` and `initcwnd`. They are read and never set.
+//! Route attributes for the kernel's TCP, which `ip route` shows as `rto_min`, `quickack` and
+//! `initcwnd`. They are read and never set.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,27 +10,27 @@ use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, Rou
 use super::route::to_destination;
 use super::{Netlink, NetlinkError, Prefix};
 
-/// Attributes of a route; each absent where the route does not have it.
+/// Attributes of a route; each absent if the route does not have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteMetrics {
-    /// The shortest time until a segment is sent again, which also limits how long an
-    /// acknowledgement is delayed.
+    /// Shortest time until a segment is retransmitted, which also limits the delay of an
+    /// acknowledgement.
     pub rto_min: Option<Duration>,
-    /// Whether connections acknowledge at once.
+    /// True if connections acknowledge at once.
     pub quick_ack: Option<bool>,
     /// Segments that a new connection may send at first.
     pub initial_cwnd: Option<u32>,
 }
 
 impl Netlink {
-    /// The attributes of the route that a packet to `destination` would take.
+    /// Returns the attributes of the route of a packet to `destination`.
     pub fn route_metrics(&mut self, destination: IpAddr) -> Result<RouteMetrics, NetlinkError> {
         let action = format!("look up the route to {destination}");
         let mut request = to_destination(Prefix::host(destination));
         request.header.table = RouteHeader::RT_TABLE_UNSPEC;
         match self.get(&action, RouteNetlinkMessage::GetRoute(request))? {
             Some(RouteNetlinkMessage::NewRoute(message)) => Ok(parse(&message)),
-            _ => Err(NetlinkError::malformed(&action, "no route in it")),
+            _ => Err(NetlinkError::malformed(&action, "no route in the answer")),
         }
     }
 }

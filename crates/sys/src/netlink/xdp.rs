@@ -1,6 +1,6 @@
-//! XDP at an interface: which program is attached and how, and what the driver can do, which the
-//! generic netlink family `netdev` tells (`linux/netdev.h`, since Linux 6.3). Nothing is attached
-//! here.
+//! XDP at an interface: the mode of the attached program, and the XDP features of the driver, which
+//! the generic netlink family `netdev` reports (`linux/netdev.h`, since Linux 6.3). Nothing is
+//! attached here.
 
 use std::io;
 
@@ -15,7 +15,7 @@ const GENERIC_HEADER_LEN: usize = 4;
 const ATTRIBUTE_HEADER_LEN: usize = 4;
 const NLM_F_REQUEST: u16 = 1;
 const NLMSG_ERROR: u16 = 2;
-/// The family that knows the others' numbers (`linux/genetlink.h`).
+/// Family that resolves the others' numbers (`linux/genetlink.h`).
 const CONTROL: u16 = 16;
 const CONTROL_GET_FAMILY: u8 = 3;
 const CONTROL_FAMILY_ID: u16 = 1;
@@ -25,42 +25,43 @@ const NETDEV_DEV_GET: u8 = 1;
 const NETDEV_IFINDEX: u16 = 1;
 const NETDEV_XDP_FEATURES: u16 = 3;
 const NETDEV_RX_METADATA: u16 = 5;
-/// The bits above the kind of an attribute.
+/// Mask without the bits above the kind of an attribute.
 const KIND_MASK: u16 = 0x3fff;
 
-/// How a program is attached.
+/// Attachment mode of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpAttachment {
     /// In the driver.
     Driver,
-    /// Behind it, on socket buffers (generic mode).
+    /// After the driver, on socket buffers (generic mode).
     Generic,
-    /// In the card.
+    /// In the NIC.
     Hardware,
-    /// At several of these places.
+    /// In several of these modes.
     Several,
 }
 
-/// What a driver can do for XDP.
+/// XDP features of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XdpFeatures {
-    /// Bits of `netdev_xdp_act`, from 0 on: aborting, dropping, passing and answering; redirecting;
-    /// taking what others redirect; `AF_XDP` without copies; running in the card; packets in
-    /// several buffers; redirecting those.
+    /// Bits of `netdev_xdp_act`, from 0 on: aborting, dropping, passing and sending back;
+    /// redirecting; accepting redirects of others; `AF_XDP` without copies; running in the NIC;
+    /// packets in several buffers; redirecting those.
     pub acts: u64,
-    /// What a program may ask of a packet received: bit 0 its hardware timestamp, 1 its hash.
+    /// Metadata of a received packet that a program can read: bit 0 its hardware timestamp, 1 its
+    /// hash.
     pub metadata: u64,
 }
 
 impl Netlink {
-    /// How a program is attached to the interface; `None` where there is none.
+    /// Returns the attachment mode of a program at the interface; `None` without one.
     pub fn xdp_attachment(&mut self, index: u32) -> Result<Option<XdpAttachment>, NetlinkError> {
-        let action = "tell its XDP program";
+        let action = "read the XDP program";
         let mut message = LinkMessage::default();
         message.header.index = index;
         match self.get(action, RouteNetlinkMessage::GetLink(message))? {
             Some(RouteNetlinkMessage::NewLink(found)) => Ok(attachment(&found)),
-            _ => Err(NetlinkError::malformed(action, "no interface in it")),
+            _ => Err(NetlinkError::malformed(action, "no interface in the answer")),
         }
     }
 }
@@ -79,21 +80,22 @@ fn attachment(link: &LinkMessage) -> Option<XdpAttachment> {
     })
 }
 
-/// What the driver of an interface in the calling thread's network namespace can do for XDP.
+/// Returns the XDP features of the driver of an interface in the calling thread's network
+/// namespace.
 ///
 /// # Errors
 ///
-/// `Unsupported` where the kernel does not tell (before Linux 6.3).
+/// `Unsupported` if the kernel does not report them (before Linux 6.3).
 pub fn xdp_features(index: u32) -> io::Result<XdpFeatures> {
     let mut socket = Socket::new(NETLINK_GENERIC)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
-    let family = ask(&socket, CONTROL, CONTROL_GET_FAMILY, CONTROL_FAMILY_NAME, NETDEV)?;
+    let family = query(&socket, CONTROL, CONTROL_GET_FAMILY, CONTROL_FAMILY_NAME, NETDEV)?;
     let number = |value: &[u8]| Some(u16::from_ne_bytes(value.try_into().ok()?));
     let family = attribute(&family, CONTROL_FAMILY_ID).and_then(number);
     let family = family.ok_or(io::ErrorKind::InvalidData)?;
     let index = index.to_ne_bytes();
-    let answer = ask(&socket, family, NETDEV_DEV_GET, NETDEV_IFINDEX, &index)?;
+    let answer = query(&socket, family, NETDEV_DEV_GET, NETDEV_IFINDEX, &index)?;
     let bits = |kind| {
         let value = attribute(&answer, kind)?;
         Some(u64::from_ne_bytes(value.try_into().ok()?))
@@ -102,8 +104,14 @@ pub fn xdp_features(index: u32) -> io::Result<XdpFeatures> {
     Ok(XdpFeatures { acts, metadata: bits(NETDEV_RX_METADATA).unwrap_or(0) })
 }
 
-/// Sends a request with one attribute; the attributes of its answer.
-fn ask(socket: &Socket, family: u16, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<u8>> {
+/// Sends a request with one attribute; returns the attributes of its answer.
+fn query(
+    socket: &Socket,
+    family: u16,
+    command: u8,
+    kind: u16,
+    value: &[u8],
+) -> io::Result<Vec<u8>> {
     socket.send(&request(family, command, kind, value), 0)?;
     let (answer, _) = socket.recv_from_full()?;
     payload(&answer)
@@ -116,7 +124,7 @@ fn request(family: u16, command: u8, kind: u16, value: &[u8]) -> Vec<u8> {
     bytes.extend((length as u32).to_ne_bytes());
     bytes.extend(family.to_ne_bytes());
     bytes.extend(NLM_F_REQUEST.to_ne_bytes());
-    // One request is in flight at a time, so that no number tells them apart.
+    // One request is in flight at a time, so that no sequence number is needed.
     bytes.extend([0; 8]);
     bytes.extend([command, 1, 0, 0]);
     bytes.extend((attribute as u16).to_ne_bytes());
@@ -126,7 +134,7 @@ fn request(family: u16, command: u8, kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What stands behind the headers of an answer, or the error that it is.
+/// Returns the payload after the headers of an answer, or the error that it reports.
 fn payload(answer: &[u8]) -> io::Result<Vec<u8>> {
     let bad = || io::Error::from(io::ErrorKind::InvalidData);
     let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
@@ -143,7 +151,7 @@ fn payload(answer: &[u8]) -> io::Result<Vec<u8>> {
     Ok(body.get(GENERIC_HEADER_LEN..).ok_or_else(bad)?.to_vec())
 }
 
-/// The value of the first attribute of a kind.
+/// Returns the value of the first attribute of a kind.
 fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let half = |at: usize| Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?));

@@ -8,28 +8,28 @@ use landlock::{
     path_beneath_rules,
 };
 
-/// The rights that are taken away: those of files as of Linux 6.2. Later ones are about sockets and
-/// devices, which other means bound.
+/// Rights that are removed: those of files as of Linux 6.2. Later ones are about sockets and
+/// devices, which are restricted by other means.
 const RIGHTS: ABI = ABI::V3;
 
-/// How far Landlock is in force.
+/// Extent to which Landlock is in force.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
-    /// All that was asked for.
+    /// Every requested right.
     Whole,
-    /// As far as this kernel knows the rights.
+    /// Only the rights that this kernel supports.
     Part,
     /// Not at all: this kernel has no Landlock, or it is switched off.
     None,
 }
 
-/// From here on this thread, and those started from here on, may read below `readable`, read and
-/// write below `writable`, and reach no other file. Nothing can be executed. What is not there is
-/// passed over.
+/// Restricts this thread, and those started from here on: they may read below `readable`, read and
+/// write below `writable`, and access no other file. Nothing can be executed. Missing paths are
+/// skipped.
 ///
 /// # Errors
 ///
-/// When the kernel has Landlock and refuses the rules.
+/// If the kernel has Landlock and refuses the rules.
 pub fn confine_files(readable: &[PathBuf], writable: &[PathBuf]) -> Result<Extent, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::from_all(RIGHTS) & !AccessFs::Execute;

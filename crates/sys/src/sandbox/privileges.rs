@@ -1,4 +1,4 @@
-//! Capabilities given up, and the promise never to gain any by running a program
+//! Dropping of capabilities, and the promise never to gain any by running a program
 //! (capabilities(7), `PR_SET_NO_NEW_PRIVS` in prctl(2)).
 
 use std::io;
@@ -11,7 +11,7 @@ const VERSION: u32 = 0x2008_0522;
 
 /// `struct __user_cap_header_struct`.
 #[repr(C)]
-struct Header {
+struct CapabilityHeader {
     version: u32,
     thread: libc::c_int,
 }
@@ -25,20 +25,20 @@ struct Half {
     inheritable: u32,
 }
 
-/// Keeps of this thread's capabilities those named, as far as it has them, and gives up all others
-/// for good: from the effective, permitted, inheritable, ambient and bounding sets.
+/// Keeps those of this thread's capabilities that are named, as far as it has them, and drops all
+/// others for good: from the effective, permitted, inheritable, ambient and bounding sets.
 ///
 /// # Errors
 ///
-/// None is known; giving up is always allowed.
+/// None is known; dropping is always allowed.
 pub fn keep_capabilities(keep: &[Capability]) -> io::Result<()> {
-    let mut header = Header { version: VERSION, thread: 0 };
+    let mut header = CapabilityHeader { version: VERSION, thread: 0 };
     let mut halves = [Half::default(); 2];
     // SAFETY: a header of version 3 and room for two halves, alive for the call.
     check(unsafe {
         libc::syscall(libc::SYS_capget, &raw mut header, halves.as_mut_ptr()) as libc::c_int
     })?;
-    // Becoming another user has made them ineffective, and narrowing the bounds needs one.
+    // Switching the user has made them ineffective, and narrowing the bounds needs one.
     for half in &mut halves {
         half.effective = half.permitted;
     }
@@ -53,15 +53,15 @@ pub fn keep_capabilities(keep: &[Capability]) -> io::Result<()> {
     set(&mut header, &halves)
 }
 
-fn set(header: &mut Header, halves: &[Half; 2]) -> io::Result<()> {
+fn set(header: &mut CapabilityHeader, halves: &[Half; 2]) -> io::Result<()> {
     let header = std::ptr::from_mut(header);
     // SAFETY: a header of version 3 and two halves, alive for the call; the kernel only reads them.
     check(unsafe { libc::syscall(libc::SYS_capset, header, halves.as_ptr()) as libc::c_int })
         .map(drop)
 }
 
-/// What no program that is run could ever get back. Without `CAP_SETPCAP` the bounds stay, and
-/// "no new privileges" serves the same end.
+/// Drops capabilities from the bounding set, so that no program can regain them. Without
+/// `CAP_SETPCAP` the bounds stay, and "no new privileges" serves the same end.
 fn narrow_bounds(wanted: u64) -> io::Result<()> {
     for number in 0..64 {
         // SAFETY: numbers only. An unknown number is refused, which ends the list.

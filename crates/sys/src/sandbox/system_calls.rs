@@ -1,6 +1,6 @@
-//! System calls that a server may still make, by seccomp (seccomp(2)): a list of those that it was
-//! seen to make or that its library may make in its place. All others fail with `EPERM`; those that
-//! only somebody foreign in this process would make end it at once.
+//! System calls of a server, restricted by seccomp (seccomp(2)): a list of those that it was
+//! observed to make or that its library may make instead. All others fail with `EPERM`; those that
+//! only foreign code in this process would make end it at once.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use seccompiler::{
     SeccompFilter, SeccompRule,
 };
 
-/// Why there is no filter.
+/// Reason for which there is no filter.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterError {
     /// The filter cannot be built, for example for this processor.
@@ -21,16 +21,16 @@ pub enum FilterError {
     Install(#[from] seccompiler::Error),
 }
 
-/// Which threads a filter holds for.
+/// Threads that a filter applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// All threads of the process, and those that they start.
+    /// Every thread of the process, and those that they start.
     Process,
     /// This thread, and those that it starts.
     Thread,
 }
 
-/// Nothing that runs here has a reason to call these.
+/// Calls that nothing here has a reason to make.
 const FOREIGN: &[c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -94,7 +94,7 @@ const NETWORK: &[c_long] = &[
     libc::SYS_pipe2,
 ];
 
-/// Files, as far as Landlock leaves any.
+/// Files, as far as Landlock allows any.
 const FILES: &[c_long] = &[
     libc::SYS_read,
     libc::SYS_write,
@@ -134,7 +134,7 @@ const FILES: &[c_long] = &[
     libc::SYS_umask,
 ];
 
-/// Memory, of this process and shared with sources of time.
+/// Memory, of this process and shared with time sources.
 const MEMORY: &[c_long] = &[
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -150,7 +150,7 @@ const MEMORY: &[c_long] = &[
     libc::SYS_shmctl,
 ];
 
-/// Threads, signals, and facts about this process.
+/// Threads, signals, and properties of this process.
 const THREADS: &[c_long] = &[
     libc::SYS_clone3,
     libc::SYS_exit,
@@ -165,7 +165,7 @@ const THREADS: &[c_long] = &[
     libc::SYS_rt_sigtimedwait,
     libc::SYS_sigaltstack,
     libc::SYS_tgkill,
-    // What musl sends signals to its threads with.
+    // Used by musl to send signals to its threads.
     libc::SYS_tkill,
     libc::SYS_gettid,
     libc::SYS_getpid,
@@ -205,7 +205,7 @@ const TIME: &[c_long] = &[
     libc::SYS_timerfd_settime,
 ];
 
-/// The older forms of some calls, which the C library still makes on this processor.
+/// Older forms of some calls, which the C library still makes on this processor.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[c_long] = &[
     libc::SYS_open,
@@ -228,7 +228,7 @@ const OLDER: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[c_long] = &[];
 
-/// Commands of bpf(2) on maps and links that are open; none makes or loads anything.
+/// Commands of bpf(2) on maps and links that are open; none creates or loads anything.
 const BPF_COMMANDS: [u64; 9] = [
     1,  // BPF_MAP_LOOKUP_ELEM
     2,  // BPF_MAP_UPDATE_ELEM
@@ -241,7 +241,7 @@ const BPF_COMMANDS: [u64; 9] = [
     34, // BPF_LINK_DETACH
 ];
 
-/// New namespaces, which threads do not need: all `CLONE_NEW` flags of clone(2).
+/// Flags of new namespaces, which threads do not need: all `CLONE_NEW` flags of clone(2).
 const NEW_NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -254,17 +254,17 @@ const NEW_NAMESPACES: u64 = (libc::CLONE_NEWNS
 ///
 /// # Errors
 ///
-/// When the kernel has no seccomp, or not for this processor.
+/// If the kernel has no seccomp, or not for this processor.
 pub fn filter_system_calls(reach: Reach) -> Result<(), FilterError> {
     let errno = |number: i32| SeccompAction::Errno(number.cast_unsigned());
     let (allow, end) = (SeccompAction::Allow, SeccompAction::KillProcess);
     let foreign = FOREIGN.iter().map(|call| (*call, Vec::new())).collect();
-    // Its flags cannot be looked at, and the C library takes clone(2) where this one is unknown.
+    // Its flags cannot be inspected, and the C library uses clone(2) if this one is unknown.
     let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     for program in [
         compile(foreign, allow.clone(), end)?,
         compile(unknown, allow.clone(), errno(libc::ENOSYS))?,
-        // The last one, because it does not let another be installed. The strictest answer counts.
+        // Installed last, because it prevents further filters. The strictest result counts.
         compile(allowed()?, errno(libc::EPERM), allow)?,
     ] {
         match reach {

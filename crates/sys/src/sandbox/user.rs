@@ -1,4 +1,4 @@
-//! Becoming another user for good, with the capabilities that are to be kept.
+//! Switching to another user for good, with the capabilities that are to be kept.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -7,29 +7,30 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::descriptor::check;
+use crate::explain::explain;
 
-/// Why this process is still who it was.
+/// Reason for which this process still has its user.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
     /// There is no such user.
-    #[error("there is no user '{0}'; --user takes a name that `getent passwd` knows")]
+    #[error("user '{0}' not found; --user takes a name that `getent passwd` knows")]
     Unknown(String),
     /// The kernel refused.
-    #[error("cannot become user '{0}': {1}; that needs root")]
+    #[error("cannot become user '{0}': {why}; run as root", why = explain(.1))]
     Refused(String, #[source] io::Error),
 }
 
-/// Becomes the user `name` with its groups, and gives it `own`, a directory of this process. All
-/// threads change together; permitted capabilities stay, to be given up next. Who is that user
-/// already stays as it is, for which it needs no right.
+/// Switches to the user `name` with its groups, and gives it `own`, a directory of this process.
+/// All threads change together; permitted capabilities stay, to be dropped next. If the process is
+/// that user already, nothing changes, and no privilege is needed.
 ///
 /// # Errors
 ///
-/// Those of [`UserError`]; after [`UserError::Refused`] better end.
-pub fn become_user(name: &str, own: Option<&Path>) -> Result<(), UserError> {
+/// Errors of [`UserError`]; after [`UserError::Refused`] the process should end.
+pub fn switch_user(name: &str, own: Option<&Path>) -> Result<(), UserError> {
     let unknown = || UserError::Unknown(name.to_owned());
     let c_name = CString::new(name).map_err(|_| unknown())?;
-    let (user, group) = look_up(&c_name).ok_or_else(unknown)?;
+    let (user, group) = find_user(&c_name).ok_or_else(unknown)?;
     if is(user, group) {
         return Ok(());
     }
@@ -40,7 +41,7 @@ pub fn become_user(name: &str, own: Option<&Path>) -> Result<(), UserError> {
     change(&c_name, user, group).map_err(refused)
 }
 
-/// Whether this process is that user, and no other that it could return to being.
+/// Returns true if this process is that user, and cannot switch back to another.
 fn is(user: libc::uid_t, group: libc::gid_t) -> bool {
     let [mut users, mut groups] = [[0; 3]; 2];
     let ([real, effective, saved], [g_real, g_effective, g_saved]) = (&mut users, &mut groups);
@@ -51,7 +52,7 @@ fn is(user: libc::uid_t, group: libc::gid_t) -> bool {
     asked == 0 && g_asked == 0 && users == [user; 3] && groups == [group; 3]
 }
 
-fn look_up(name: &CStr) -> Option<(libc::uid_t, libc::gid_t)> {
+fn find_user(name: &CStr) -> Option<(libc::uid_t, libc::gid_t)> {
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
     let mut texts = vec![0; 16_384];
     let mut found = std::ptr::null_mut();
@@ -69,7 +70,7 @@ fn look_up(name: &CStr) -> Option<(libc::uid_t, libc::gid_t)> {
     if result != 0 || found.is_null() {
         return None;
     }
-    // SAFETY: the call said that it has filled the entry.
+    // SAFETY: the call reported that it has filled the entry.
     let entry = unsafe { entry.assume_init() };
     Some((entry.pw_uid, entry.pw_gid))
 }
@@ -101,14 +102,14 @@ mod tests {
     fn who_one_is_already_needs_no_right() {
         let name = Command::new("id").arg("-un").output().unwrap().stdout;
         let name = str::from_utf8(&name).unwrap().trim();
-        become_user(name, None).unwrap();
+        switch_user(name, None).unwrap();
         // It would have been given away, had there been anything to become.
-        become_user(name, Some(Path::new("/nowhere"))).unwrap();
+        switch_user(name, Some(Path::new("/nowhere"))).unwrap();
     }
 
     #[test]
     fn nobody_is_a_stranger() {
-        assert!(matches!(become_user("no:such", None), Err(UserError::Unknown(_))));
+        assert!(matches!(switch_user("no:such", None), Err(UserError::Unknown(_))));
         assert!(!is(u32::MAX - 1, u32::MAX - 1));
     }
 }

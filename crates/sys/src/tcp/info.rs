@@ -1,38 +1,38 @@
-//! `TCP_INFO` as the kernel lays it out (`struct tcp_info` in linux/tcp.h), read byte by byte. An
-//! older kernel gives fewer bytes; what it does not tell is 0. The same bytes come by
-//! `sock_diag`(7).
+//! `TCP_INFO` in the kernel's layout (`struct tcp_info` in linux/tcp.h), read byte by byte. An
+//! older kernel returns fewer bytes; missing fields are 0. The same bytes come by `sock_diag`(7).
 
 use std::time::Duration;
 
-/// The state of a connection, as RFC 9293 names them.
+/// State of a connection, with the names of RFC 9293.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TcpState {
-    /// Data can go both ways.
+    /// Data can flow in both directions.
     Established,
     /// Any other one, by the kernel's number.
     Other(u8),
 }
 
-/// What the kernel tells of a connection: the fields that say why data does not leave.
+/// State of a connection in the kernel: the fields that explain why data does not leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpInfo {
-    /// The kernel's number of its state.
+    /// Kernel's number of its state.
     pub state_number: u8,
-    /// After this time without an acknowledgement a segment is sent again.
+    /// Retransmission timeout: the time without an acknowledgement after which a segment is sent
+    /// again.
     pub rto: Duration,
-    /// After this time an acknowledgement is sent that had no data to go with.
+    /// Acknowledgement timeout: the time after which an acknowledgement without data is sent.
     pub ato: Duration,
-    /// Most payload of a segment that is sent, in bytes.
+    /// Largest payload of a sent segment, in bytes.
     pub mss: u32,
-    /// The kernel's guess of the other end's segments, in bytes.
+    /// Kernel's estimate of the remote end's segments, in bytes.
     pub receive_mss: u32,
     /// Segments that are sent and not acknowledged.
     pub unacknowledged: u32,
-    /// Round trip, smoothed.
+    /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// How far it varies.
+    /// Variation of the round-trip time.
     pub rtt_variance: Duration,
-    /// The shortest round trip of late.
+    /// Shortest recent round-trip time.
     pub rtt_min: Duration,
     /// Segments from which on the window grows slowly.
     pub slow_start_threshold: u32,
@@ -44,21 +44,21 @@ pub struct TcpInfo {
     pub not_sent: u32,
     /// Segments that were sent with data.
     pub data_segments_sent: u32,
-    /// Segments that came with data.
+    /// Received segments with data.
     pub data_segments_received: u32,
-    /// Segments that were sent.
+    /// Sent segments.
     pub segments_sent: u32,
-    /// Segments that came.
+    /// Received segments.
     pub segments_received: u32,
-    /// Bytes that came.
+    /// Received bytes.
     pub bytes_received: u64,
     /// Bytes that the other end has acknowledged.
     pub bytes_acknowledged: u64,
-    /// Time in which the other end's window stood in the way.
+    /// Time limited by the other end's window.
     pub receive_window_limited: Duration,
 }
 
-/// Where a field stands.
+/// Offsets of the fields.
 mod at {
     pub(super) const STATE: usize = 0;
     pub(super) const RTO: usize = 8;
@@ -86,10 +86,10 @@ mod at {
 const ESTABLISHED: u8 = 1;
 
 impl TcpInfo {
-    /// Room for all that is read here.
+    /// Bytes up to the last field that is read here.
     pub(crate) const BYTES: usize = 192;
 
-    /// Reads what the kernel gave; fields past its end are 0.
+    /// Parses the kernel's bytes; fields past their end are 0.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         let word = |at: usize| {
@@ -125,7 +125,7 @@ impl TcpInfo {
         }
     }
 
-    /// The connection's state.
+    /// Returns the connection's state.
     #[must_use]
     pub const fn state(&self) -> TcpState {
         match self.state_number {

@@ -1,6 +1,6 @@
 //! Sending without a copy (`MSG_ZEROCOPY` of `Documentation/networking/msg_zerocopy.rst`): the
-//! kernel takes the bytes out of the program's own pages and says later, through the socket's error
-//! queue, that it needs them no more. One payload, which never changes, is sent over and over.
+//! kernel reads the bytes from the program's own pages and reports later, through the socket's
+//! error queue, that it needs them no more. One payload, which never changes, is sent repeatedly.
 
 use std::io;
 use std::mem::size_of;
@@ -10,16 +10,17 @@ use std::time::{Duration, Instant};
 
 use crate::descriptor::wait_for;
 
-/// Where a notification is from (`SO_EE_ORIGIN_ZEROCOPY` in linux/errqueue.h).
+/// Origin of a notification (`SO_EE_ORIGIN_ZEROCOPY` in linux/errqueue.h).
 const ORIGIN_ZERO_COPY: u8 = 5;
-/// The kernel copied after all (`SO_EE_CODE_ZEROCOPY_COPIED`).
+/// Code of a send that the kernel copied after all (`SO_EE_CODE_ZEROCOPY_COPIED`).
 const CODE_COPIED: u8 = 1;
-/// Sends that may be under way; the kernel refuses more when its memory for them is used up.
+/// Maximum number of sends in progress; the kernel refuses more when its memory for them is used
+/// up.
 const PENDING_MAX: u32 = 1_024;
-/// How long the end waits for the kernel to be through.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Timeout of the final wait for the kernel's completions.
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A payload and the connection that it is sent by.
+/// Payload and the connection that it is sent by.
 #[derive(Debug)]
 pub struct ZeroCopySender<'a> {
     stream: &'a TcpStream,
@@ -30,27 +31,28 @@ pub struct ZeroCopySender<'a> {
 }
 
 impl<'a> ZeroCopySender<'a> {
-    /// Has the kernel allow it (`SO_ZEROCOPY`).
+    /// Enables it in the kernel (`SO_ZEROCOPY`).
     ///
     /// # Errors
     ///
-    /// Of setsockopt(2), where the kernel cannot do it.
+    /// Of setsockopt(2), if the kernel does not support it.
     pub fn new(stream: &'a TcpStream, payload: Box<[u8]>) -> io::Result<Self> {
         super::allow_zero_copy(stream)?;
         Ok(Self { stream, payload: Some(payload), sent: 0, completed: 0, copied: 0 })
     }
 
-    /// Sends the payload from `from` on, as much of it as there is room for; how many bytes that
-    /// were. It waits for room as the stream does.
+    /// Sends the payload from `from` on, as much of it as there is room for; returns the number of
+    /// bytes. It waits for room as the stream does.
     pub fn send(&mut self, from: usize) -> io::Result<usize> {
         if self.pending() >= PENDING_MAX {
-            self.reap(PATIENCE)?;
+            self.reap(COMPLETION_TIMEOUT)?;
         }
         loop {
             let payload = self.payload.as_deref().unwrap_or_default();
             let bytes = payload.get(from..).unwrap_or_default();
             // SAFETY: the pointer and length are those of a payload that is never written to, and
-            // that is freed only when the kernel has said that it needs it no more (see `Drop`).
+            // that is freed only when the kernel has reported that it needs it no more (see
+            // `Drop`).
             let sent = unsafe {
                 libc::send(
                     self.stream.as_raw_fd(),
@@ -65,25 +67,25 @@ impl<'a> ZeroCopySender<'a> {
                 return Ok(sent);
             }
             let error = io::Error::last_os_error();
-            // No memory for one more notification: some have to be taken first.
-            if error.raw_os_error() != Some(libc::ENOBUFS) || !self.reap(PATIENCE)? {
+            // No memory for one more notification: some have to be read first.
+            if error.raw_os_error() != Some(libc::ENOBUFS) || !self.reap(COMPLETION_TIMEOUT)? {
                 return Err(error);
             }
         }
     }
 
-    /// Sends that the kernel is through with, and how many of them it copied after all, as it does
-    /// on loopback and where the driver cannot do otherwise. Modulo 2^32.
+    /// Returns the sends that the kernel has completed, and the number of them that it copied after
+    /// all, as it does on loopback and if the driver cannot do otherwise. Modulo 2^32.
     #[must_use]
-    pub const fn told(&self) -> (u32, u32) {
+    pub const fn completions(&self) -> (u32, u32) {
         (self.completed, self.copied)
     }
 
-    /// Waits until the kernel is through with all that was sent, but not for long.
+    /// Waits until the kernel has completed all sends, with a short timeout.
     pub fn finish(&mut self) -> io::Result<()> {
         let begun = Instant::now();
-        while self.pending() > 0 && begun.elapsed() < PATIENCE {
-            self.reap(PATIENCE)?;
+        while self.pending() > 0 && begun.elapsed() < COMPLETION_TIMEOUT {
+            self.reap(COMPLETION_TIMEOUT)?;
         }
         Ok(())
     }
@@ -92,7 +94,7 @@ impl<'a> ZeroCopySender<'a> {
         self.sent.wrapping_sub(self.completed)
     }
 
-    /// Takes all notifications that are there, waiting for the first; whether there was one.
+    /// Reads all pending notifications, waiting for the first; returns true if there was one.
     fn reap(&mut self, wait: Duration) -> io::Result<bool> {
         let before = self.completed;
         loop {
@@ -121,7 +123,7 @@ impl<'a> ZeroCopySender<'a> {
 
 impl Drop for ZeroCopySender<'_> {
     fn drop(&mut self) {
-        // What the kernel says of it matters no more.
+        // Errors are irrelevant at this point.
         let _ = self.finish();
         if self.pending() > 0 {
             // The kernel may read it still, so it stays for the life of the process.
@@ -130,17 +132,17 @@ impl Drop for ZeroCopySender<'_> {
     }
 }
 
-/// A notification: so many sends are done.
-struct Told {
+/// Notification of completed sends.
+struct SendCompletion {
     sends: u32,
     copied: bool,
 }
 
-/// Room for a control message with an extended error and the address behind it.
+/// Buffer for a control message with an extended error and the address after it.
 #[repr(C, align(8))]
 struct Room([u8; 128]);
 
-fn receive(stream: &TcpStream) -> io::Result<Option<Told>> {
+fn receive(stream: &TcpStream) -> io::Result<Option<SendCompletion>> {
     let mut room = Room([0; 128]);
     // SAFETY: a plain C structure of numbers and pointers, for which all bytes zero is valid.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -156,8 +158,8 @@ fn receive(stream: &TcpStream) -> io::Result<Option<Told>> {
     Ok(parse(room.0.get(..used).unwrap_or_default()))
 }
 
-/// The first control message, where it is a notification.
-fn parse(control: &[u8]) -> Option<Told> {
+/// Returns the first control message, if it is a notification.
+fn parse(control: &[u8]) -> Option<SendCompletion> {
     // The payload begins where the header ends, which is a multiple of its alignment.
     let error = control.get(size_of::<libc::cmsghdr>()..)?;
     let word = |at: usize| Some(u32::from_ne_bytes(*error.get(at..)?.first_chunk()?));
@@ -166,7 +168,8 @@ fn parse(control: &[u8]) -> Option<Told> {
     let (origin, code) = (*error.get(4)?, *error.get(6)?);
     let (first, last) = (word(8)?, word(12)?);
     let sends = last.wrapping_sub(first).wrapping_add(1);
-    (origin == ORIGIN_ZERO_COPY).then_some(Told { sends, copied: code & CODE_COPIED != 0 })
+    (origin == ORIGIN_ZERO_COPY)
+        .then_some(SendCompletion { sends, copied: code & CODE_COPIED != 0 })
 }
 
 #[cfg(test)]
@@ -197,7 +200,7 @@ mod tests {
         }
         sender.finish().unwrap();
         assert_eq!(sender.pending(), 0);
-        let (completed, copied) = sender.told();
+        let (completed, copied) = sender.completions();
         assert!(completed as usize >= SENDS && copied <= completed);
         drop(sender);
         drop(near);

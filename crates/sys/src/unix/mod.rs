@@ -1,7 +1,7 @@
-//! Unix sockets, where the standard library's calls would wait without an end.
+//! Unix sockets, for cases in which the standard library's calls would wait without a limit.
 
-mod answerer;
-mod handed;
+mod child_socket;
+mod responder;
 
 use std::ffi::{c_char, c_int};
 use std::io;
@@ -14,13 +14,13 @@ use std::path::Path;
 use crate::descriptor::check;
 use crate::socket::Socket;
 
-pub use answerer::{Answerer, AnswererError, make_directory};
-pub use handed::{Handed, inherited};
+pub use child_socket::{ChildSocket, inherited};
+pub use responder::{UnixResponder, UnixResponderError, make_directory};
 
 /// Connections that may wait for a listener, as with the standard library.
 const BACKLOG: c_int = 128;
 
-/// An address, and how many bytes of it count.
+/// Returns an address, and the number of its bytes that count.
 fn address_of(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     // SAFETY: a structure of numbers, for which all zeros are valid.
     let mut address: libc::sockaddr_un = unsafe { zeroed() };
@@ -28,7 +28,7 @@ fn address_of(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     let bytes = path.as_os_str().as_bytes();
     // The kernel's text ends with a zero.
     if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no path of a socket"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a valid socket path"));
     }
     for (place, byte) in address.sun_path.iter_mut().zip(bytes) {
         *place = *byte as c_char;
@@ -37,11 +37,11 @@ fn address_of(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     Ok((address, length as libc::socklen_t))
 }
 
-/// Connects to who listens at `path`, at once or not at all.
+/// Connects to the listener at `path`, at once or not at all.
 ///
 /// # Errors
 ///
-/// Of connect(2): `WouldBlock` where as many wait for a stopped listener already as it lets wait.
+/// Of connect(2): `WouldBlock` if the queue of a stopped listener is full.
 pub fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
     let (address, length) = address_of(path)?;
     let socket = Socket::open(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
@@ -54,13 +54,13 @@ pub fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Listens at `path`. Who may connect, `mode` says, less what the process's mask takes away; and so
-/// it is from the first moment on: the kernel makes the file with the mode that the socket has
-/// (`unix_bind_bsd` of `net/unix/af_unix.c`).
+/// Listens at `path`. Clients are restricted by `mode`, less the process's mask, from the first
+/// moment on: the kernel creates the file with the mode of the socket (`unix_bind_bsd` of
+/// `net/unix/af_unix.c`).
 ///
 /// # Errors
 ///
-/// Of bind(2): `AddrInUse` where there is something.
+/// Of bind(2): `AddrInUse` if the path exists.
 fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let (address, length) = address_of(path)?;
     let socket = Socket::open(libc::AF_UNIX, libc::SOCK_STREAM, 0)?;

@@ -1,88 +1,94 @@
-//! The list `leap-seconds.list` that the IERS publishes, and NIST and the IETF copy: which leap
-//! seconds there were and will be, until when that is known, and a hash by which damage is found.
-//! It is refused as a whole when any of it cannot be right; nothing is guessed or mended.
+//! The list `leap-seconds.list` published by the IERS and copied by NIST and the IETF: past and
+//! coming leap seconds, its expiry, and a hash that detects damage. It is rejected as a whole if
+//! any part is invalid; nothing is guessed or repaired.
 
 use sha1::{Digest, Sha1};
 
-use super::{Leap, LeapKind, NS_PER_DAY};
+use super::{LeapKind, LeapSecond, NS_PER_DAY};
 use crate::{NS_PER_S, Span, Timestamp, UNIX_EPOCH_IN_NTP_SECONDS, Utc};
 
-/// A longer text is no list of leap seconds: the real one has some 5,000 bytes.
+/// Maximum length of a list: the real one has some 5,000 bytes.
 pub const LIST_BYTES_MAX: usize = 1 << 16;
-/// The IERS publishes every half year, and the list expires half a year later still.
+/// Time before expiry from which it is near. The IERS publishes every half year, and the list
+/// expires half a year later still.
 const EXPIRY_IS_NEAR: Span = Span::from_ns(28 * NS_PER_DAY);
 
-/// Why a text is not a list of leap seconds.
+/// Reason for which a text is not a list of leap seconds.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {fault}")]
 pub struct ListError {
-    /// The line, counted from 1; the last one where something is missing.
+    /// Line, counted from 1; the last one if something is missing.
     pub line: usize,
-    /// What is wrong there.
+    /// Error in that line.
     pub fault: ListFault,
 }
 
-/// What is wrong with a line of a list.
+/// Error in a line of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ListFault {
-    /// The text is longer than any list.
-    #[error("the text goes on past {LIST_BYTES_MAX} bytes, so it is no list of leap seconds")]
+    /// Text longer than any list.
+    #[error("the text exceeds {LIST_BYTES_MAX} bytes, so it is not a leap second list")]
     TooLong,
-    /// A number is not one, or there are more or fewer than the line has.
+    /// Invalid number, or more or fewer numbers than the line has.
     #[error(
-        "{0} expected; get the list anew, for example from https://data.iana.org/time-zones/data/leap-seconds.list"
+        "{0} expected; download the list again, for example from \
+         https://data.iana.org/time-zones/data/leap-seconds.list"
     )]
     Numbers(&'static str),
-    /// An instant outside of the years 1900 to 2262.
-    #[error("an instant out of reach; get the list anew")]
+    /// Instant outside the years 1900 to 2262.
+    #[error("an instant out of range; download the list again")]
     Instant,
-    /// A leap second that does not come at the end of a day, or not after the one before.
-    #[error("leap seconds come at the end of a day, in their order; get the list anew")]
+    /// Leap second that is not at the end of a day, or not after the previous one.
+    #[error("leap seconds must be at the end of a day, in order; download the list again")]
     Order,
-    /// More than one second at once, or none.
-    #[error("TAI minus UTC changes by one second at a time; get the list anew")]
+    /// Change by more than one second, or by none.
+    #[error("TAI minus UTC changes by one second at a time; download the list again")]
     Change,
-    /// A line that may stand there once stands there twice.
-    #[error("a second line '{0}'; get the list anew")]
+    /// Duplicate of a line that may occur once.
+    #[error("a second line '{0}'; download the list again")]
     Twice(&'static str),
-    /// A line that has to be there is not.
-    #[error("the list ends without a line '{0}'; get the list anew")]
+    /// Missing line.
+    #[error("the line '{0}' is missing; download the list again")]
     Missing(&'static str),
-    /// The hash is not that of the data.
-    #[error("the hash does not fit the data, so the list was damaged or changed; get it anew")]
+    /// Hash that does not match the data.
+    #[error(
+        "the hash does not match the data, so the list was damaged or changed; download it \
+             again"
+    )]
     Hash,
 }
 
-/// How far a list can be relied on.
+/// Validity of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Validity {
-    /// It says all that is to come for now.
+pub enum LeapListValidity {
+    /// Complete for the present.
     Valid,
-    /// The same, but it expires within 28 days.
+    /// Complete for the present, but expiring within 28 days.
     ExpiresSoon,
-    /// A leap second may have been decided of which it knows nothing. It is right of what was.
+    /// Expired: a leap second unknown to the list may have been decided. It is correct for the
+    /// past.
     Expired,
 }
 
-/// A list of leap seconds whose hash was found right.
+/// List of leap seconds with a verified hash.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeapList {
-    leaps: Vec<Leap>,
-    /// TAI minus UTC before the first of them, in seconds.
+    leaps: Vec<LeapSecond>,
+    /// TAI minus UTC before the first leap second, in seconds.
     first_offset_s: i32,
     updated: Timestamp<Utc>,
     expires: Timestamp<Utc>,
 }
 
 impl LeapList {
-    /// Reads the text of a list.
+    /// Parses the text of a list.
     ///
-    /// Its lines: `#$ N` when it was last changed and `#@ N` until when it holds, in seconds of
-    /// NTP; `#h` with the SHA-1 hash, five hexadecimal words, over the digits of all other numbers
-    /// in their order; `N T` the instant from which TAI minus UTC is `T` seconds. What follows a
-    /// `#` otherwise is a comment.
+    /// Its lines: `#$ N` with its last change and `#@ N` with its expiry, in seconds of NTP; `#h`
+    /// with the SHA-1 hash, five hexadecimal words, over the digits of all other numbers in their
+    /// order; `N T` with the instant from which TAI minus UTC is `T` seconds. Any other text after
+    /// a `#` is a comment.
     pub fn parse(text: &str) -> Result<Self, ListError> {
-        let mut reader = Reader::default();
+        let mut reader = LeapListParser::default();
         let mut last = 0;
         for (number, line) in (1..).zip(text.lines()) {
             last = number;
@@ -94,60 +100,60 @@ impl LeapList {
         reader.finish().map_err(|(line, fault)| ListError { line: line.unwrap_or(last), fault })
     }
 
-    /// When it was last changed.
+    /// Returns the instant of its last change.
     #[must_use]
     pub const fn updated(&self) -> Timestamp<Utc> {
         self.updated
     }
 
-    /// Until when it says all that is to come.
+    /// Returns the instant until which it is complete.
     #[must_use]
     pub const fn expires(&self) -> Timestamp<Utc> {
         self.expires
     }
 
-    /// The leap seconds, in their order.
+    /// Returns the leap seconds in chronological order.
     #[must_use]
-    pub fn leaps(&self) -> &[Leap] {
+    pub fn leaps(&self) -> &[LeapSecond] {
         &self.leaps
     }
 
-    /// TAI minus UTC after the leaps up to `now`, in seconds. `passing` is a leap whose step is not
-    /// made yet on the scale of `now`, and so does not count.
+    /// Returns TAI minus UTC after the leaps up to `now`, in seconds. `passing` is a leap whose
+    /// step has not been made yet on the scale of `now`, and so does not count.
     #[must_use]
-    pub fn tai_minus_utc_s(&self, now: Timestamp<Utc>, passing: Option<Leap>) -> i32 {
+    pub fn tai_minus_utc_s(&self, now: Timestamp<Utc>, passing: Option<LeapSecond>) -> i32 {
         let past = self.leaps.iter().filter(|leap| Some(**leap) != passing);
         let past = past.filter(|leap| leap.midnight <= now);
         self.first_offset_s - past.map(|leap| (leap.step().as_ns() / NS_PER_S) as i32).sum::<i32>()
     }
 
-    /// How far it can be relied on at `now`.
+    /// Returns its validity at `now`.
     #[must_use]
-    pub fn validity(&self, now: Timestamp<Utc>) -> Validity {
+    pub fn validity(&self, now: Timestamp<Utc>) -> LeapListValidity {
         if now >= self.expires {
-            Validity::Expired
+            LeapListValidity::Expired
         } else if self.expires - now <= EXPIRY_IS_NEAR {
-            Validity::ExpiresSoon
+            LeapListValidity::ExpiresSoon
         } else {
-            Validity::Valid
+            LeapListValidity::Valid
         }
     }
 }
 
-/// What was read so far.
+/// Content parsed so far.
 #[derive(Default)]
-struct Reader {
+struct LeapListParser {
     hasher: Sha1,
     updated: Option<Timestamp<Utc>>,
     expires: Option<Timestamp<Utc>>,
     hash: Option<(usize, [u32; 5])>,
     first_offset_s: Option<i32>,
     entry: Option<(Timestamp<Utc>, i32)>,
-    leaps: Vec<Leap>,
+    leaps: Vec<LeapSecond>,
     lines: usize,
 }
 
-impl Reader {
+impl LeapListParser {
     fn line(&mut self, line: &str) -> Result<(), ListFault> {
         self.lines += 1;
         if let Some(rest) = line.strip_prefix("#$") {
@@ -171,7 +177,7 @@ impl Reader {
         self.entry(instant(seconds)?, tai_minus_utc)
     }
 
-    /// Reads the numbers of a part of a line, and counts their digits into the hash.
+    /// Parses the numbers of a part of a line, and adds their digits to the hash.
     fn hashed<const N: usize>(
         &mut self,
         part: &str,
@@ -202,7 +208,7 @@ impl Reader {
             if midnight <= before {
                 return Err(ListFault::Order);
             }
-            self.leaps.push(Leap { midnight, kind });
+            self.leaps.push(LeapSecond { midnight, kind });
         }
         self.first_offset_s.get_or_insert(tai_minus_utc);
         self.entry = Some((midnight, tai_minus_utc));
@@ -230,7 +236,7 @@ fn set<T>(place: &mut Option<T>, value: T, name: &'static str) -> Result<(), Lis
     }
 }
 
-/// Exactly `N` numbers with white space between them.
+/// Parses exactly `N` numbers separated by white space.
 fn numbers<T: Copy + Default, const N: usize>(
     text: &str,
     read: impl Fn(&str) -> Option<T>,
@@ -243,7 +249,7 @@ fn numbers<T: Copy + Default, const N: usize>(
     words.next().is_none().then_some(found)
 }
 
-/// The instant that so many seconds since 1900 stand for; no era wraps in a list.
+/// Returns the instant of a number of seconds since 1900; no era wraps in a list.
 fn instant(ntp_seconds: i64) -> Result<Timestamp<Utc>, ListFault> {
     ntp_seconds
         .checked_sub(i64::from(UNIX_EPOCH_IN_NTP_SECONDS))

@@ -47,7 +47,7 @@ fn fault(text: &str) -> (usize, ListFault) {
 fn the_published_list_is_read() {
     let list = LeapList::parse(PUBLISHED).unwrap();
     assert_eq!(list.leaps().len(), 27);
-    let last = Leap { midnight: Timestamp::from_ns(MIDNIGHT_2017), kind: LeapKind::Insert };
+    let last = LeapSecond { midnight: Timestamp::from_ns(MIDNIGHT_2017), kind: LeapKind::Insert };
     assert_eq!(list.leaps().last(), Some(&last));
     assert_eq!(list.updated(), Timestamp::from_timespec(1_751_846_400, 0));
     assert_eq!(list.expires(), Timestamp::from_timespec(1_782_604_800, 0));
@@ -104,9 +104,9 @@ fn each_fault_is_named_with_its_line() {
 fn validity_follows_the_expiry() {
     let list = LeapList::parse(PUBLISHED).unwrap();
     let at = |days: i64| list.validity(list.expires() + Span::from_ns(days * NS_PER_DAY));
-    assert_eq!(at(-29), Validity::Valid);
-    assert_eq!((at(-28), at(-1)), (Validity::ExpiresSoon, Validity::ExpiresSoon));
-    assert_eq!((at(0), at(400)), (Validity::Expired, Validity::Expired));
+    assert_eq!(at(-29), LeapListValidity::Valid);
+    assert_eq!((at(-28), at(-1)), (LeapListValidity::ExpiresSoon, LeapListValidity::ExpiresSoon));
+    assert_eq!((at(0), at(400)), (LeapListValidity::Expired, LeapListValidity::Expired));
 }
 
 proptest! {

@@ -1,10 +1,10 @@
-//! Leap seconds: which one is next, from a published list or from the kernel ([`Outlook`]), and how
-//! a smear spreads one ([`Smear`]). Pure: no file is opened and no clock is read here.
+//! Leap seconds: the next one, from a published list or from the kernel ([`Outlook`]), and its
+//! smear ([`Smear`]). Pure: no file is opened and no clock is read here.
 //!
-//! A UTC instant is counted as POSIX counts it, so the second that a leap inserts has no label of
-//! its own: 23:59:59 is counted twice. To count through a leap without a jump, most functions here
-//! take an instant on the scale *before the leap*: UTC until the leap, and from then on what UTC
-//! would be had there been none.
+//! A UTC instant is counted as in POSIX, so the second that a leap inserts has no label of its own:
+//! 23:59:59 is counted twice. To count through a leap without a jump, most functions here take an
+//! instant on the scale *before the leap*: UTC until the leap, and from then on UTC as it would be
+//! without it.
 
 mod date;
 mod list;
@@ -12,8 +12,8 @@ mod outlook;
 mod smear;
 
 pub use date::Date;
-pub use list::{LIST_BYTES_MAX, LeapList, ListError, ListFault, Validity};
-pub use outlook::{ANNOUNCED_AHEAD, Discord, Outlook, Sources};
+pub use list::{LIST_BYTES_MAX, LeapList, LeapListValidity, ListError, ListFault};
+pub use outlook::{ANNOUNCED_AHEAD, LeapDisagreement, LeapSources, Outlook};
 pub use smear::{SMEAR_DEFAULT, Smear, Smeared};
 
 use crate::{NS_PER_S, Span, Timestamp, Utc};
@@ -21,51 +21,51 @@ use crate::{NS_PER_S, Span, Timestamp, Utc};
 /// Nanoseconds in a UTC day without a leap second.
 pub(crate) const NS_PER_DAY: i64 = 86_400 * NS_PER_S;
 
-/// What a clock shows around a leap second.
+/// Behaviour of a clock around a leap second.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub enum Timeline {
     /// UTC: it jumps by the second, and announces that.
     #[default]
     Stepped = 0,
-    /// It spreads the second over hours, and announces nothing.
+    /// Smeared time: it spreads the second over hours, and announces nothing.
     Smeared = 1,
 }
 
 impl Timeline {
-    /// Both of them, each at the index that it has as a number.
+    /// Both timelines, each at the index of its discriminant.
     pub const ALL: [Self; 2] = [Self::Stepped, Self::Smeared];
 }
 
-/// What happens to the last minute of the day (ITU-R TF.460-6, annex 1, section 2.3).
+/// Change of the last minute of the day (ITU-R TF.460-6, annex 1, section 2.3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LeapKind {
-    /// It has 61 seconds; a POSIX clock repeats the last one.
+    /// Minute of 61 seconds; a POSIX clock repeats the last one.
     Insert,
-    /// It has 59 seconds; a POSIX clock skips the last one.
+    /// Minute of 59 seconds; a POSIX clock skips the last one.
     Delete,
 }
 
-/// A leap second.
+/// Leap second.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Leap {
-    /// The midnight that begins the day after it.
+pub struct LeapSecond {
+    /// Midnight at the start of the day after it.
     pub midnight: Timestamp<Utc>,
-    /// Whether a second is inserted or deleted.
+    /// Insertion or deletion of a second.
     pub kind: LeapKind,
 }
 
-impl Leap {
-    /// A leap second at the end of the UTC day that holds `instant`.
+impl LeapSecond {
+    /// Creates a leap second at the end of the UTC day that contains `instant`.
     #[must_use]
     pub const fn at_end_of_day(instant: Timestamp<Utc>, kind: LeapKind) -> Self {
         let day = instant.as_ns().div_euclid(NS_PER_DAY);
         let midnight = (day as i128 + 1) * NS_PER_DAY as i128;
-        // The last day of the scale has no end on it.
+        // The end of the last day of the scale is beyond it.
         let midnight = if midnight > i64::MAX as i128 { i64::MAX } else { midnight as i64 };
         Self { midnight: Timestamp::from_ns(midnight), kind }
     }
 
-    /// By how much a clock that shows UTC jumps: a second back for an inserted one.
+    /// Returns the step of a clock that shows UTC: a second back for an inserted one.
     #[must_use]
     pub const fn step(&self) -> Span {
         match self.kind {
@@ -74,8 +74,8 @@ impl Leap {
         }
     }
 
-    /// The instant of that jump on the scale before the leap: midnight, where 23:59:59 begins
-    /// anew, or 23:59:59, which is not shown.
+    /// Returns the instant of that step on the scale before the leap: midnight, at which 23:59:59
+    /// starts again, or 23:59:59, which is not shown.
     #[must_use]
     pub fn instant(&self) -> Timestamp<Utc> {
         match self.kind {
@@ -96,18 +96,19 @@ pub(crate) mod tests {
     fn a_day_ends_at_midnight() {
         for before_ns in [1, NS_PER_S, NS_PER_DAY] {
             let instant = Timestamp::from_ns(MIDNIGHT_2017 - before_ns);
-            let leap = Leap::at_end_of_day(instant, LeapKind::Insert);
+            let leap = LeapSecond::at_end_of_day(instant, LeapKind::Insert);
             assert_eq!(leap.midnight.as_ns(), MIDNIGHT_2017);
         }
-        let last = Leap::at_end_of_day(Timestamp::from_ns(i64::MAX), LeapKind::Insert);
+        let last = LeapSecond::at_end_of_day(Timestamp::from_ns(i64::MAX), LeapKind::Insert);
         assert_eq!(last.midnight.as_ns(), i64::MAX);
     }
 
     #[test]
     fn an_inserted_second_repeats_and_a_deleted_one_is_skipped() {
-        let insert = Leap { midnight: Timestamp::from_ns(MIDNIGHT_2017), kind: LeapKind::Insert };
+        let insert =
+            LeapSecond { midnight: Timestamp::from_ns(MIDNIGHT_2017), kind: LeapKind::Insert };
         assert_eq!((insert.instant() + insert.step()).as_ns(), MIDNIGHT_2017 - NS_PER_S);
-        let delete = Leap { kind: LeapKind::Delete, ..insert };
+        let delete = LeapSecond { kind: LeapKind::Delete, ..insert };
         assert_eq!(delete.instant().as_ns(), MIDNIGHT_2017 - NS_PER_S);
         assert_eq!((delete.instant() + delete.step()).as_ns(), MIDNIGHT_2017);
     }

@@ -1,37 +1,37 @@
-//! A smear: instead of one jump, a clock that runs a little slower or faster for a day around the
+//! Leap smear: instead of a jump, a clock that runs slightly slower or faster for a day around the
 //! leap, so that its clients never see one. It is linear and centred on the leap, from noon to noon
-//! UTC by default, as the large public servers that smear have agreed upon: two that smear
-//! differently cannot be mixed.
+//! UTC by default, as agreed by the large public servers that smear: two different smears cannot be
+//! mixed.
 
-use super::{Leap, NS_PER_DAY};
+use super::{LeapSecond, NS_PER_DAY};
 use crate::{Span, Timestamp, Utc};
 
-/// From noon before the leap to noon after it.
+/// Default length, from noon before the leap to noon after it.
 pub const SMEAR_DEFAULT: Span = Span::from_ns(NS_PER_DAY);
 
-/// A smear of a certain length.
+/// Smear of a certain length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Smear {
-    /// From its beginning to its end as UTC counts, without the leap second: 86,400 s from noon to
-    /// noon. Longer than a second.
+    /// Length as counted by UTC, without the leap second: 86,400 s from noon to noon. Longer than a
+    /// second.
     pub length: Span,
 }
 
-/// What a smeared clock shows at one instant.
+/// Reading of a smeared clock at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Smeared {
-    /// What it shows.
+    /// Smeared time.
     pub instant: Timestamp<Utc>,
-    /// By how much it runs faster than UTC there, in parts per billion.
+    /// Rate above that of UTC at that instant, in parts per billion.
     pub rate_ppb: i64,
-    /// Whether that lies within the smear.
+    /// True if the instant lies within the smear.
     pub smearing: bool,
 }
 
 impl Smear {
-    /// What the smeared clock shows at `instant` on the scale before the leap.
+    /// Returns the reading of the smeared clock at `instant` on the scale before the leap.
     #[must_use]
-    pub fn at(&self, leap: &Leap, instant: Timestamp<Utc>) -> Smeared {
+    pub fn at(&self, leap: &LeapSecond, instant: Timestamp<Utc>) -> Smeared {
         let (start, lasts) = self.window(leap);
         let into = (instant - start).as_ns();
         if into < 0 {
@@ -47,10 +47,10 @@ impl Smear {
         Smeared { instant: instant + Span::from_ns(moved as i64), rate_ppb, smearing: true }
     }
 
-    /// When it begins on the scale before the leap, and how long it lasts there: a second longer
-    /// than it is counted where one is inserted.
+    /// Returns its start on the scale before the leap, and its duration there: a second longer than
+    /// its length if one is inserted.
     #[must_use]
-    pub fn window(&self, leap: &Leap) -> (Timestamp<Utc>, Span) {
+    pub fn window(&self, leap: &LeapSecond) -> (Timestamp<Utc>, Span) {
         let start = leap.midnight - Span::from_ns(self.length.as_ns() / 2);
         (start, self.length - leap.step())
     }
@@ -67,8 +67,8 @@ mod tests {
     const NOON: i64 = MIDNIGHT_2017 - NS_PER_DAY / 2;
     const SMEAR: Smear = Smear { length: SMEAR_DEFAULT };
 
-    fn leap(kind: LeapKind) -> Leap {
-        Leap { midnight: Timestamp::from_ns(MIDNIGHT_2017), kind }
+    fn leap(kind: LeapKind) -> LeapSecond {
+        LeapSecond { midnight: Timestamp::from_ns(MIDNIGHT_2017), kind }
     }
 
     fn shown(kind: LeapKind, after_noon_ns: i64) -> i64 {

@@ -1,5 +1,5 @@
-//! The question "serverstats": what chronyd counted as a server. Its answer has grown with chronyd:
-//! five counters, then eleven in another order, then the same in 64 bits; all are read here.
+//! Request "serverstats": chronyd's counters as a server. Its reply has grown with chronyd: five
+//! counters, then eleven in another order, then the same in 64 bits; all are parsed here.
 
 use zerocopy::FromBytes;
 use zerocopy::byteorder::network_endian::{U32, U64};
@@ -7,40 +7,40 @@ use zerocopy::byteorder::network_endian::{U32, U64};
 use super::{reply_to, request};
 use crate::Malformed;
 
-/// Length of the request: that of the longest reply, chronyd 4.4's, without which none is given.
+/// Length of the request: that of the longest reply, chronyd 4.4's, which it requires.
 pub const STATISTICS_LEN: usize = 196;
 
 const COMMAND: u16 = 54;
-/// Replies by number, the oldest first.
+/// Replies by number, oldest first.
 const REPLY_OLD: u16 = 14;
 const REPLY_2: u16 = 22;
 const REPLY_3: u16 = 24;
 const REPLY_4: u16 = 25;
 
-/// What chronyd counted since its start.
+/// Counters of chronyd since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Statistics {
-    /// NTP requests received, those that were dropped among them.
+pub struct ChronydStatistics {
+    /// NTP requests received, including dropped ones.
     pub ntp_received: u64,
     /// NTP requests that its rate limit dropped.
     pub ntp_dropped: u64,
-    /// NTP requests with a MAC or NTS; 0 where an old chronyd does not say.
+    /// NTP requests with a MAC or NTS; 0 if an old chronyd does not report it.
     pub ntp_authenticated: u64,
-    /// Connections for NTS key establishment; 0 where an old chronyd does not say.
+    /// NTS-KE connections accepted; 0 if an old chronyd does not report it.
     pub nts_ke_accepted: u64,
-    /// Those that were refused; 0 where an old chronyd does not say.
+    /// NTS-KE connections refused; 0 if an old chronyd does not report it.
     pub nts_ke_dropped: u64,
-    /// Clients that its log had no room for.
+    /// Clients not logged for lack of room.
     pub log_dropped: u64,
 }
 
-/// A reply of chronyd.
+/// Reply of chronyd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reply {
-    /// The number of the request that it belongs to.
+pub struct StatisticsReply {
+    /// Number of the request that it belongs to.
     pub sequence: u32,
-    /// The answer, or the number of the daemon's refusal.
-    pub statistics: Result<Statistics, u16>,
+    /// Counters, or the number of the daemon's refusal.
+    pub statistics: Result<ChronydStatistics, u16>,
 }
 
 /// Writes the request "serverstats".
@@ -49,8 +49,8 @@ pub fn statistics_request(sequence: u32) -> [u8; STATISTICS_LEN] {
     request(COMMAND, sequence)
 }
 
-impl Reply {
-    /// Reads a reply to the request "serverstats".
+impl StatisticsReply {
+    /// Parses a reply to the request "serverstats".
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let (header, rest) = reply_to(COMMAND, bytes)?;
         let sequence = header.sequence.get();
@@ -60,23 +60,23 @@ impl Reply {
         let statistics = match header.reply.get() {
             REPLY_OLD => {
                 let [received, _, dropped, _, log_dropped] = narrow(rest)?;
-                Statistics {
+                ChronydStatistics {
                     ntp_received: received,
                     ntp_dropped: dropped,
                     log_dropped,
-                    ..Statistics::default()
+                    ..ChronydStatistics::default()
                 }
             }
-            REPLY_2 | REPLY_3 => Statistics::of(narrow(rest)?),
-            REPLY_4 => Statistics::of(wide(rest)?),
+            REPLY_2 | REPLY_3 => ChronydStatistics::of(narrow(rest)?),
+            REPLY_4 => ChronydStatistics::of(wide(rest)?),
             _ => return Err(Malformed::Length),
         };
         Ok(Self { sequence, statistics: Ok(statistics) })
     }
 }
 
-impl Statistics {
-    /// The eight counters with which all newer replies begin.
+impl ChronydStatistics {
+    /// Builds the statistics from the eight counters with which all newer replies begin.
     fn of(counters: [u64; 8]) -> Self {
         let [ntp_received, nts_ke_accepted, _, ntp_dropped, nts_ke_dropped, _, log_dropped, auth] =
             counters;
@@ -91,13 +91,13 @@ impl Statistics {
     }
 }
 
-/// The first numbers of 32 bits each.
+/// Reads the first 32-bit numbers.
 fn narrow<const N: usize>(bytes: &[u8]) -> Result<[u64; N], Malformed> {
     let (numbers, _) = <[U32; N]>::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
     Ok(numbers.map(|number| number.get().into()))
 }
 
-/// The first numbers of 64 bits each.
+/// Reads the first 64-bit numbers.
 fn wide<const N: usize>(bytes: &[u8]) -> Result<[u64; N], Malformed> {
     let (numbers, _) = <[U64; N]>::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
     Ok(numbers.map(U64::get))
@@ -130,13 +130,16 @@ mod tests {
 
     #[test]
     fn a_reply_of_chronyd() {
-        let reply = Reply::parse(&REPLY_OF_CHRONYD).unwrap();
-        assert_eq!(reply, Reply { sequence: 7, statistics: Ok(Statistics::default()) });
+        let reply = StatisticsReply::parse(&REPLY_OF_CHRONYD).unwrap();
+        assert_eq!(
+            reply,
+            StatisticsReply { sequence: 7, statistics: Ok(ChronydStatistics::default()) }
+        );
     }
 
     #[test]
     fn every_form_is_read() {
-        let newer = Statistics {
+        let newer = ChronydStatistics {
             ntp_received: 1,
             nts_ke_accepted: 2,
             ntp_dropped: 4,
@@ -144,24 +147,35 @@ mod tests {
             log_dropped: 7,
             ntp_authenticated: 8,
         };
-        let old =
-            Statistics { ntp_received: 1, ntp_dropped: 3, log_dropped: 5, ..Statistics::default() };
+        let old = ChronydStatistics {
+            ntp_received: 1,
+            ntp_dropped: 3,
+            log_dropped: 5,
+            ..ChronydStatistics::default()
+        };
         for (number, bytes_each, expected) in
             [(REPLY_OLD, 4, old), (REPLY_2, 4, newer), (REPLY_3, 4, newer), (REPLY_4, 8, newer)]
         {
             let bytes = reply(number, 0, &counters(bytes_each));
-            assert_eq!(Reply::parse(&bytes).unwrap().statistics, Ok(expected), "{number}");
+            assert_eq!(
+                StatisticsReply::parse(&bytes).unwrap().statistics,
+                Ok(expected),
+                "{number}"
+            );
         }
-        assert_eq!(Reply::parse(&reply(REPLY_4, 0, &counters(4))), Err(Malformed::Truncated));
-        assert_eq!(Reply::parse(&reply(26, 0, &counters(8))), Err(Malformed::Length));
-        assert_eq!(Reply::parse(&reply(1, 2, &[])).unwrap().statistics, Err(2));
+        assert_eq!(
+            StatisticsReply::parse(&reply(REPLY_4, 0, &counters(4))),
+            Err(Malformed::Truncated)
+        );
+        assert_eq!(StatisticsReply::parse(&reply(26, 0, &counters(8))), Err(Malformed::Length));
+        assert_eq!(StatisticsReply::parse(&reply(1, 2, &[])).unwrap().statistics, Err(2));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, number in 0_u16..30) {
-            let _ = Reply::parse(&bytes);
-            let _ = Reply::parse(&reply(number, 0, &bytes));
+            let _ = StatisticsReply::parse(&bytes);
+            let _ = StatisticsReply::parse(&reply(number, 0, &bytes));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Management: questions for what a clock says of itself, their answers, and refusals (IEEE
-//! 1588-2019, clause 15). The data sets are in [`data`].
+//! Management messages: requests for the state of a clock, responses, and refusals (IEEE 1588-2019,
+//! clause 15). The data sets are in [`data`].
 
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -12,37 +12,37 @@ pub mod data;
 pub(super) mod layouts;
 mod text;
 
-/// The number of the TLV that asks or answers (table 52).
+/// Type of the request and response TLV (table 52).
 pub const MANAGEMENT: u16 = 0x0001;
-/// The number of the TLV that refuses.
+/// Type of the error TLV.
 pub const MANAGEMENT_ERROR_STATUS: u16 = 0x0002;
 
-/// Length of the identifier in front of the data.
+/// Length of the identifier before the data.
 const ID_LEN: usize = 2;
-/// Length of a refusal's value without a text to show.
+/// Length of a refusal's value without a display text.
 const REFUSAL_LEN: usize = 8;
 /// Length of a refusal as a TLV, in bytes.
 pub const REFUSAL_TLV_LEN: usize = HEAD_LEN + REFUSAL_LEN;
 
-/// What is to be done, four bits (table 57).
+/// Action, four bits (table 57).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// Tell.
+pub enum ManagementAction {
+    /// Read.
     Get,
-    /// Change.
+    /// Write.
     Set,
-    /// The answer to either.
+    /// Response to either.
     Response,
-    /// Do.
+    /// Command.
     Command,
-    /// It was done.
+    /// Acknowledgement of a command.
     Acknowledge,
     /// Reserved.
     Reserved(u8),
 }
 
-impl Action {
-    /// From the low four bits.
+impl ManagementAction {
+    /// Returns the action in the low four bits.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 0xf {
@@ -55,7 +55,7 @@ impl Action {
         }
     }
 
-    /// Its four bits.
+    /// Returns its four bits.
     #[must_use]
     pub const fn bits(self) -> u8 {
         match self {
@@ -69,17 +69,17 @@ impl Action {
     }
 }
 
-/// Whom a message of management is for, how far it may go, and what is to be done.
+/// Target of a management message, its hop limits, and the action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Addressee {
-    /// The ports that it is for.
+    /// Ports that it is for.
     pub target: PortIdentity,
-    /// Over how many boundary clocks it may go, when it was sent.
+    /// Number of boundary clocks that it might pass when it was sent.
     pub starting_hops: u8,
-    /// Over how many it still may.
+    /// Number of boundary clocks that it may still pass.
     pub hops: u8,
-    /// What is to be done.
-    pub action: Action,
+    /// Action.
+    pub action: ManagementAction,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -93,7 +93,7 @@ struct AddresseeLayout {
 }
 
 impl Addressee {
-    /// Its length, in bytes.
+    /// Length in bytes.
     pub(super) const LEN: usize = size_of::<AddresseeLayout>();
 
     pub(super) fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
@@ -103,7 +103,7 @@ impl Addressee {
             target: layout.target.into(),
             starting_hops: layout.starting_hops,
             hops: layout.hops,
-            action: Action::from_bits(layout.action),
+            action: ManagementAction::from_bits(layout.action),
         };
         Ok((addressee, rest))
     }
@@ -120,17 +120,17 @@ impl Addressee {
     }
 }
 
-/// What is asked for or told: an identifier and its data (clause 15.5.2).
+/// Requested or reported data: an identifier and its data (clause 15.5.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Managed<'a> {
-    /// What it is of; see [`data::id`].
+    /// Identifier; see [`data::id`].
     pub id: u16,
-    /// The data; of a question it says nothing.
+    /// Data; without meaning in a request.
     pub data: &'a [u8],
 }
 
 impl<'a> Managed<'a> {
-    /// Reads it from a TLV; `None` where that is another one.
+    /// Parses it from a TLV; `None` if that is of another type.
     #[must_use]
     pub fn from_tlv(tlv: &Tlv<'a>) -> Option<Result<Self, Malformed>> {
         (tlv.number == MANAGEMENT).then(|| {
@@ -139,7 +139,7 @@ impl<'a> Managed<'a> {
         })
     }
 
-    /// Its length as a TLV, in bytes: that of a TLV is even.
+    /// Returns its length as a TLV, in bytes: that of a TLV is even.
     #[must_use]
     pub const fn tlv_len(&self) -> usize {
         HEAD_LEN + ID_LEN + self.data.len().next_multiple_of(2)
@@ -148,7 +148,7 @@ impl<'a> Managed<'a> {
     /// Writes it as a TLV to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// When `buffer` is shorter than [`Managed::tlv_len`].
+    /// If `buffer` is shorter than [`Managed::tlv_len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = self.tlv_len();
         let (head, rest) = buffer[..length].split_at_mut(HEAD_LEN);
@@ -163,28 +163,28 @@ impl<'a> Managed<'a> {
     }
 }
 
-/// Why what was asked is refused (table 109).
+/// Reason of a refusal (table 109).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum RefusalCode {
-    /// The answer does not fit into a message.
+    /// Response too long for a message.
     ResponseTooBig = 0x0001,
-    /// There is no such identifier.
+    /// Unknown identifier.
     NoSuchId = 0x0002,
-    /// The data has another length.
+    /// Data of the wrong length.
     WrongLength = 0x0003,
-    /// A value is not allowed.
+    /// Value not allowed.
     WrongValue = 0x0004,
-    /// It cannot be changed.
+    /// Data that cannot be changed.
     NotSetable = 0x0005,
-    /// It is not done here.
+    /// Operation not supported.
     NotSupported = 0x0006,
     /// Another reason.
     General = 0xfffe,
 }
 
 impl RefusalCode {
-    /// All of them.
+    /// All codes.
     pub const ALL: [Self; 7] = [
         Self::ResponseTooBig,
         Self::NoSuchId,
@@ -196,12 +196,12 @@ impl RefusalCode {
     ];
 }
 
-/// A refusal (clause 15.5.4).
+/// Refusal of a request (clause 15.5.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// Why.
+    /// Reason.
     pub code: RefusalCode,
-    /// What had been asked for.
+    /// Requested identifier.
     pub id: u16,
 }
 
@@ -216,7 +216,7 @@ struct RefusedLayout {
 const _: () = assert!(size_of::<RefusedLayout>() == REFUSAL_LEN);
 
 impl Refused {
-    /// Reads it from a TLV; `None` where that is another one. A text to show is passed over.
+    /// Parses it from a TLV; `None` if that is of another type. A display text is skipped.
     #[must_use]
     pub fn from_tlv(tlv: &Tlv<'_>) -> Option<Result<Self, Malformed>> {
         (tlv.number == MANAGEMENT_ERROR_STATUS).then(|| {
@@ -231,7 +231,7 @@ impl Refused {
     /// Writes it as a TLV to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// When `buffer` is shorter than [`REFUSAL_TLV_LEN`].
+    /// If `buffer` is shorter than [`REFUSAL_TLV_LEN`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let layout = RefusedLayout {
             code: U16::new(self.code as u16),

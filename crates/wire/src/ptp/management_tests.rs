@@ -5,7 +5,7 @@ use super::data::{
 };
 use super::*;
 use crate::ptp::message::Grandmaster;
-use crate::ptp::{Body, Header, Message, MessageType, PtpTimestamp, TimeInterval};
+use crate::ptp::{Header, Message, MessageType, PtpMessageBody, PtpTimestamp, TimeInterval};
 use proptest::prelude::*;
 
 /// A question for PRIORITY1 to all ports, written out by hand from clauses 13.3, 15.4 and 15.5.
@@ -27,9 +27,13 @@ fn a_question_by_hand() {
     let (message, trailer) = Message::parse(&GET_PRIORITY1).unwrap();
     assert!(trailer.is_empty());
     assert_eq!(message.kind(), Some(MessageType::Management));
-    let Body::Management(addressee) = message.body else { panic!("{message:?}") };
-    let expected =
-        Addressee { target: PortIdentity::ALL, starting_hops: 1, hops: 1, action: Action::Get };
+    let PtpMessageBody::Management(addressee) = message.body else { panic!("{message:?}") };
+    let expected = Addressee {
+        target: PortIdentity::ALL,
+        starting_hops: 1,
+        hops: 1,
+        action: ManagementAction::Get,
+    };
     assert_eq!(addressee, expected);
     let tlv = message.tlvs().next().unwrap().unwrap();
     let managed = Managed::from_tlv(&tlv).unwrap().unwrap();
@@ -188,6 +192,6 @@ proptest! {
             let _ = (Managed::from_tlv(&tlv), Refused::from_tlv(&tlv));
         }
         let header = Header::default();
-        let _ = Message::new(header, Body::Other(0xf, &bytes)).tlvs().count();
+        let _ = Message::new(header, PtpMessageBody::Other(0xf, &bytes)).tlvs().count();
     }
 }

@@ -1,4 +1,4 @@
-//! The messages: the header, a body of a length that their type gives, and a suffix of TLVs (IEEE
+//! PTP messages: the header, a body of a length given by the type, and a suffix of TLVs (IEEE
 //! 1588-2019, clauses 13.5 to 13.12).
 
 use zerocopy::byteorder::network_endian::{I16, U16, U64};
@@ -13,105 +13,105 @@ use super::{
 use crate::Malformed;
 
 /// Length of Sync, `Delay_Req` and `Follow_Up` without a suffix, in bytes.
-pub const STAMP_LEN: usize = HEADER_LEN + size_of::<TimestampLayout>();
+pub const TIMESTAMP_MESSAGE_LEN: usize = HEADER_LEN + size_of::<TimestampLayout>();
 /// Length of `Delay_Resp` without a suffix.
-pub const DELAY_RESP_LEN: usize = STAMP_LEN + size_of::<PortLayout>();
-/// Where the port number of who had asked stands in `Delay_Resp`, in bytes from its start.
+pub const DELAY_RESP_LEN: usize = TIMESTAMP_MESSAGE_LEN + size_of::<PortLayout>();
+/// Offset of the requesting port number in `Delay_Resp`, in bytes.
 pub const REQUESTING_PORT_OFFSET: usize = DELAY_RESP_LEN - 2;
-/// Where the port number of whom it is for stands in Signaling, in bytes from its start.
+/// Offset of the target port number in Signaling, in bytes.
 pub const SIGNALING_PORT_OFFSET: usize = SIGNALING_LEN - 2;
 /// Length of Announce without a suffix.
 pub const ANNOUNCE_LEN: usize = HEADER_LEN + size_of::<AnnounceLayout>();
 /// Length of Signaling without its TLVs.
 pub const SIGNALING_LEN: usize = HEADER_LEN + size_of::<PortLayout>();
-/// Length of the messages that measure the delay to a neighbour; the question has ten bytes more
-/// than it needs, so that it is as long as its answer (clause 13.9.2).
+/// Length of peer delay messages; the request has ten bytes more than it needs, so that it is as
+/// long as its response (clause 13.9.2).
 pub const PDELAY_LEN: usize = DELAY_RESP_LEN;
 /// Length of Management without its TLV.
 pub const MANAGEMENT_LEN: usize = HEADER_LEN + Addressee::LEN;
 
-/// A message.
+/// PTP message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message<'a> {
-    /// What stands in front of it.
+    /// Header.
     pub header: Header,
-    /// What it says.
-    pub body: Body<'a>,
-    /// What follows: TLVs, see [`Message::tlvs`].
+    /// Body.
+    pub body: PtpMessageBody<'a>,
+    /// Suffix: TLVs, see [`Message::tlvs`].
     pub suffix: &'a [u8],
 }
 
-/// What a message says, by its type.
+/// Body of a message, by its type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Body<'a> {
-    /// When it was sent, or 0 where a `Follow_Up` tells.
+pub enum PtpMessageBody<'a> {
+    /// Transmit time, or 0 if a `Follow_Up` carries it.
     Sync(PtpTimestamp),
-    /// When it was sent, or 0.
+    /// Transmit time, or 0.
     DelayReq(PtpTimestamp),
-    /// When the Sync with the same number was sent.
+    /// Transmit time of the Sync with the same number.
     FollowUp(PtpTimestamp),
-    /// The answer to a `Delay_Req`.
+    /// Response to a `Delay_Req`.
     DelayResp {
-        /// When it was received.
+        /// Receive time of the request.
         receive: PtpTimestamp,
-        /// Who had asked.
+        /// Sender of the request.
         requesting: PortIdentity,
     },
-    /// What kind of clock the master has.
+    /// Properties of the master's clock.
     Announce(Announce),
-    /// Negotiations with a port; they stand in the suffix.
+    /// Negotiation with a port; its content is in the suffix.
     Signaling(PortIdentity),
-    /// When a question for the delay to a neighbour was sent, or 0.
+    /// Transmit time of a peer delay request, or 0.
     PdelayReq(PtpTimestamp),
-    /// The answer to it.
+    /// Response to a peer delay request.
     PdelayResp {
-        /// When the question was received, or 0.
+        /// Receive time of the request, or 0.
         receive: PtpTimestamp,
-        /// Who had asked.
+        /// Sender of the request.
         requesting: PortIdentity,
     },
-    /// When that answer was sent.
+    /// Transmit time of that response.
     PdelayRespFollowUp {
-        /// That instant, or 0.
+        /// Transmit time, or 0.
         origin: PtpTimestamp,
-        /// Who had asked.
+        /// Sender of the request.
         requesting: PortIdentity,
     },
-    /// Whom a question or an order is for; what it is stands in the suffix.
+    /// Target of a request or command; its content is in the suffix.
     Management(Addressee),
-    /// Another message, by the four bits of its type, with all that follows the header.
+    /// Another message, by the four bits of its type, with all bytes after the header.
     Other(u8, &'a [u8]),
 }
 
-/// What a master says of its clock (clause 13.5).
+/// Announcement of a master's clock (clause 13.5).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Announce {
-    /// About when it was sent, or 0.
+    /// Approximate transmit time, or 0.
     pub origin: PtpTimestamp,
-    /// TAI less UTC, in seconds.
+    /// TAI minus UTC, in seconds.
     pub utc_offset: i16,
-    /// The grandmaster's quality and rank.
+    /// Quality and priorities of the grandmaster.
     pub grandmaster: Grandmaster,
-    /// How many clocks are between it and the grandmaster.
+    /// Number of clocks between the sender and the grandmaster.
     pub steps_removed: u16,
-    /// Where the grandmaster's time is from (table 6).
+    /// Time source of the grandmaster (table 6).
     pub time_source: u8,
 }
 
-/// A grandmaster as others see it (clause 7.6.2).
+/// Grandmaster as announced (clause 7.6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Grandmaster {
-    /// Its rank, lower first.
+    /// First priority, lower wins.
     pub priority1: u8,
-    /// Its class: 6 with a primary reference, 248 of an ordinary clock (table 4).
+    /// Clock class: 6 with a primary reference, 248 of an ordinary clock (table 4).
     pub clock_class: u8,
-    /// Its accuracy (table 5).
+    /// Clock accuracy (table 5).
     pub clock_accuracy: u8,
-    /// Its stability.
+    /// Stability.
     pub variance: u16,
-    /// Its rank where all else is equal.
+    /// Second priority, if all else is equal.
     pub priority2: u8,
-    /// Which clock it is.
+    /// Identity of the clock.
     pub identity: u64,
 }
 
@@ -126,7 +126,7 @@ struct AnnounceLayout {
     time_source: u8,
 }
 
-/// A [`Grandmaster`] as bytes.
+/// Layout of a [`Grandmaster`].
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(super) struct GrandmasterLayout {
@@ -139,7 +139,7 @@ pub(super) struct GrandmasterLayout {
 }
 
 const _: () = assert!(ANNOUNCE_LEN == 64);
-const _: () = assert!(DELAY_RESP_LEN == 54 && SIGNALING_LEN == 44 && STAMP_LEN == 44);
+const _: () = assert!(DELAY_RESP_LEN == 54 && SIGNALING_LEN == 44 && TIMESTAMP_MESSAGE_LEN == 44);
 
 impl From<Grandmaster> for GrandmasterLayout {
     fn from(grandmaster: Grandmaster) -> Self {
@@ -167,14 +167,14 @@ impl From<GrandmasterLayout> for Grandmaster {
     }
 }
 
-/// Reads a value of fixed length and what follows it.
+/// Parses a value of fixed length; returns it with the bytes after it.
 fn split<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     bytes: &[u8],
 ) -> Result<(T, &[u8]), Malformed> {
     T::read_from_prefix(bytes).map_err(|_| Malformed::Length)
 }
 
-fn stamp(bytes: &[u8]) -> Result<(PtpTimestamp, &[u8]), Malformed> {
+fn parse_timestamp(bytes: &[u8]) -> Result<(PtpTimestamp, &[u8]), Malformed> {
     let (layout, rest) = split::<TimestampLayout>(bytes)?;
     Ok((layout.into(), rest))
 }
@@ -184,30 +184,32 @@ fn port(bytes: &[u8]) -> Result<(PortIdentity, &[u8]), Malformed> {
     Ok((layout.into(), rest))
 }
 
-/// Writes an instant and who had asked.
+/// Writes an instant and the identity of the requester.
 fn emit_answer(at: PtpTimestamp, requesting: PortIdentity, buffer: &mut [u8]) {
     let (first, second) = buffer.split_at_mut(size_of::<TimestampLayout>());
     first.copy_from_slice(TimestampLayout::from(at).as_bytes());
     second.copy_from_slice(PortLayout::from(requesting).as_bytes());
 }
 
-/// Reads an instant and who had asked.
+/// Parses an instant and the identity of the requester.
 fn answer(bytes: &[u8]) -> Result<(PtpTimestamp, PortIdentity, &[u8]), Malformed> {
-    let (at, rest) = stamp(bytes)?;
+    let (at, rest) = parse_timestamp(bytes)?;
     let (requesting, rest) = port(rest)?;
     Ok((at, requesting, rest))
 }
 
-impl<'a> Body<'a> {
-    /// Reads the body of a message of this type, and returns the suffix with it.
+impl<'a> PtpMessageBody<'a> {
+    /// Parses the body of a message of this type; returns it with the suffix.
     fn parse(kind: u8, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
         Ok(match MessageType::from_bits(kind) {
-            Some(MessageType::Sync) => stamp(bytes).map(|(at, rest)| (Self::Sync(at), rest))?,
+            Some(MessageType::Sync) => {
+                parse_timestamp(bytes).map(|(at, rest)| (Self::Sync(at), rest))?
+            }
             Some(MessageType::DelayReq) => {
-                stamp(bytes).map(|(at, rest)| (Self::DelayReq(at), rest))?
+                parse_timestamp(bytes).map(|(at, rest)| (Self::DelayReq(at), rest))?
             }
             Some(MessageType::FollowUp) => {
-                stamp(bytes).map(|(at, rest)| (Self::FollowUp(at), rest))?
+                parse_timestamp(bytes).map(|(at, rest)| (Self::FollowUp(at), rest))?
             }
             Some(MessageType::DelayResp) => {
                 let (receive, requesting, rest) = answer(bytes)?;
@@ -246,7 +248,7 @@ impl<'a> Body<'a> {
         })
     }
 
-    /// The four bits of the message's type.
+    /// Returns the four bits of the message's type.
     #[must_use]
     pub const fn kind(&self) -> u8 {
         match self {
@@ -264,10 +266,12 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Its length, in bytes.
+    /// Returns its length, in bytes.
     const fn len(&self) -> usize {
         match self {
-            Self::Sync(_) | Self::DelayReq(_) | Self::FollowUp(_) => STAMP_LEN - HEADER_LEN,
+            Self::Sync(_) | Self::DelayReq(_) | Self::FollowUp(_) => {
+                TIMESTAMP_MESSAGE_LEN - HEADER_LEN
+            }
             Self::DelayResp { .. }
             | Self::PdelayReq(_)
             | Self::PdelayResp { .. }
@@ -312,40 +316,40 @@ impl<'a> Body<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// A message without a suffix.
+    /// Returns a message without a suffix.
     #[must_use]
-    pub const fn new(header: Header, body: Body<'a>) -> Self {
+    pub const fn new(header: Header, body: PtpMessageBody<'a>) -> Self {
         Self { header, body, suffix: &[] }
     }
 
-    /// Reads a message of version 2, and returns what follows its end: over UDP and IPv6 two bytes
-    /// ([`super::IPV6_PADDING_LEN`]), over Ethernet whatever fills up a short frame. The suffix is
-    /// not looked into.
+    /// Parses a message of version 2; returns it with the bytes after its end: over UDP and IPv6
+    /// two bytes ([`super::IPV6_PADDING_LEN`]), over Ethernet any padding of a short frame. The
+    /// suffix is not parsed.
     pub fn parse(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
         let Headed { header, kind, rest, trailer } = Header::parse(bytes)?;
-        let (body, suffix) = Body::parse(kind, rest)?;
+        let (body, suffix) = PtpMessageBody::parse(kind, rest)?;
         Ok((Self { header, body, suffix }, trailer))
     }
 
-    /// Its type; `None` where that is reserved.
+    /// Returns its type; `None` if reserved.
     #[must_use]
     pub fn kind(&self) -> Option<MessageType> {
         MessageType::from_bits(self.body.kind())
     }
 
-    /// The TLVs of the suffix.
+    /// Returns the TLVs of the suffix.
     #[must_use]
     pub const fn tlvs(&self) -> Tlvs<'a> {
         Tlvs::new(self.suffix)
     }
 
-    /// Its length, in bytes.
+    /// Returns its length, in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         HEADER_LEN + self.body.len() + self.suffix.len()
     }
 
-    /// Never: a message has a header at least.
+    /// Returns false: a message has a header at least.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         false
@@ -354,7 +358,7 @@ impl<'a> Message<'a> {
     /// Writes it to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// When `buffer` is shorter than [`Message::len`].
+    /// If `buffer` is shorter than [`Message::len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = self.len();
         let (header, rest) = buffer[..length].split_at_mut(HEADER_LEN);

@@ -1,8 +1,8 @@
 //! Messages by hand, and all that can be written is read again.
 
 use super::*;
-use crate::ptp::management::{Action, Addressee};
-use crate::ptp::{Flags, NO_INTERVAL, TimeInterval};
+use crate::ptp::management::{Addressee, ManagementAction};
+use crate::ptp::{NO_INTERVAL, PtpFlags, TimeInterval};
 use proptest::prelude::*;
 
 /// A unicast `Delay_Resp` written out by hand from clauses 13.3 and 13.8.
@@ -26,7 +26,7 @@ fn delay_resp_by_hand() {
         sdo_id: 0,
         minor_version: 1,
         domain: 42,
-        flags: Flags::UNICAST,
+        flags: PtpFlags::UNICAST,
         correction: TimeInterval(0x2_8000),
         source: PortIdentity { clock: 0x0200_5eff_fe10_0001, port: 3 },
         sequence_id: 0xabcd,
@@ -35,7 +35,7 @@ fn delay_resp_by_hand() {
     let requesting = PortIdentity { clock: 0x0102_0304_0506_0708, port: 1 };
     let receive = PtpTimestamp::new((1 << 32) + 2, 999_999_999);
     assert!(receive.is_normal());
-    assert_eq!(message, Message::new(header, Body::DelayResp { receive, requesting }));
+    assert_eq!(message, Message::new(header, PtpMessageBody::DelayResp { receive, requesting }));
     let mut back = [0; DELAY_RESP_LEN];
     assert_eq!(message.emit(&mut back), DELAY_RESP_LEN);
     assert_eq!(back, DELAY_RESP);
@@ -45,15 +45,15 @@ fn delay_resp_by_hand() {
 #[test]
 fn flags_by_hand() {
     for (flags, bytes) in [
-        (Flags::ALTERNATE_MASTER, [0x01, 0]),
-        (Flags::TWO_STEP, [0x02, 0]),
-        (Flags::UNICAST, [0x04, 0]),
-        (Flags::LEAP_61, [0, 0x01]),
-        (Flags::LEAP_59, [0, 0x02]),
-        (Flags::UTC_OFFSET_VALID, [0, 0x04]),
-        (Flags::PTP_TIMESCALE, [0, 0x08]),
-        (Flags::TIME_TRACEABLE, [0, 0x10]),
-        (Flags::FREQUENCY_TRACEABLE, [0, 0x20]),
+        (PtpFlags::ALTERNATE_MASTER, [0x01, 0]),
+        (PtpFlags::TWO_STEP, [0x02, 0]),
+        (PtpFlags::UNICAST, [0x04, 0]),
+        (PtpFlags::LEAP_61, [0, 0x01]),
+        (PtpFlags::LEAP_59, [0, 0x02]),
+        (PtpFlags::UTC_OFFSET_VALID, [0, 0x04]),
+        (PtpFlags::PTP_TIMESCALE, [0, 0x08]),
+        (PtpFlags::TIME_TRACEABLE, [0, 0x10]),
+        (PtpFlags::FREQUENCY_TRACEABLE, [0, 0x20]),
     ] {
         let mut message = DELAY_RESP;
         message[6..8].copy_from_slice(&bytes);
@@ -83,7 +83,7 @@ fn version_1_is_another_protocol() {
     assert_eq!(Message::parse(&bytes), Err(Malformed::Version));
 }
 
-fn bodies() -> impl Strategy<Value = Body<'static>> {
+fn bodies() -> impl Strategy<Value = PtpMessageBody<'static>> {
     let stamp = || (0u64..1 << 48, any::<u32>()).prop_map(|(s, n)| PtpTimestamp::new(s, n));
     let port = || any::<(u64, u16)>().prop_map(|(clock, port)| PortIdentity { clock, port });
     let grandmaster = any::<(u8, u8, u8, u16, u8, u64)>().prop_map(|all| Grandmaster {
@@ -97,26 +97,29 @@ fn bodies() -> impl Strategy<Value = Body<'static>> {
     let announce = (stamp(), any::<(i16, u16, u8)>(), grandmaster).prop_map(
         |(origin, (utc_offset, steps_removed, time_source), grandmaster)| {
             let of_clock = Announce { origin, utc_offset, grandmaster, steps_removed, time_source };
-            Body::Announce(of_clock)
+            PtpMessageBody::Announce(of_clock)
         },
     );
     prop_oneof![
-        stamp().prop_map(Body::Sync),
-        stamp().prop_map(Body::DelayReq),
-        stamp().prop_map(Body::FollowUp),
-        (stamp(), port()).prop_map(|(receive, requesting)| Body::DelayResp { receive, requesting }),
-        stamp().prop_map(Body::PdelayReq),
+        stamp().prop_map(PtpMessageBody::Sync),
+        stamp().prop_map(PtpMessageBody::DelayReq),
+        stamp().prop_map(PtpMessageBody::FollowUp),
         (stamp(), port())
-            .prop_map(|(receive, requesting)| Body::PdelayResp { receive, requesting }),
+            .prop_map(|(receive, requesting)| PtpMessageBody::DelayResp { receive, requesting }),
+        stamp().prop_map(PtpMessageBody::PdelayReq),
         (stamp(), port())
-            .prop_map(|(origin, requesting)| Body::PdelayRespFollowUp { origin, requesting }),
+            .prop_map(|(receive, requesting)| PtpMessageBody::PdelayResp { receive, requesting }),
+        (stamp(), port()).prop_map(|(origin, requesting)| PtpMessageBody::PdelayRespFollowUp {
+            origin,
+            requesting
+        }),
         (port(), any::<(u8, u8)>(), 0u8..16).prop_map(|(target, (starting_hops, hops), action)| {
-            let action = Action::from_bits(action);
-            Body::Management(Addressee { target, starting_hops, hops, action })
+            let action = ManagementAction::from_bits(action);
+            PtpMessageBody::Management(Addressee { target, starting_hops, hops, action })
         }),
         announce,
-        port().prop_map(Body::Signaling),
-        Just(Body::Other(0x4, b"of another length")),
+        port().prop_map(PtpMessageBody::Signaling),
+        Just(PtpMessageBody::Other(0x4, b"of another length")),
     ]
 }
 
@@ -132,11 +135,11 @@ proptest! {
         let (domain, flags, correction, clock, port, sequence_id, log_interval) = numbers;
         let header = Header {
             sdo_id, minor_version, domain, sequence_id, log_interval,
-            flags: Flags(flags),
+            flags: PtpFlags(flags),
             correction: TimeInterval(correction),
             source: PortIdentity { clock, port },
         };
-        let has_suffix = !matches!(body, Body::Other(..));
+        let has_suffix = !matches!(body, PtpMessageBody::Other(..));
         let suffix: &[u8] = if has_suffix { &suffix } else { &[] };
         let message = Message { header, body, suffix };
         let mut bytes = [0xee; 128];

@@ -1,6 +1,6 @@
 //! NetSync Monitor, an extension by which a client measures a master without being its slave: a
-//! unicast `Delay_Req` with an empty TLV asks for a `Delay_Resp` that carries the master's data
-//! sets in another, and for a Sync (with its `Follow_Up`) to the same client with the same number.
+//! unicast `Delay_Req` with an empty TLV requests a `Delay_Resp` with a TLV of the master's data
+//! sets, and a Sync (with its `Follow_Up`) to the same client with the same number.
 //!
 //! It has no public standard. The numbers and the layout are those that linuxptp's master and
 //! client exchange.
@@ -16,34 +16,34 @@ use crate::Malformed;
 
 pub use super::management::data::{Current, Parent};
 
-/// The number of the TLV that asks; it has no value.
+/// Type of the request TLV; it has no value.
 pub const REQUEST: u16 = 0x21fe;
-/// The number of the TLV that answers.
+/// Type of the response TLV.
 pub const RESPONSE: u16 = 0x21ff;
 
-/// The TLV that asks, in full.
+/// Complete request TLV.
 pub const REQUEST_TLV: [u8; HEAD_LEN] = [0x21, 0xfe, 0, 0];
 
-/// What a master says of itself and of its own master.
+/// State of a master and of its own master.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Response<'a> {
-    /// The state of its port, 6 for a master (IEEE 1588-2019, table 20).
+pub struct MonitorResponse<'a> {
+    /// State of its port, 6 for a master (IEEE 1588-2019, table 20).
     pub port_state: u8,
-    /// By which protocol it is reached by its master, or itself (clause 7.4.1).
+    /// Network protocol of its master, or its own (clause 7.4.1).
     pub protocol: u16,
-    /// That one's address.
+    /// Address of its master, or its own.
     pub address: &'a [u8],
     /// Its master, or itself (clause 8.2.3).
     pub parent: Parent,
-    /// How it stands to that (clause 8.2.2).
+    /// Its relation to that master (clause 8.2.2).
     pub current: Current,
-    /// TAI less UTC, in seconds (clause 8.2.4).
+    /// TAI minus UTC, in seconds (clause 8.2.4).
     pub utc_offset: i16,
-    /// The low eight bits of [`super::Flags`].
+    /// Low eight bits of [`super::Flags`].
     pub time_flags: u8,
-    /// Where the grandmaster's time is from.
+    /// Time source of the grandmaster.
     pub time_source: u8,
-    /// When it last received a Sync.
+    /// Time of the last Sync received.
     pub last_sync: PtpTimestamp,
 }
 
@@ -67,14 +67,14 @@ struct FootLayout {
 
 const _: () = assert!(size_of::<FootLayout>() == 64);
 
-impl<'a> Response<'a> {
-    /// Length of the TLV with an address of `address_len` bytes.
+impl<'a> MonitorResponse<'a> {
+    /// Returns the length of the TLV with an address of `address_len` bytes.
     #[must_use]
     pub const fn tlv_len(address_len: usize) -> usize {
         HEAD_LEN + size_of::<HeadLayout>() + address_len + size_of::<FootLayout>()
     }
 
-    /// Reads it from a TLV; `None` where that is another one.
+    /// Parses it from a TLV; `None` if that is of another type.
     #[must_use]
     pub fn from_tlv(tlv: &Tlv<'a>) -> Option<Result<Self, Malformed>> {
         (tlv.number == RESPONSE).then(|| Self::parse(tlv.value))
@@ -102,7 +102,7 @@ impl<'a> Response<'a> {
     /// Writes it as a TLV to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// When `buffer` is shorter than that; see [`Response::tlv_len`].
+    /// If `buffer` is shorter than that; see [`Response::tlv_len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = Self::tlv_len(self.address.len());
         let (tlv_head, value) = buffer[..length].split_at_mut(HEAD_LEN);
@@ -145,17 +145,17 @@ mod tests {
     fn the_request_is_an_empty_tlv() {
         let (tlv, rest) = Tlv::parse(&REQUEST_TLV).unwrap();
         assert_eq!((tlv, rest.len()), (Tlv { number: REQUEST, value: &[] }, 0));
-        assert_eq!(Response::from_tlv(&tlv), None);
+        assert_eq!(MonitorResponse::from_tlv(&tlv), None);
     }
 
     #[test]
     fn another_length_than_the_address_leaves_is_malformed() {
         let mut value = [0; 70];
-        assert!(Response::parse(&value).is_ok());
-        assert_eq!(Response::parse(&value[..69]), Err(Malformed::Length));
-        assert_eq!(Response::parse(&value[..5]), Err(Malformed::Truncated));
+        assert!(MonitorResponse::parse(&value).is_ok());
+        assert_eq!(MonitorResponse::parse(&value[..69]), Err(Malformed::Length));
+        assert_eq!(MonitorResponse::parse(&value[..5]), Err(Malformed::Truncated));
         value[5] = 1;
-        assert_eq!(Response::parse(&value), Err(Malformed::Length));
+        assert_eq!(MonitorResponse::parse(&value), Err(Malformed::Length));
     }
 
     proptest! {
@@ -167,7 +167,7 @@ mod tests {
             priority1: u8,
             seconds in 0u64..1 << 48,
         ) {
-            let response = Response {
+            let response = MonitorResponse {
                 port_state: numbers.0,
                 protocol: numbers.1,
                 address: &address,
@@ -188,11 +188,11 @@ mod tests {
                 time_source: numbers.4,
                 last_sync: PtpTimestamp::new(seconds, 7),
             };
-            let mut bytes = vec![0; Response::tlv_len(address.len())];
+            let mut bytes = vec![0; MonitorResponse::tlv_len(address.len())];
             prop_assert_eq!(response.emit(&mut bytes), bytes.len());
             let (tlv, rest) = Tlv::parse(&bytes).unwrap();
             prop_assert!(rest.is_empty());
-            prop_assert_eq!(Response::from_tlv(&tlv), Some(Ok(response)));
+            prop_assert_eq!(MonitorResponse::from_tlv(&tlv), Some(Ok(response)));
         }
     }
 }

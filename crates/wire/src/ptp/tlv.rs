@@ -1,5 +1,6 @@
-//! What may follow a message: type, length and value, one after the other (IEEE 1588-2019, clause
-//! 14.1); and those by which a client asks a master for messages of its own (clause 16.1.4).
+//! TLVs after a message: type, length and value, one after the other (IEEE 1588-2019, clause 14.1);
+//! and those of unicast negotiation, by which a client requests messages from a master (clause
+//! 16.1.4).
 
 use super::MessageType;
 use crate::Malformed;
@@ -7,26 +8,26 @@ use crate::Malformed;
 /// Length of a TLV without its value, in bytes.
 pub const HEAD_LEN: usize = 4;
 
-/// The number of the TLV that asks for unicast messages (table 52).
+/// Type of the TLV that requests unicast messages (table 52).
 pub const REQUEST_UNICAST: u16 = 0x0004;
-/// The number of the one that grants or denies them.
+/// Type of the TLV that grants or denies them.
 pub const GRANT_UNICAST: u16 = 0x0005;
-/// The number of the one that ends them.
+/// Type of the TLV that cancels them.
 pub const CANCEL_UNICAST: u16 = 0x0006;
-/// The number of the one that acknowledges their end.
+/// Type of the TLV that acknowledges the cancellation.
 pub const ACKNOWLEDGE_CANCEL_UNICAST: u16 = 0x0007;
 
 /// Type, length and value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tlv<'a> {
-    /// Its number.
+    /// Type number.
     pub number: u16,
-    /// Its value, of an even length.
+    /// Value, of an even length.
     pub value: &'a [u8],
 }
 
 impl<'a> Tlv<'a> {
-    /// Reads one and returns what follows it.
+    /// Parses one; returns it with the bytes after it.
     pub fn parse(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
         let (head, rest) = bytes.split_first_chunk::<HEAD_LEN>().ok_or(Malformed::Truncated)?;
         let [a, b, c, d] = *head;
@@ -41,7 +42,7 @@ impl<'a> Tlv<'a> {
     /// Writes it to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// When `buffer` is shorter than [`HEAD_LEN`] and the value together.
+    /// If `buffer` is shorter than [`HEAD_LEN`] and the value together.
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = HEAD_LEN + self.value.len();
         let (head, value) = buffer[..length].split_at_mut(HEAD_LEN);
@@ -52,14 +53,14 @@ impl<'a> Tlv<'a> {
     }
 }
 
-/// The TLVs of a suffix, one after the other. It ends after the first that is malformed.
+/// TLVs of a suffix, one after the other. Iteration ends after the first that is malformed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tlvs<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Tlvs<'a> {
-    /// Those of a suffix.
+    /// Returns the TLVs of a suffix.
     #[must_use]
     pub const fn new(suffix: &'a [u8]) -> Self {
         Self { rest: suffix }
@@ -79,46 +80,46 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
-/// The most bytes that a negotiation takes.
+/// Maximum length of a negotiation TLV.
 pub const UNICAST_LEN_MAX: usize = HEAD_LEN + 8;
 
-/// What client and master say to one another of unicast messages (clause 16.1.4).
+/// Unicast negotiation between client and master (clause 16.1.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unicast {
-    /// The client asks for messages.
+    /// Request of a client for messages.
     Request {
-        /// Which ones.
+        /// Message type.
         kind: MessageType,
-        /// How often, log2 of seconds between them.
+        /// Interval of the messages, log2 of seconds.
         log_interval: i8,
-        /// For how many seconds.
+        /// Duration in seconds.
         duration_s: u32,
     },
-    /// The master grants them.
+    /// Grant of a master.
     Grant {
-        /// Which ones.
+        /// Message type.
         kind: MessageType,
-        /// How often, log2 of seconds between them.
+        /// Interval of the messages, log2 of seconds.
         log_interval: i8,
-        /// For how many seconds; 0 denies them.
+        /// Duration in seconds; 0 denies them.
         duration_s: u32,
-        /// The master would grant them again.
+        /// True if the master would grant them again.
         renewal_invited: bool,
     },
-    /// They are to end.
+    /// Cancellation.
     Cancel(Ended),
-    /// They have ended.
+    /// Acknowledgement of a cancellation.
     AcknowledgeCancel(Ended),
 }
 
-/// Which messages end, and what does not.
+/// Cancelled messages, and the part of the agreement that stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ended {
-    /// Which ones.
+    /// Message type.
     pub kind: MessageType,
-    /// The client's own request stands.
+    /// True if the client's own request stays.
     pub maintain_request: bool,
-    /// The master's grant stands.
+    /// True if the master's grant stays.
     pub maintain_grant: bool,
 }
 
@@ -143,13 +144,13 @@ impl Ended {
     }
 }
 
-/// The type of the messages in the high four bits.
+/// Returns the message type in the high four bits.
 fn kind(bits: u8) -> Result<MessageType, Malformed> {
     MessageType::from_bits(bits >> 4).ok_or(Malformed::Length)
 }
 
 impl Unicast {
-    /// Reads it from a TLV; `None` where that is another one.
+    /// Parses it from a TLV; `None` if that is of another type.
     #[must_use]
     pub fn from_tlv(tlv: &Tlv<'_>) -> Option<Result<Self, Malformed>> {
         Some(match tlv.number {
@@ -183,7 +184,7 @@ impl Unicast {
     /// Writes it as a TLV to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// When `buffer` is shorter than that; [`UNICAST_LEN_MAX`] is always enough.
+    /// If `buffer` is shorter than that; [`UNICAST_LEN_MAX`] is always enough.
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let head = |kind: MessageType, log_interval: i8, duration_s: u32| {
             let [a, b, c, d] = duration_s.to_be_bytes();

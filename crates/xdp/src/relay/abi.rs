@@ -1,5 +1,5 @@
-//! The relay's layouts, as `bpf/abi.h` says them in C. Both sides assert the sizes; whoever changes
-//! one changes the other.
+//! Layouts of the relay, as `bpf/abi.h` defines them in C. Both sides assert the sizes; a change to
+//! one requires a change to the other.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -27,7 +27,7 @@ pub(super) const PORTS_OF_WORD: u16 = 64;
 /// `struct relay_config`.
 #[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
-pub(super) struct Config {
+pub(super) struct RawRelayConfig {
     pub(super) slots: u32,
     pub(super) children: u32,
 }
@@ -41,10 +41,10 @@ pub(super) struct SourceKey {
     pub(super) address: [u8; 16],
 }
 
-/// `struct relay_end_key`.
+/// `struct relay_endpoint_key`.
 #[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
-pub(super) struct EndKey {
+pub(super) struct RawEndpointKey {
     pub(super) group: u32,
     pub(super) port: [u8; 2],
     pub(super) reserved: u16,
@@ -54,8 +54,8 @@ pub(super) struct EndKey {
 /// `struct relay_interface`.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct Place {
-    pub(super) leaves: u8,
+pub(super) struct InterfaceEntry {
+    pub(super) egress_number: u8,
     pub(super) is_own: u8,
     pub(super) mac: [u8; 6],
 }
@@ -63,7 +63,7 @@ pub(super) struct Place {
 /// `struct relay_group`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct Group {
+pub(super) struct GroupEntry {
     pub(super) slot: u64,
     pub(super) reserved: [u64; 7],
     pub(super) arrival: u64,
@@ -85,7 +85,7 @@ pub(super) struct FanOut {
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub(super) struct Span {
+pub(super) struct RowRange {
     pub(super) first: u32,
     pub(super) count: u32,
 }
@@ -93,17 +93,17 @@ pub(super) struct Span {
 /// `struct relay_slot`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct Slot {
+pub(super) struct RelaySlot {
     pub(super) group: u32,
     pub(super) length_max: u32,
     pub(super) interface: u32,
     pub(super) hops_max: u8,
-    pub(super) hops_anew: u8,
+    pub(super) hops_reset: u8,
     pub(super) reserved: u16,
     pub(super) interval_ns: u64,
     pub(super) tolerance_ns: u64,
     pub(super) copies_ns: u64,
-    pub(super) rows: [Span; RELAY_INTERFACES_MAX],
+    pub(super) rows: [RowRange; RELAY_INTERFACES_MAX],
 }
 
 /// `struct relay_row`.
@@ -111,7 +111,7 @@ pub(super) struct Slot {
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub(super) struct Row {
+pub(super) struct ChildRow {
     pub(super) destination_mac: [u8; 6],
     pub(super) source_mac: [u8; 6],
     pub(super) source_port: [u8; 2],
@@ -127,7 +127,7 @@ pub(super) struct Row {
 /// `struct relay_state`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct State {
+pub(super) struct RelayCpuState {
     pub(super) packets: u64,
     pub(super) strays: u64,
     pub(super) passed: [u64; PASSED_REASONS],
@@ -151,7 +151,7 @@ pub(super) struct SlotCounts {
 /// `struct relay_child_counts`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct ChildCounts {
+pub(super) struct RawChildCounts {
     pub(super) copies: u64,
     pub(super) bytes: u64,
     pub(super) unresolved: u64,
@@ -159,15 +159,15 @@ pub(super) struct ChildCounts {
 }
 
 const _: () = {
-    assert!(size_of::<Config>() == 8);
+    assert!(size_of::<RawRelayConfig>() == 8);
     assert!(size_of::<SourceKey>() == 24);
-    assert!(size_of::<EndKey>() == 24);
-    assert!(size_of::<Place>() == 8);
-    assert!(size_of::<Group>() == 128);
+    assert!(size_of::<RawEndpointKey>() == 24);
+    assert!(size_of::<InterfaceEntry>() == 8);
+    assert!(size_of::<GroupEntry>() == 128);
     assert!(size_of::<FanOut>() == 128);
-    assert!(size_of::<Slot>() == 40 + 8 * RELAY_INTERFACES_MAX);
-    assert!(size_of::<Row>() == 64);
-    assert!(size_of::<State>() == 128 + 16 * RELAY_INTERFACES_MAX);
+    assert!(size_of::<RelaySlot>() == 40 + 8 * RELAY_INTERFACES_MAX);
+    assert!(size_of::<ChildRow>() == 64);
+    assert!(size_of::<RelayCpuState>() == 128 + 16 * RELAY_INTERFACES_MAX);
     assert!(size_of::<SlotCounts>() == 128);
-    assert!(size_of::<ChildCounts>() == 32);
+    assert!(size_of::<RawChildCounts>() == 32);
 };

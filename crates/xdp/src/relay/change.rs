@@ -1,9 +1,9 @@
-//! Changing groups and their children while packets are copied.
+//! Changes of groups and their children while packets are copied.
 //!
-//! A group has two slots in the kernel's tables. Its children stand in one; another set of children
-//! is made in the other, and one word says which of the two packets are copied from. So every
-//! packet is copied for the children of before or for those of after, and who is a child in both
-//! gets it once. Then the kernel is waited for until no program reads the former slot any more.
+//! A group has two slots in the kernel's tables. Its children are in one; another set of children
+//! is prepared in the other, and one word selects the slot that packets are copied from. So every
+//! packet is copied for the previous children or for the new ones, and a child in both sets gets it
+//! once. Then the change waits until no program in the kernel reads the former slot any more.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,62 +12,64 @@ use std::sync::atomic::Ordering::Release;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
-use super::abi::{self, Row, Slot, Span};
-use super::group::{Book, Known, RELAY_LENGTH_MAX, Sources};
+use super::abi::{self, ChildRow, RelaySlot, RowRange};
+use super::completion::CompletionTracker;
+use super::group::{ChildState, GroupState, RELAY_LENGTH_MAX, Sources};
+use super::interface_numbers::InterfaceNumbers;
 use super::lists::{absent_is_fine, map_failed};
-use super::plan::Interfaces;
-use super::settled::Settled;
-use super::{Relay, RelayChild, RelayChildCounts, RelayError, RelayGroup, RelayGroupCounts};
+use super::{
+    RelayChild, RelayChildCounts, RelayGroup, RelayGroupCounts, RelayGroupError, RelayPrograms,
+};
 use crate::XdpError;
-use crate::attach::takes_redirects;
+use crate::attach::supports_redirect;
 
-/// Children that are none any more, each with all that was counted of its copies.
-pub type RelayFormer = Vec<(SocketAddr, RelayChildCounts)>;
+/// Removed children, each with all counts of its copies.
+pub type RemovedChildren = Vec<(SocketAddr, RelayChildCounts)>;
 
-/// A group that was taken away.
+/// A removed group.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct RelayGone {
-    /// All that was counted of its packets.
+pub struct RemovedGroup {
+    /// All counts of its packets.
     pub counts: RelayGroupCounts,
     /// Its children.
-    pub children: RelayFormer,
+    pub children: RemovedChildren,
 }
 
-/// All of a change that can fail, done: packets do not see it yet.
-struct Prepared {
-    /// The group's slot that the children will be in.
+/// A change with all steps done that can fail: packets do not use it yet.
+struct PreparedGroupChange {
+    /// Slot of the group that the children will be in.
     side: u32,
-    slot: Slot,
-    rows: Vec<Row>,
-    children: Vec<Known>,
-    /// Those of their counters that were free.
+    slot: RelaySlot,
+    rows: Vec<ChildRow>,
+    children: Vec<ChildState>,
+    /// Numbers of their counters that were free.
     taken: Vec<u32>,
     copies: Option<MapHandle>,
     addresses: Vec<SocketAddr>,
     sources: Sources,
-    interfaces: Interfaces,
+    interfaces: InterfaceNumbers,
 }
 
-impl Relay {
-    /// Sets a group and all of its children in place of what they were; a group that is not there
-    /// yet is added. The same child (the same destination) keeps its counters. A group without
-    /// children is left to the network stack.
+impl RelayPrograms {
+    /// Replaces a group and all of its children; a new group is added. The same child (the same
+    /// destination) keeps its counters. Packets to a group without children are passed to the
+    /// network stack.
     ///
-    /// It takes the kernel some milliseconds. An error leaves everything as it was.
+    /// The change takes the kernel some milliseconds. An error leaves everything as it was.
     pub fn set(
         &mut self,
         group: &RelayGroup,
         children: &[RelayChild],
-    ) -> Result<RelayFormer, RelayError> {
+    ) -> Result<RemovedChildren, RelayGroupError> {
         group.check(children)?;
-        let (former, mut book) = match self.books.remove(&group.address) {
+        let (former, mut book) = match self.group_states.remove(&group.address) {
             Some(book) => (true, book),
-            None => (false, self.new_book(group)?),
+            None => (false, self.create_group_state(group)?),
         };
         let prepared = self.prepare(&book, group, children);
         let changed = prepared.map(|prepared| self.commit(&mut book, prepared));
         if former || changed.is_ok() {
-            self.books.insert(group.address, book);
+            self.group_states.insert(group.address, book);
         } else {
             let _ = self.forget_lists(&book);
             self.mark_ports(None);
@@ -75,14 +77,16 @@ impl Relay {
         changed?
     }
 
-    /// Takes a group and its children away. Packets to it are left to the network stack.
-    pub fn remove(&mut self, address: SocketAddr) -> Result<RelayGone, RelayError> {
-        let Some(book) = self.books.remove(&address) else { return Ok(RelayGone::default()) };
+    /// Removes a group and its children. Packets to it are passed to the network stack.
+    pub fn remove(&mut self, address: SocketAddr) -> Result<RemovedGroup, RelayGroupError> {
+        let Some(book) = self.group_states.remove(&address) else {
+            return Ok(RemovedGroup::default());
+        };
         self.show(book.number, abi::NO_SLOT);
         let done = self.wait(&book);
         let packets = self.packets_now(&book);
         let counts = self.of_group(&book);
-        let of = |child: &Known| (child.destination, self.of_child(child, packets, 0));
+        let of = |child: &ChildState| (child.destination, self.of_child(child, packets, 0));
         let children = book.children.iter().map(of).collect();
         let forgotten = self.forget_lists(&book);
         self.mark_ports(None);
@@ -93,40 +97,40 @@ impl Relay {
         self.free_children.extend(book.children.iter().map(|child| child.number));
         self.release_interfaces();
         done.and(forgotten)?;
-        Ok(RelayGone { counts, children })
+        Ok(RemovedGroup { counts, children })
     }
 
-    /// The addresses of all groups.
+    /// Returns the addresses of all groups.
     pub fn groups(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        self.books.keys().copied()
+        self.group_states.keys().copied()
     }
 
-    /// Whether the kernel makes copies by all interfaces that children of the group with this
-    /// address were set with. It makes none any more by one that went, not even when one with the
-    /// same index and name has come since, until the group is set again.
+    /// Returns true if the kernel makes copies by all interfaces with which the children of the
+    /// group with this address were set. It makes none by a removed interface, not even after one
+    /// with the same index and name was added, until the group is set again.
     #[must_use]
     pub fn is_whole(&self, address: SocketAddr) -> bool {
-        let Some(book) = self.books.get(&address) else { return false };
+        let Some(book) = self.group_states.get(&address) else { return false };
         let Some(copies) = &book.copies else { return true };
         let mut looked = None;
-        // Who leaves by an interface has entries in the order of the children, one beside another.
+        // Children that share an interface have adjacent entries, in their order.
         let interfaces = book.children.iter().filter_map(|child| child.interface);
         (0_u32..).zip(interfaces).all(|(key, index)| {
             looked.replace(index) == Some(index)
-                // What cannot be learnt is not known to be gone.
+                // An entry whose state cannot be read is not assumed to be missing.
                 || !matches!(copies.lookup(&key.to_ne_bytes(), MapFlags::ANY), Ok(None))
         })
     }
 
-    fn new_book(&mut self, group: &RelayGroup) -> Result<Book, RelayError> {
+    fn create_group_state(&mut self, group: &RelayGroup) -> Result<GroupState, RelayGroupError> {
         let (address, number, max) = (group.address, group.number, self.settings.groups);
         if number >= max {
-            return Err(RelayError::GroupsFull { address, max });
+            return Err(RelayGroupError::GroupsFull { address, max });
         }
-        if self.books.values().any(|book| book.number == number) {
-            return Err(RelayError::NumberTaken { address, number });
+        if self.group_states.values().any(|book| book.number == number) {
+            return Err(RelayGroupError::NumberTaken { address, number });
         }
-        let book = Book::new(number);
+        let book = GroupState::new(number);
         for slot in [0, 1].map(|side| book.slot(side)) {
             let of = |processor| processor * self.config.slots + slot;
             (0..self.states.entries()).for_each(|at| self.slot_counts.clear(of(at)));
@@ -136,18 +140,18 @@ impl Relay {
 
     fn prepare(
         &self,
-        book: &Book,
+        book: &GroupState,
         group: &RelayGroup,
         children: &[RelayChild],
-    ) -> Result<Prepared, RelayError> {
+    ) -> Result<PreparedGroupChange, RelayGroupError> {
         let (address, max) = (group.address, self.settings.children_of_group);
         let count = children.len();
         if count > max as usize {
-            return Err(RelayError::ChildrenOfGroup { address, count, max });
+            return Err(RelayGroupError::ChildrenOfGroup { address, count, max });
         }
-        let others: usize = self.books.values().map(|book| book.children.len()).sum();
+        let others: usize = self.group_states.values().map(|book| book.children.len()).sum();
         if others + count > self.settings.children as usize {
-            return Err(RelayError::ChildrenFull { max: self.settings.children });
+            return Err(RelayGroupError::ChildrenFull { max: self.settings.children });
         }
         let mut interfaces = self.interfaces.clone();
         interfaces.admit(children)?;
@@ -166,7 +170,7 @@ impl Relay {
             .and_then(|()| self.list_ends(book, children))
             .and_then(|()| self.list_addresses(book, &addresses));
         if let Err(error) = listed {
-            // What has been listed goes again; what could not be, is not there.
+            // New entries are removed again; those that could not be added do not exist.
             let _ = self.settle_sources(book.number, &book.sources, &sources);
             let _ = self.forget_ends(book, children.iter().map(|child| child.destination));
             let _ = self.forget_addresses(&addresses, &book.addresses);
@@ -177,7 +181,7 @@ impl Relay {
         let (known, taken) = self.numbered(book, &all);
         let rows = ordered.iter().zip(&known).map(|(child, known)| child.row(known.number));
         let slot = slot_of(book.number, group, &rows_by_interface);
-        Ok(Prepared {
+        Ok(PreparedGroupChange {
             side,
             slot,
             rows: rows.collect(),
@@ -190,8 +194,8 @@ impl Relay {
         })
     }
 
-    /// The children with the numbers of their counters, and which of these were free.
-    fn numbered(&self, book: &Book, ordered: &[&RelayChild]) -> (Vec<Known>, Vec<u32>) {
+    /// Returns the children with the numbers of their counters, and those of these that were free.
+    fn numbered(&self, book: &GroupState, ordered: &[&RelayChild]) -> (Vec<ChildState>, Vec<u32>) {
         let mut free = self.free_children.iter().rev().copied();
         let mut taken = Vec::new();
         let known = ordered.iter().filter_map(|child| {
@@ -199,24 +203,29 @@ impl Relay {
             let former = book.children.iter().find(|known| known.destination == destination);
             let interface = child.interface.as_ref().map(|interface| interface.index);
             if let Some(former) = former {
-                return Some(Known { interface, ..former.clone() });
+                return Some(ChildState { interface, ..former.clone() });
             }
             let number = free.next().inspect(|&number| taken.push(number))?;
             let unmade = Arc::default();
-            Some(Known { destination, number, interface, packets_before: 0, unmade })
+            Some(ChildState { destination, number, interface, packets_before: 0, unmade })
         });
         let known = known.collect();
         (known, taken)
     }
 
-    /// Shows packets what was prepared, and clears up behind what was before.
-    fn commit(&mut self, book: &mut Book, prepared: Prepared) -> Result<RelayFormer, RelayError> {
-        let Prepared { side, slot, rows, children, taken, copies, .. } = prepared;
-        let Prepared { addresses, sources, interfaces, .. } = prepared;
+    /// Activates the prepared change, and removes the previous state.
+    fn commit(
+        &mut self,
+        book: &mut GroupState,
+        prepared: PreparedGroupChange,
+    ) -> Result<RemovedChildren, RelayGroupError> {
+        let PreparedGroupChange { side, slot, rows, children, taken, copies, .. } = prepared;
+        let PreparedGroupChange { addresses, sources, interfaces, .. } = prepared;
         self.interfaces = interfaces;
         for (index, number) in self.interfaces.iter() {
-            let place = self.places.read(index);
-            self.places.write(index, &abi::Place { leaves: number + 1, ..place });
+            let place = self.interface_entries.read(index);
+            self.interface_entries
+                .write(index, &abi::InterfaceEntry { egress_number: number + 1, ..place });
         }
         self.free_children.truncate(self.free_children.len() - taken.len());
         for number in taken {
@@ -231,13 +240,14 @@ impl Relay {
         let counted = self.packets_by_processor(index);
         self.show(book.number, if rows.is_empty() { abi::NO_SLOT } else { index.into() });
         let waited = match (&book.copies, &copies) {
-            // Nothing was copied before, so no program can be at it.
+            // Nothing was copied before, so no program can be using it.
             (None, _) => Ok(()),
             (Some(_), Some(copies)) => self.put(index, copies),
             (Some(_), None) => self.wait(book),
         };
         let packets = self.packets_now(book);
-        // No copy of them is still to be made. Of those who stay, what they lack is noted.
+        // None of their copies is still to be made. For the remaining children, the missing ones
+        // are recorded.
         let all = book.children.iter().map(|known| self.of_child(known, packets, 0));
         let counts: Vec<RelayChildCounts> = all.collect();
         let before = std::mem::replace(&mut book.children, children);
@@ -247,16 +257,17 @@ impl Relay {
             }
         }
         book.packets_before = counted.iter().sum();
-        book.settled = Settled::new(counted);
+        book.settled = CompletionTracker::new(counted);
         book.side = side;
         book.copies = copies;
-        let stays = |known: &Known| book.children.iter().any(|child| child.number == known.number);
+        let stays =
+            |known: &ChildState| book.children.iter().any(|child| child.number == known.number);
         let gone = before.into_iter().zip(counts).filter(|(known, _)| !stays(known));
-        let told = |(known, counts): (Known, _)| {
+        let told = |(known, counts): (ChildState, _)| {
             let destination = known.destination;
             (known, (destination, counts))
         };
-        let (gone, former): (Vec<Known>, RelayFormer) = gone.map(told).unzip();
+        let (gone, former): (Vec<ChildState>, RemovedChildren) = gone.map(told).unzip();
         let forgotten = self
             .settle_sources(book.number, &sources, &book.sources)
             .and(self.forget_ends(book, gone.iter().map(|known| known.destination)))
@@ -270,8 +281,8 @@ impl Relay {
         Ok(former)
     }
 
-    /// What makes the copies for these children, in this order.
-    fn copies_of(&self, ordered: &[&RelayChild]) -> Result<MapHandle, RelayError> {
+    /// Creates the map that makes the copies for these children, in this order.
+    fn copies_of(&self, ordered: &[&RelayChild]) -> Result<MapHandle, RelayGroupError> {
         let options = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
             ..Default::default()
@@ -286,12 +297,13 @@ impl Relay {
         let interfaces = ordered.iter().filter_map(|child| child.interface.as_ref());
         for (key, interface) in (0_u32..).zip(interfaces) {
             if checked != Some(interface.index) {
-                if !takes_redirects(interface.index) {
-                    return Err(RelayError::NoRedirects { interface: interface.name.clone() });
+                if !supports_redirect(interface.index) {
+                    return Err(RelayGroupError::NoRedirects { interface: interface.name.clone() });
                 }
                 checked = Some(interface.index);
             }
-            // struct bpf_devmap_val of linux/bpf.h: where a copy leaves by, and what changes it.
+            // struct bpf_devmap_val of linux/bpf.h: a copy's egress interface, and the program that
+            // changes it.
             let value = [interface.index, program].map(u32::to_ne_bytes).concat();
             copies
                 .update(&key.to_ne_bytes(), &value, MapFlags::ANY)
@@ -300,50 +312,55 @@ impl Relay {
         Ok(copies)
     }
 
-    /// Puts what makes the copies of a slot in its place. The kernel returns when no program runs
-    /// any more that ran before (`maybe_wait_bpf_programs` of `kernel/bpf/syscall.c`).
+    /// Sets the map that makes the copies of a slot. The kernel returns when no program runs any
+    /// more that ran before (`maybe_wait_bpf_programs` of `kernel/bpf/syscall.c`).
     fn put(&self, slot: u32, copies: &MapHandle) -> Result<(), XdpError> {
         let inner = copies.as_fd().as_raw_fd().to_ne_bytes();
         let all = self.loaded.map("relay_copies")?;
         all.update(&slot.to_ne_bytes(), &inner, MapFlags::ANY).map_err(|error| map_failed(&error))
     }
 
-    /// Waits until no program runs that may have seen the group's present children.
-    fn wait(&self, book: &Book) -> Result<(), XdpError> {
+    /// Waits until no program runs that may have read the group's present children.
+    fn wait(&self, book: &GroupState) -> Result<(), XdpError> {
         book.copies.as_ref().map_or(Ok(()), |copies| self.put(book.slot(book.side), copies))
     }
 
-    /// Says which slot packets of a group are copied from.
+    /// Selects the slot that packets of a group are copied from.
     fn show(&self, group: u32, slot: u64) {
-        // What the slot holds was written before.
-        self.groups.atomic(group, std::mem::offset_of!(abi::Group, slot)).store(slot, Release);
+        // The contents of the slot were written before.
+        self.groups.atomic(group, std::mem::offset_of!(abi::GroupEntry, slot)).store(slot, Release);
     }
 
     fn release_interfaces(&mut self) {
         self.release_interfaces_but(&[]);
     }
 
-    /// Takes the numbers of interfaces that neither the groups' children nor these leave by.
-    fn release_interfaces_but(&mut self, children: &[Known]) {
-        let books = &self.books;
+    /// Releases the numbers of interfaces that neither the groups' children nor these use for
+    /// egress.
+    fn release_interfaces_but(&mut self, children: &[ChildState]) {
+        let books = &self.group_states;
         let all = || books.values().flat_map(|book| &book.children).chain(children);
         let used = |index| all().any(|known| known.interface == Some(index));
         let unused = self.interfaces.release(used);
         for index in unused {
-            let place = self.places.read(index);
-            self.places.write(index, &abi::Place { leaves: 0, ..place });
+            let place = self.interface_entries.read(index);
+            self.interface_entries.write(index, &abi::InterfaceEntry { egress_number: 0, ..place });
         }
     }
 }
 
-fn slot_of(number: u32, group: &RelayGroup, rows: &[Span; abi::RELAY_INTERFACES_MAX]) -> Slot {
+fn slot_of(
+    number: u32,
+    group: &RelayGroup,
+    rows: &[RowRange; abi::RELAY_INTERFACES_MAX],
+) -> RelaySlot {
     let (interval_ns, tolerance_ns) = group.limit_ns();
-    Slot {
+    RelaySlot {
         group: number,
         length_max: group.length_max.min(RELAY_LENGTH_MAX),
         interface: group.interface.unwrap_or(0),
         hops_max: group.hops_max,
-        hops_anew: group.hops_anew.into(),
+        hops_reset: group.hops_reset.into(),
         reserved: 0,
         interval_ns,
         tolerance_ns,

@@ -2,33 +2,33 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::abi::Row;
+use super::abi::ChildRow;
 use crate::Interface;
 
-/// Where a child's copies go.
+/// Destination and source of a child's copies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RelayChild {
-    /// Where they go to. Within a group it names the child.
+    /// Destination of the copies. It identifies the child within its group.
     pub destination: SocketAddr,
-    /// Where they come from: an address of this host, and a port.
+    /// Source of the copies: an address of this host, and a port.
     pub source: SocketAddr,
-    /// The interface that they leave by; `None` while there is no way to the child: then there are
-    /// no copies for it, and those that there would have been count as [`interface_down`].
+    /// Egress interface of the copies; `None` while there is no route to the child: then no copies
+    /// are made for it, and those that were due count as [`interface_down`].
     ///
     /// [`interface_down`]: super::RelayChildCounts::interface_down
     pub interface: Option<Interface>,
-    /// The interface's MAC address.
+    /// MAC address of the interface.
     pub source_mac: [u8; 6],
-    /// MAC address of the next hop; while it is not known, copies are dropped and counted.
+    /// MAC address of the next hop; while it is unknown, copies are dropped and counted.
     pub next_hop: Option<[u8; 6]>,
 }
 
 impl RelayChild {
-    pub(super) fn row(&self, number: u32) -> Row {
+    pub(super) fn row(&self, number: u32) -> ChildRow {
         let [source, destination] = [self.source.ip(), self.destination.ip()].map(in_front);
         let [source_port, destination_port] =
             [self.source.port(), self.destination.port()].map(u16::to_be_bytes);
-        Row {
+        ChildRow {
             destination_mac: self.next_hop.unwrap_or_default(),
             source_mac: self.source_mac,
             source_port,
@@ -43,7 +43,7 @@ impl RelayChild {
     }
 }
 
-/// An address in 16 bytes, an IPv4 address in the first four of them.
+/// Returns an address in 16 bytes, an IPv4 address in the first four of them.
 pub(super) fn in_front(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => {
@@ -55,8 +55,8 @@ pub(super) fn in_front(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// The sum of the 16-bit words that the bytes are, in this machine's order (RFC 1071: any will do,
-/// if all sums are made in it).
+/// Returns the sum of the bytes as 16-bit words, in host byte order (RFC 1071: any will do, if all
+/// sums use it).
 fn sum(bytes: &[u8]) -> u32 {
     let (words, _) = bytes.as_chunks::<2>();
     words.iter().map(|&word| u32::from(u16::from_ne_bytes(word))).sum()

@@ -1,101 +1,103 @@
-//! What the relay counted, over all processors.
+//! Counts of the relay, over all CPUs.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use super::Relay;
-use super::abi::{ChildCounts, PASSED_REASONS, REFUSALS};
-use super::group::{Book, Known};
+use super::RelayPrograms;
+use super::abi::{PASSED_REASONS, REFUSALS, RawChildCounts};
+use super::group::{ChildState, GroupState};
 
-/// Why the relay left a packet to the network stack, in the order of `enum relay_passed`.
+/// Reason for which the relay passed a packet to the network stack, in the order of `enum
+/// relay_passed`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RelayPassed {
     /// Not a whole UDP packet, without options or extension headers, to a group.
     Other,
     /// Lengths do not fit, there are trailing bytes, or no UDP checksum over IPv6.
     Malformed,
-    /// It is longer than the group's copies may be.
+    /// Longer than the limit of the group's copies.
     Long,
     /// The group has no children here.
     NoChildren,
 }
 
 impl RelayPassed {
-    /// All of them, in the order of the counters.
+    /// All reasons, in the order of the counters.
     pub const ALL: [Self; PASSED_REASONS] =
         [Self::Other, Self::Malformed, Self::Long, Self::NoChildren];
 }
 
-/// Why the relay dropped a packet to a group, in the order of `enum relay_refusal`.
+/// Reason for which the relay dropped a packet to a group, in the order of `enum relay_refusal`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RelayRefusal {
-    /// The group does not take packets from there.
+    /// The group does not accept packets from this source.
     Source,
     /// One of the group's children sent it.
     Child,
     /// The relay itself sent it.
     Oneself,
-    /// It may not go further: its TTL or hop limit was 1.
+    /// The TTL or hop limit was 1, so it may not be forwarded.
     Hops,
-    /// The group had too many.
+    /// The group exceeded its rate.
     Rate,
-    /// All groups together made too many copies.
+    /// All groups together exceeded the copy rate.
     FanOut,
 }
 
 impl RelayRefusal {
-    /// All of them, in the order of the counters.
+    /// All reasons, in the order of the counters.
     pub const ALL: [Self; REFUSALS] =
         [Self::Source, Self::Child, Self::Oneself, Self::Hops, Self::Rate, Self::FanOut];
 }
 
-/// What was counted of all packets since the relay was loaded.
+/// Counts of all packets since the relay was loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RelayCounts {
-    /// Packets that copies were made of.
+    /// Packets that were copied.
     pub packets: u64,
-    /// Copies that were nobody's and were dropped. There are none as long as the kernel lets the
+    /// Copies without an owner, which were dropped. There are none as long as the kernel lets the
     /// copies of a packet leave an interface in the order of its map's entries.
     pub strays: u64,
-    /// Packets that were left to the network stack, in the order of [`RelayPassed::ALL`].
+    /// Packets passed to the network stack, in the order of [`RelayPassed::ALL`].
     pub passed: [u64; PASSED_REASONS],
 }
 
-/// What was counted of a group's packets since it came.
+/// Counts of a group's packets since it was added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RelayGroupCounts {
-    /// Packets that copies were made of.
+    /// Packets that were copied.
     pub packets: u64,
     /// Bytes of their UDP payloads.
     pub bytes: u64,
-    /// Packets that were dropped, in the order of [`RelayRefusal::ALL`].
+    /// Packets dropped, in the order of [`RelayRefusal::ALL`].
     pub refused: [u64; REFUSALS],
-    /// Bytes of the UDP payloads of these.
+    /// Bytes of the UDP payloads of dropped packets.
     pub refused_bytes: u64,
 }
 
-/// What was counted of a child's copies since it came. All of them together are the packets that
-/// the group copied meanwhile; while packets are on their way, a few of them may be missing.
+/// Counts of a child's copies since it was added. Their sum is the number of packets that the group
+/// copied meanwhile; while packets are in flight, a few may be missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RelayChildCounts {
-    /// Copies that left.
+    /// Copies sent.
     pub sent: u64,
-    /// Bytes of the UDP payloads of those.
+    /// Bytes of the UDP payloads of the copies sent.
     pub bytes: u64,
-    /// Copies that were dropped, because the MAC address of the next hop is not known.
+    /// Copies dropped because the MAC address of the next hop is unknown.
     pub unresolved: u64,
-    /// Copies that were dropped, because the driver had no room for them. They count as sent where
-    /// [`Relay::driver_drops_unseen`] says why.
+    /// Copies dropped because the driver had no room for them. They count as sent if
+    /// [`Relay::uncounted_drops_reason`] returns a reason.
     pub driver_full: u64,
-    /// Copies that the kernel did not make: there was no way to the child, the interface was down
-    /// or did not take frames from BPF programs, or there was no memory. A copy counts here once it
-    /// is sure that none is to come, for which [`Relay::look`] has to be called; so it never falls.
+    /// Copies that the kernel did not make: there was no route to the child, the interface was down
+    /// or did not accept frames from BPF programs, or memory was exhausted. A copy counts here once
+    /// it certainly will not be made, which requires calls of [`Relay::poll_completions`]; so the
+    /// count never falls.
     pub interface_down: u64,
 }
 
-impl Relay {
-    /// What was counted of all packets.
+impl RelayPrograms {
+    /// Returns the counts of all packets.
     #[must_use]
     pub fn counts(&self) -> RelayCounts {
         let mut counts = RelayCounts::default();
@@ -108,38 +110,38 @@ impl Relay {
         counts
     }
 
-    /// What was counted of the packets to this address, where it is a group's.
+    /// Returns the counts of the packets to this address, if it is a group's.
     #[must_use]
     pub fn group_counts(&self, address: SocketAddr) -> Option<RelayGroupCounts> {
-        self.books.get(&address).map(|book| self.of_group(book))
+        self.group_states.get(&address).map(|book| self.of_group(book))
     }
 
-    /// What was counted of the copies to the children of the group with this address, by
+    /// Returns the counts of the copies to the children of the group with this address, by
     /// [`RelayChild::destination`](super::RelayChild::destination).
     #[must_use]
     pub fn child_counts(&self, address: SocketAddr) -> Vec<(SocketAddr, RelayChildCounts)> {
-        let Some(book) = self.books.get(&address) else { return Vec::new() };
+        let Some(book) = self.group_states.get(&address) else { return Vec::new() };
         let by_processor = self.packets_by_processor(book.slot(book.side));
-        let under_way = book.settled.under_way(&by_processor);
+        let under_way = book.settled.in_flight(&by_processor);
         let packets = by_processor.iter().sum::<u64>().saturating_sub(book.packets_before);
-        let of = |child: &Known| (child.destination, self.of_child(child, packets, under_way));
+        let of = |child: &ChildState| (child.destination, self.of_child(child, packets, under_way));
         book.children.iter().map(of).collect()
     }
 
-    /// Notes which packets have had their copies made by now. To be called a few times in a second:
-    /// while packets come, what is counted of copies that the kernel did not make is behind by 64
-    /// packets of each processor at most, and from the third call after the last one it is right.
-    pub fn look(&mut self) {
+    /// Records the packets whose copies have been made by now. Must be called a few times a second:
+    /// while packets arrive, the count of copies that the kernel did not make lags by at most 64
+    /// packets of each CPU, and from the third call after the last packet it is exact.
+    pub fn poll_completions(&mut self) {
         let now = Instant::now();
-        let mut books = std::mem::take(&mut self.books);
+        let mut books = std::mem::take(&mut self.group_states);
         for book in books.values_mut() {
             let slot = book.slot(book.side);
-            book.settled.look(now, || self.packets_by_processor(slot));
+            book.settled.record(now, || self.packets_by_processor(slot));
         }
-        self.books = books;
+        self.group_states = books;
     }
 
-    pub(super) fn of_group(&self, book: &Book) -> RelayGroupCounts {
+    pub(super) fn of_group(&self, book: &GroupState) -> RelayGroupCounts {
         let [mut counts, other] = [0, 1].map(|side| self.slot_counts(book.slot(side)));
         counts.packets += other.packets;
         counts.bytes += other.bytes;
@@ -148,7 +150,7 @@ impl Relay {
         counts
     }
 
-    /// Packets that were ever copied from a slot, by processor.
+    /// Returns the packets ever copied from a slot, by CPU.
     pub(super) fn packets_by_processor(&self, slot: u32) -> Vec<u64> {
         let of = |processor| self.slot_counts.read(processor * self.config.slots + slot).packets;
         (0..self.states.entries()).map(of).collect()
@@ -166,19 +168,24 @@ impl Relay {
         counts
     }
 
-    /// Packets that were copied since the group's last change.
-    pub(super) fn packets_now(&self, book: &Book) -> u64 {
+    /// Returns the packets copied since the group's last change.
+    pub(super) fn packets_now(&self, book: &GroupState) -> u64 {
         let counted = self.packets_by_processor(book.slot(book.side)).iter().sum::<u64>();
         counted.saturating_sub(book.packets_before)
     }
 
-    /// A child's counts, where so many packets were copied since its group's last change, and of so
-    /// many of them copies may still be made.
-    pub(super) fn of_child(&self, child: &Known, packets: u64, under_way: u64) -> RelayChildCounts {
+    /// Returns a child's counts, if `packets` were copied since its group's last change, and copies
+    /// of `under_way` of them may be pending.
+    pub(super) fn of_child(
+        &self,
+        child: &ChildState,
+        packets: u64,
+        under_way: u64,
+    ) -> RelayChildCounts {
         let (mut given, mut counts) = (0, RelayChildCounts::default());
         for processor in 0..self.states.entries() {
             let entry = processor * self.config.children + child.number;
-            let ChildCounts { copies, bytes, unresolved, driver_full } =
+            let RawChildCounts { copies, bytes, unresolved, driver_full } =
                 self.child_counts.read(entry);
             given += copies;
             counts.bytes = counts.bytes.wrapping_add(bytes);
@@ -187,7 +194,7 @@ impl Relay {
         }
         counts.sent = given.saturating_sub(counts.driver_full);
         let seen = given + counts.unresolved;
-        // Where there is no way, none is made.
+        // Without a route, none is made.
         let under_way = child.interface.map_or(0, |_| under_way);
         let unmade = (child.packets_before + packets).saturating_sub(seen + under_way);
         counts.interface_down = child.unmade.fetch_max(unmade, Relaxed).max(unmade);

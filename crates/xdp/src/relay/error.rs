@@ -1,88 +1,89 @@
-//! Why the relay's groups or children cannot be what they are asked to be.
+//! Errors in the settings of the relay's groups and children.
 
 use std::net::{IpAddr, SocketAddr};
 
 use super::abi::{INTERFACE_INDICES, RELAY_INTERFACES_MAX};
 use crate::XdpError;
 
-/// Why a group was not set; it stays as it was.
+/// Reason for which a group was not set; it stays unchanged.
 #[derive(Debug, thiserror::Error)]
-pub enum RelayError {
+pub enum RelayGroupError {
     /// A map or program failed.
     #[error(transparent)]
     Xdp(#[from] XdpError),
-    /// Its number is none.
-    #[error("group {address} is one more than the {max} that the kernel's tables were made for")]
+    /// The group's number is out of range.
+    #[error("group {address} exceeds the limit of {max} groups of the BPF maps")]
     GroupsFull {
-        /// The group.
+        /// Address of the group.
         address: SocketAddr,
-        /// How many there may be.
+        /// Most groups.
         max: u32,
     },
-    /// Its number is another group's.
-    #[error("group {address} has the number {number}, which is that of another group")]
+    /// The group's number belongs to another group.
+    #[error("group {address} has the number {number}, which another group uses")]
     NumberTaken {
-        /// The group.
+        /// Address of the group.
         address: SocketAddr,
-        /// The number.
+        /// Number in use.
         number: u32,
     },
-    /// The group has more children than a group may have.
-    #[error(
-        "group {address} has {count} children; the kernel's tables were made for {max} of a group"
-    )]
+    /// The group has too many children.
+    #[error("group {address} has {count} children; the limit of the BPF maps is {max} per group")]
     ChildrenOfGroup {
-        /// The group.
+        /// Address of the group.
         address: SocketAddr,
-        /// How many it has.
+        /// Number of its children.
         count: usize,
-        /// How many it may have.
+        /// Most children of a group.
         max: u32,
     },
-    /// All groups together have more children than they may have.
-    #[error("the children are more than the {max} that the kernel's tables were made for")]
+    /// All groups together have too many children.
+    #[error("the children exceed the limit of {max} of the BPF maps")]
     ChildrenFull {
-        /// How many there may be.
+        /// Most children of all groups.
         max: u32,
     },
     /// Copies would leave by too many interfaces.
-    #[error("copies leave by more than {} interfaces; relay some by sockets", RELAY_INTERFACES_MAX)]
+    #[error(
+        "copies leave through more than {} interfaces; relay some by sockets",
+        RELAY_INTERFACES_MAX
+    )]
     InterfacesFull,
     /// An interface's index is beyond the table of interfaces.
     #[error(
-        "interface '{interface}' has index {index}, and the kernel's table ends at {}; relay by \
-         sockets there",
+        "interface '{interface}' has index {index}, and the BPF map ends at {}; relay by sockets \
+         there",
         INTERFACE_INDICES
     )]
     InterfaceIndex {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
-        /// Its index.
+        /// Index of the interface.
         index: u32,
     },
     /// An interface does not send frames that programs redirect to it.
     #[error(
-        "interface '{interface}' takes no frames from BPF programs; of a virtual link, the other \
-         end must run an XDP program or have GRO switched on"
+        "interface '{interface}' takes no frames from BPF programs; on a virtual link, enable GRO \
+         at the peer end or run an XDP program there"
     )]
     NoRedirects {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
     },
     /// A child or a source has an address of another IP version than the group.
-    #[error("group {group} cannot have {other}: copies keep the packet's IP version")]
+    #[error("group {group} cannot have the child {other}: copies keep the packet's IP version")]
     Family {
-        /// The group.
+        /// Address of the group.
         group: SocketAddr,
-        /// The address.
+        /// Address of the other IP version.
         other: IpAddr,
     },
     /// A child is listed twice.
     #[error("group {group} has the child {child} twice")]
     Twice {
-        /// The group.
+        /// Address of the group.
         group: SocketAddr,
-        /// The child.
+        /// Destination of the child.
         child: SocketAddr,
     },
 }

@@ -1,4 +1,4 @@
-//! What a group is, and what is remembered of it beside the kernel's tables.
+//! A group, and its state in user space beside the kernel's tables.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -10,87 +10,87 @@ use horolog_sys::netlink::Prefix;
 use libbpf_rs::MapHandle;
 
 use super::abi::{SOURCE_ALLOWED, SOURCE_CHILD, SOURCE_OWN};
-use super::settled::Settled;
-use super::{RelayChild, RelayError};
+use super::completion::CompletionTracker;
+use super::{RelayChild, RelayGroupError};
 
 /// Bytes of the longest packet that is copied, its IP header included. The kernel copies a frame
-/// only with what stands around it in one page (`xdpf_clone` of `net/core/xdp.c`).
+/// only with its surroundings in one page (`xdpf_clone` of `net/core/xdp.c`).
 pub const RELAY_LENGTH_MAX: u32 = 3_500;
 
-/// A limit: the generic cell rate algorithm (ITU-T I.371), with times in ns.
+/// Rate limit: the generic cell rate algorithm (ITU-T I.371), with times in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RelayLimit {
-    /// What one more costs: the time from one to the next if they came evenly.
+    /// Cost of one packet or copy: the time between two if they were evenly spaced.
     pub interval_ns: NonZeroU64,
-    /// How far they may be ahead of that: what may come at once costs no more.
+    /// Tolerance by which they may be ahead of that: the cost of the largest burst.
     pub tolerance_ns: u64,
 }
 
 impl RelayLimit {
-    /// Interval and tolerance; zeroes where nothing is limited.
+    /// Returns interval and tolerance; zeroes without a limit.
     fn ns(limit: Option<Self>) -> (u64, u64) {
         limit.map_or((0, 0), |limit| (limit.interval_ns.get(), limit.tolerance_ns))
     }
 }
 
-/// A group, and whose packets to it are copied.
+/// A group, and the conditions under which packets to it are copied.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RelayGroup {
-    /// Its number, below [`RelaySettings::groups`](super::RelaySettings::groups); no other group
-    /// has it.
+    /// Number of the group, below [`RelaySettings::groups`](super::RelaySettings::groups); no other
+    /// group has it.
     pub number: u32,
-    /// What it is known by: where it listens.
+    /// Address at which it listens; identifies the group.
     pub address: SocketAddr,
-    /// Where its packets go: addresses of this host or of a multicast group; the port is that of
-    /// `address`.
+    /// Destinations of its packets: addresses of this host or of a multicast group; the port is
+    /// that of `address`.
     pub addresses: Vec<IpAddr>,
-    /// Index of the interface that they come in by; what comes in by another is left to the network
+    /// Index of its ingress interface; packets that come in by another are passed to the network
     /// stack.
     pub interface: Option<u32>,
-    /// Who may send to it; nobody else is heard.
+    /// Permitted sources; packets from others are refused.
     pub sources: Vec<Prefix>,
-    /// This host's own addresses. What comes from one of them over a link is left to the network
-    /// stack, and what comes from there and a port of a group is refused.
+    /// Addresses of this host. Packets with such a source over a link are passed to the network
+    /// stack, and those with such a source and the port of a group are refused.
     pub own: Vec<IpAddr>,
     /// Bytes of the longest packet that is copied, its IP header included: the least MTU on the
-    /// way to its children. Longer ones are left to the network stack, and so are those above
+    /// paths to its children. Longer ones are passed to the network stack, and so are those above
     /// [`RELAY_LENGTH_MAX`].
     pub length_max: u32,
-    /// TTL or hop limit that copies leave with: one less than the packet's, and this at most.
+    /// TTL or hop limit of copies: one less than the packet's, and at most this.
     pub hops_max: u8,
-    /// Whether they leave with `hops_max`, whatever the packet had.
-    pub hops_anew: bool,
-    /// How many packets are copied.
+    /// True if copies leave with `hops_max`, whatever the packet had.
+    pub hops_reset: bool,
+    /// Rate limit of the packets that are copied.
     pub limit: Option<RelayLimit>,
-    /// What the copies of one packet cost of what
-    /// [`Relay::limit_copies`](super::Relay::limit_copies) allows, in ns.
+    /// Cost of the copies of one packet in the limit of
+    /// [`Relay::limit_copies`](super::Relay::limit_copies), in ns.
     pub copies_ns: u64,
 }
 
-/// What addresses are to a group, by prefix: bits of `RELAY_SOURCE_*`.
+/// Roles of addresses for a group, by prefix: bits of `RELAY_SOURCE_*`.
 pub(super) type Sources = BTreeMap<(IpAddr, u8), u8>;
 
 impl RelayGroup {
-    /// Checks that everything is of the group's IP version, and no child there twice.
-    pub(super) fn check(&self, children: &[RelayChild]) -> Result<(), RelayError> {
+    /// Checks that all addresses are of the group's IP version, and no child is listed twice.
+    pub(super) fn check(&self, children: &[RelayChild]) -> Result<(), RelayGroupError> {
         let of_children =
             children.iter().flat_map(|child| [child.destination.ip(), child.source.ip()]);
         let listed = self.sources.iter().map(Prefix::address).chain(self.addresses.iter().copied());
         for other in listed.chain(of_children) {
             if other.is_ipv4() != self.address.is_ipv4() {
-                return Err(RelayError::Family { group: self.address, other });
+                return Err(RelayGroupError::Family { group: self.address, other });
             }
         }
         let mut destinations: Vec<_> = children.iter().map(|child| child.destination).collect();
         destinations.sort_unstable();
         match destinations.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(RelayError::Twice { group: self.address, child: pair[0] }),
+            Some(pair) => Err(RelayGroupError::Twice { group: self.address, child: pair[0] }),
             None => Ok(()),
         }
     }
 
-    /// What addresses are to it. The longest prefix counts, so an address that is listed by itself
-    /// says as well whether it may send.
+    /// Returns the roles of addresses for it. The longest prefix counts, so the entry of a single
+    /// address also states whether it may send.
     pub(super) fn listed(&self, children: &[RelayChild]) -> Sources {
         let allowed = self.sources.iter().map(Prefix::network);
         let mut sources: Sources =
@@ -108,45 +108,45 @@ impl RelayGroup {
         sources
     }
 
-    /// Interval and tolerance of its packets.
+    /// Returns interval and tolerance of its packets.
     pub(super) fn limit_ns(&self) -> (u64, u64) {
         RelayLimit::ns(self.limit)
     }
 }
 
-/// What is remembered of a child.
+/// State of a child.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct ChildState {
     pub(super) destination: SocketAddr,
-    /// The number of its counters.
+    /// Number of its counters.
     pub(super) number: u32,
-    /// Index of the interface that its copies leave by.
+    /// Index of the egress interface of its copies.
     pub(super) interface: Option<u32>,
     /// Packets of the group that were copied while it was a child, up to the group's last change.
     pub(super) packets_before: u64,
-    /// Copies that were said not to have been made.
+    /// Copies reported as not made.
     pub(super) unmade: Arc<AtomicU64>,
 }
 
-/// What is remembered of a group.
-pub(super) struct Book {
-    /// The group's number.
+/// State of a group.
+pub(super) struct GroupState {
+    /// Number of the group.
     pub(super) number: u32,
-    /// Which of its two slots its children are in, or were last.
+    /// Side of its two slots that its children are in, or were last.
     pub(super) side: u32,
-    /// What makes the copies there.
+    /// Map that makes the copies there.
     pub(super) copies: Option<MapHandle>,
-    /// Where its packets go.
+    /// Destinations of its packets.
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) sources: Sources,
-    pub(super) children: Vec<Known>,
-    /// Packets that were counted in the slot before the group's last change.
+    pub(super) children: Vec<ChildState>,
+    /// Packets counted in the slot before the group's last change.
     pub(super) packets_before: u64,
-    /// Those counted since whose copies are made.
-    pub(super) settled: Settled,
+    /// Packets counted since whose copies are made.
+    pub(super) settled: CompletionTracker,
 }
 
-impl Book {
+impl GroupState {
     pub(super) const fn new(number: u32) -> Self {
         Self {
             number,
@@ -156,11 +156,11 @@ impl Book {
             sources: Sources::new(),
             children: Vec::new(),
             packets_before: 0,
-            settled: Settled::new(Vec::new()),
+            settled: CompletionTracker::new(Vec::new()),
         }
     }
 
-    /// The slot on one of the group's two sides.
+    /// Returns the slot on one of the group's two sides.
     pub(super) const fn slot(&self, side: u32) -> u32 {
         2 * self.number + side
     }
@@ -181,7 +181,7 @@ mod tests {
             own: own.iter().map(|address| address.parse().unwrap()).collect(),
             length_max: 1500,
             hops_max: 32,
-            hops_anew: false,
+            hops_reset: false,
             limit: None,
             copies_ns: 0,
         }
@@ -216,11 +216,11 @@ mod tests {
     #[test]
     fn what_cannot_be_in_one_group_is_told() {
         let twice = group(&[], &[]).check(&[child("10.0.0.7:1"), child("10.0.0.7:1")]);
-        assert!(matches!(twice, Err(RelayError::Twice { .. })), "{twice:?}");
+        assert!(matches!(twice, Err(RelayGroupError::Twice { .. })), "{twice:?}");
         let mixed = group(&[], &[]).check(&[child("[2001:db8::7]:1")]);
-        assert!(matches!(mixed, Err(RelayError::Family { .. })), "{mixed:?}");
+        assert!(matches!(mixed, Err(RelayGroupError::Family { .. })), "{mixed:?}");
         let source = group(&["fd00::/8"], &[]).check(&[]);
-        assert!(matches!(source, Err(RelayError::Family { .. })), "{source:?}");
+        assert!(matches!(source, Err(RelayGroupError::Family { .. })), "{source:?}");
         assert!(group(&["10.0.0.0/8"], &[]).check(&[child("10.0.0.7:1")]).is_ok());
     }
 }

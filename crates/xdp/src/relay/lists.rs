@@ -1,24 +1,24 @@
-//! What the kernel looks packets up in: where groups' packets go, who may send, where children and
-//! the relay itself send from. Before a change packets find all of the old lists and all of the new
-//! ones, and after it the new ones alone.
+//! Lookup tables of the kernel: destinations of groups' packets, permitted sources, source
+//! addresses of children and of the relay itself. Before a change packets find all of the old
+//! entries and all of the new ones, and after it only the new ones.
 
 use std::net::{IpAddr, SocketAddr};
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use zerocopy::IntoBytes;
 
-use super::abi::{EndKey, PORTS_OF_WORD, SOURCE_ALLOWED, SourceKey};
+use super::abi::{PORTS_OF_WORD, RawEndpointKey, SOURCE_ALLOWED, SourceKey};
 use super::child::in_front;
-use super::group::{Book, Sources};
-use super::{Relay, RelayChild};
+use super::group::{GroupState, Sources};
+use super::{RelayChild, RelayPrograms};
 use crate::responder::listen_key;
 use crate::{XdpError, object};
 
-impl Relay {
-    /// Has packets to these addresses be the group's, beside those that are already.
+impl RelayPrograms {
+    /// Adds these destinations to the group's, without removing others.
     pub(super) fn list_addresses(
         &self,
-        book: &Book,
+        book: &GroupState,
         addresses: &[SocketAddr],
     ) -> Result<(), XdpError> {
         let numbers = self.loaded.map("relay_numbers")?;
@@ -31,7 +31,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Has no packets to addresses of `from` be a group's, but those of `to`.
+    /// Removes the destinations in `from` that are not in `to`.
     pub(super) fn forget_addresses(
         &self,
         from: &[SocketAddr],
@@ -43,9 +43,13 @@ impl Relay {
             .try_for_each(|key| absent_is_fine(numbers.delete(key.as_bytes())))
     }
 
-    /// Notes where these children listen, beside those that are noted already.
-    pub(super) fn list_ends(&self, book: &Book, children: &[RelayChild]) -> Result<(), XdpError> {
-        let ends = self.loaded.map("relay_ends")?;
+    /// Adds the addresses at which these children listen, without removing others.
+    pub(super) fn list_ends(
+        &self,
+        book: &GroupState,
+        children: &[RelayChild],
+    ) -> Result<(), XdpError> {
+        let ends = self.loaded.map("relay_endpoints")?;
         for RelayChild { destination, .. } in children {
             ends.update(end_key(book.number, *destination).as_bytes(), &[1], MapFlags::ANY)
                 .map_err(|error| map_failed(&error))?;
@@ -53,13 +57,13 @@ impl Relay {
         Ok(())
     }
 
-    /// Forgets where these listen, but for those that are children still.
+    /// Removes the addresses at which these listen, except those that are still children.
     pub(super) fn forget_ends(
         &self,
-        book: &Book,
+        book: &GroupState,
         mut gone: impl Iterator<Item = SocketAddr>,
     ) -> Result<(), XdpError> {
-        let ends = self.loaded.map("relay_ends")?;
+        let ends = self.loaded.map("relay_endpoints")?;
         gone.try_for_each(|end| {
             let stays = book.children.iter().any(|child| child.destination == end);
             let forget = || ends.delete(end_key(book.number, end).as_bytes());
@@ -67,7 +71,7 @@ impl Relay {
         })
     }
 
-    /// Lists what is new. Nothing is left out that is known of an address before or after.
+    /// Adds the new entries. Each combines the roles of an address before and after the change.
     pub(super) fn list_sources(
         &self,
         group: u32,
@@ -81,7 +85,7 @@ impl Relay {
         self.write_sources(group, from, meanwhile)
     }
 
-    /// Makes the list what `to` is, of which all of `from` is there.
+    /// Changes the entries from `from`, all of which exist, to `to`.
     pub(super) fn settle_sources(
         &self,
         group: u32,
@@ -107,7 +111,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Takes off the list what is in `from` and not in `to`.
+    /// Removes the entries in `from` that are not in `to`.
     fn forget_sources(&self, group: u32, from: &Sources, to: &Sources) -> Result<(), XdpError> {
         let sources = self.loaded.map("relay_sources")?;
         let gone = from.keys().filter(|prefix| !to.contains_key(prefix));
@@ -115,9 +119,9 @@ impl Relay {
             .try_for_each(|key| absent_is_fine(sources.delete(key.as_bytes())))
     }
 
-    /// Forgets all lists of a group.
-    pub(super) fn forget_lists(&self, book: &Book) -> Result<(), XdpError> {
-        let ends = self.loaded.map("relay_ends")?;
+    /// Removes all entries of a group.
+    pub(super) fn forget_lists(&self, book: &GroupState) -> Result<(), XdpError> {
+        let ends = self.loaded.map("relay_endpoints")?;
         let children = book.children.iter().map(|child| end_key(book.number, child.destination));
         let done = children.map(|key| absent_is_fine(ends.delete(key.as_bytes())));
         done.fold(Ok(()), Result::and)
@@ -125,10 +129,10 @@ impl Relay {
             .and(self.forget_addresses(&book.addresses, &[]))
     }
 
-    /// Says at which ports groups listen: those of all books, and `more`.
+    /// Sets the ports at which groups listen: those of all groups, and `more`.
     pub(super) fn mark_ports(&self, more: Option<u16>) {
         let mut words = vec![0_u64; self.ports.entries() as usize];
-        for port in self.books.keys().map(SocketAddr::port).chain(more) {
+        for port in self.group_states.keys().map(SocketAddr::port).chain(more) {
             words[usize::from(port / PORTS_OF_WORD)] |= 1 << (port % PORTS_OF_WORD);
         }
         for (index, word) in (0..).zip(&words) {
@@ -143,9 +147,9 @@ fn source_key(group: u32, (address, length): (IpAddr, u8)) -> SourceKey {
     SourceKey { length: u32::BITS + u32::from(length), group, address: in_front(address) }
 }
 
-fn end_key(group: u32, end: SocketAddr) -> EndKey {
+fn end_key(group: u32, end: SocketAddr) -> RawEndpointKey {
     let (port, address) = (end.port().to_be_bytes(), in_front(end.ip()));
-    EndKey { group, port, reserved: 0, address }
+    RawEndpointKey { group, port, reserved: 0, address }
 }
 
 pub(super) fn map_failed(error: &libbpf_rs::Error) -> XdpError {

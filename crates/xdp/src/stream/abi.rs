@@ -1,13 +1,13 @@
-//! The layouts of a stream, as `bpf/stream.h` says them in C. Both sides assert the sizes; whoever
-//! changes one changes the other.
+//! Layouts of a stream, as `bpf/stream.h` defines them in C. Both sides assert the sizes; a change
+//! to one requires a change to the other.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::RawHistogram;
 
-/// `STREAM_HEADERS`: of Ethernet, IPv4 and UDP.
+/// `STREAM_HEADERS`: length of the Ethernet, IPv4 and UDP headers.
 pub(super) const HEADERS: usize = 14 + 20 + 8;
-/// `struct stream_mark`: the least payload of a stream, in bytes.
+/// `struct stream_mark`: least payload of a stream, in bytes.
 pub const STREAM_MARK_LEN: usize = 24;
 /// `WINDOW` of `stream_sink.bpf.c`.
 pub(super) const WINDOW: u32 = 1 << 16;
@@ -15,50 +15,49 @@ pub(super) const WINDOW: u32 = 1 << 16;
 /// `struct stream_config`.
 #[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
-pub(super) struct Config {
+pub(super) struct RawStreamConfig {
     pub(super) udp_sum: u64,
     pub(super) headers: [u8; 40],
     pub(super) interface: u32,
     pub(super) reserved: u32,
 }
 
-/// `struct stream_lane`: where a processor stands in its schedule. Times behind `start_ns` are in
-/// 2^-16 ns.
+/// `struct stream_lane`: position of a CPU in its schedule. Times after `start_ns` are in 2^-16 ns.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct StreamLane {
     /// Monotonic instant of the start, in ns.
     pub start_ns: u64,
-    /// When the next packet is due.
+    /// Intended send time of the next packet.
     pub next: u64,
-    /// Between two packets.
+    /// Time between two packets.
     pub interval: u64,
-    /// When the schedule is over.
+    /// End of the schedule.
     pub end: u64,
-    /// What is later than this is put off, and all behind it.
+    /// Lateness above which a packet is postponed, with all after it.
     pub late_max: u64,
     /// Packets sent.
     pub sent: u64,
-    /// Monotonic instant of the first, in ns.
+    /// Monotonic instant of the first packet sent, in ns.
     pub first_sent_ns: u64,
-    /// And of the last.
+    /// Monotonic instant of the last packet sent, in ns.
     pub last_sent_ns: u64,
-    /// Which trial the packets are of.
+    /// Number of the trial that the packets belong to.
     pub trial: u32,
-    /// The lane's number, below the number of lanes.
+    /// Number of the lane, below the number of lanes.
     pub number: u32,
-    /// Whether it sends, 0 or 1.
+    /// The lane sends: 0 or 1.
     pub active: u32,
-    /// Whether its schedule is over, 0 or 1.
+    /// The schedule is over: 0 or 1.
     pub done: u32,
-    /// None.
+    /// Padding.
     pub reserved: [u64; 6],
 }
 
 /// `struct stream_expected`.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct Expected {
+pub(super) struct RawStreamExpected {
     pub(super) trial: u32,
     pub(super) children: u32,
     pub(super) lanes: u32,
@@ -71,7 +70,7 @@ pub(super) struct Expected {
 /// `struct stream_count`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct Count {
+pub(super) struct RawStreamCount {
     pub(super) packets: u64,
     pub(super) bytes: u64,
     pub(super) next: u64,
@@ -85,15 +84,15 @@ pub(super) struct Count {
 /// `struct stream_delays`.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct Delays {
+pub(super) struct RawStreamDelays {
     pub(super) first: RawHistogram,
     pub(super) last: RawHistogram,
 }
 
 const _: () = {
-    assert!(size_of::<Config>() == 56);
+    assert!(size_of::<RawStreamConfig>() == 56);
     assert!(size_of::<StreamLane>() == 128);
-    assert!(size_of::<Expected>() == 24);
-    assert!(size_of::<Count>() == 64);
-    assert!(size_of::<Delays>() == 2 * size_of::<RawHistogram>());
+    assert!(size_of::<RawStreamExpected>() == 24);
+    assert!(size_of::<RawStreamCount>() == 64);
+    assert!(size_of::<RawStreamDelays>() == 2 * size_of::<RawHistogram>());
 };

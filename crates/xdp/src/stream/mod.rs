@@ -1,6 +1,6 @@
-//! A stream of numbered and timed packets, and the sink that takes the copies of it that somebody
-//! else makes: what a benchmark of a relay needs on both of its sides, at as little cost as can be.
-//! What is sent when, and what the counts mean, is for the caller to say.
+//! Stream of numbered and timestamped packets, and the sink of the copies that a relay makes of it:
+//! both ends of a relay benchmark, at the least possible cost. The caller determines the schedule
+//! and interprets the counts.
 
 mod abi;
 mod sink;

@@ -1,43 +1,43 @@
-//! The end of a stream that takes copies.
+//! Receiving end of a stream.
 
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 
-use super::abi::{Count, Delays, Expected, WINDOW};
+use super::abi::{RawStreamCount, RawStreamDelays, RawStreamExpected, WINDOW};
 use crate::XdpError;
 use crate::abi::RawHistogram;
 use crate::attach::{AttachMode, Attachment, Interface};
 use crate::map::SharedArray;
-use crate::object::{self, Loaded, possible_processors};
+use crate::object::{self, LoadedObject, possible_processors};
 
 const NAME: &str = "stream_sink";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stream_sink.o"));
 
-/// What comes in a trial.
+/// Packets expected in a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamTrial {
-    /// Its number; packets of others are thrown away.
+    /// Number of the trial; packets of others are dropped.
     pub number: u32,
     /// Lanes of the source.
     pub lanes: u32,
-    /// Children, which are UDP ports that follow one another ...
+    /// Children, which are consecutive UDP ports ...
     pub children: u32,
     /// ... from this one on.
     pub first_port: u16,
     /// Bytes of UDP payload.
     pub payload_len: u32,
-    /// Whether to take latencies, which makes each copy cost more.
+    /// True if latencies are measured, which makes each copy cost more.
     pub timed: bool,
 }
 
-/// What came for a child from one lane.
+/// Packets received for a child from one lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamChild {
     /// Packets.
     pub packets: u64,
     /// Bytes of UDP payload.
     pub bytes: u64,
-    /// Packets whose number was not above that of the one before on the same processor.
+    /// Packets whose number was not above that of the one before on the same CPU.
     pub disordered: u64,
     /// Packets of another length.
     pub damaged: u64,
@@ -46,44 +46,45 @@ pub struct StreamChild {
 }
 
 impl StreamChild {
-    /// Whether these are the packets 0 to `sent` - 1, each of them once.
+    /// Returns true if these are the packets 0 to `sent` - 1, each of them once.
     #[must_use]
     pub fn is_each_once(&self, sent: u64) -> bool {
         (self.packets, self.sum, self.squares) == (sent, sum(sent), squares(sent))
     }
 }
 
-/// 0 + 1 + ... + (count - 1), modulo 2^64.
+/// Returns 0 + 1 + ... + (count - 1), modulo 2^64.
 fn sum(count: u64) -> u64 {
     let count = u128::from(count);
     (count * count.saturating_sub(1) / 2) as u64
 }
 
-/// The same of the squares. Of counts below 2^40 no step overflows.
+/// Returns the sum of the squares of these numbers, modulo 2^64. For counts below 2^40 no step
+/// overflows.
 fn squares(count: u64) -> u64 {
     let count = u128::from(count);
     let below = count.saturating_sub(1);
     (below * count * (below + count) / 6) as u64
 }
 
-/// The program, loaded; it counts where it is attached.
+/// A loaded program; it counts where it is attached.
 pub struct StreamSink {
-    expected: SharedArray<Expected>,
-    counts: SharedArray<Count>,
-    delays: SharedArray<Delays>,
+    expected: SharedArray<RawStreamExpected>,
+    counts: SharedArray<RawStreamCount>,
+    delays: SharedArray<RawStreamDelays>,
     processors: u32,
-    loaded: Loaded,
+    loaded: LoadedObject,
 }
 
 impl StreamSink {
-    /// Loads the program for at most so many lanes and children: 64 bytes of memory for each child
-    /// of each lane on each processor, and 512 KiB for each lane.
+    /// Loads the program for at most this number of lanes and children: 64 bytes of memory for each
+    /// child of each lane on each CPU, and 512 KiB for each lane.
     pub fn load(lanes: u32, children: u32) -> Result<Self, XdpError> {
         let processors = possible_processors();
         let counts = processors * lanes * children;
-        let loaded = Loaded::load(NAME, OBJECT, |open| {
+        let loaded = LoadedObject::load(NAME, OBJECT, |open| {
             object::size_map(open, NAME, "counts", counts)?;
-            object::size_map(open, NAME, "under_way", lanes * WINDOW)?;
+            object::size_map(open, NAME, "in_flight", lanes * WINDOW)?;
             object::size_map(open, NAME, "delays", processors)
         })?;
         Ok(Self {
@@ -95,30 +96,31 @@ impl StreamSink {
         })
     }
 
-    /// Attaches the program in native mode to an interface that copies come in by. What is no copy
-    /// goes on to the network stack.
+    /// Attaches the program in native mode to an ingress interface of copies. Other packets are
+    /// passed to the network stack.
     pub fn attach(&self, interface: &Interface) -> Result<Attachment, XdpError> {
-        Attachment::new(self.loaded.program("take")?, interface, AttachMode::Native)
+        Attachment::new(self.loaded.program("receive")?, interface, AttachMode::Native)
     }
 
-    /// Forgets what was counted and expects another trial. Nothing of that may be on its way yet.
+    /// Clears the counts and expects another trial, of which no packet may be in flight yet.
     ///
     /// # Panics
     ///
     /// When the trial has more lanes and children than the program was loaded for.
     pub fn expect(&self, trial: &StreamTrial) {
         let entries = self.processors * trial.lanes * trial.children;
-        // What is still on its way of the trial before is of no trial from here on.
-        self.expected.write(0, &Expected::default());
+        // Packets of the previous trial still in flight belong to no trial from here on.
+        self.expected.write(0, &RawStreamExpected::default());
         (0..entries).for_each(|entry| self.counts.clear(entry));
         for processor in 0..self.processors {
             self.delays.clear(processor);
-            for histogram in [offset_of!(Delays, first), offset_of!(Delays, last)] {
+            for histogram in [offset_of!(RawStreamDelays, first), offset_of!(RawStreamDelays, last)]
+            {
                 let min = histogram + offset_of!(RawHistogram, min);
                 self.delays.write_part(processor, min, &u64::MAX);
             }
         }
-        let expected = Expected {
+        let expected = RawStreamExpected {
             trial: trial.number,
             children: trial.children,
             lanes: trial.lanes,
@@ -130,10 +132,10 @@ impl StreamSink {
         self.expected.write(0, &expected);
     }
 
-    /// What came for a child from a lane, on all processors.
+    /// Returns the packets received for a child from a lane, on all CPUs.
     #[must_use]
     pub fn child(&self, lane: u32, child: u32) -> StreamChild {
-        let Expected { lanes, children, .. } = self.expected.read(0);
+        let RawStreamExpected { lanes, children, .. } = self.expected.read(0);
         let mut all = StreamChild::default();
         for processor in 0..self.processors {
             let count = self.counts.read((processor * lanes + lane) * children + child);
@@ -147,11 +149,11 @@ impl StreamSink {
         all
     }
 
-    /// How long the first and the last copies of packets took, in ns from when the packet was sent,
-    /// as each processor saw it.
+    /// Returns the delays of the first and the last copies of packets, in ns from when the packet
+    /// was sent, as measured by each CPU.
     pub fn delays(&self) -> impl Iterator<Item = (Box<RawHistogram>, Box<RawHistogram>)> + '_ {
         (0..self.processors).map(|processor| {
-            let Delays { first, last } = *self.delays.read_boxed(processor);
+            let RawStreamDelays { first, last } = *self.delays.read_boxed(processor);
             (Box::new(first), Box::new(last))
         })
     }

@@ -1,29 +1,29 @@
-//! The end of a stream that sends.
+//! Sending end of a stream.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::abi::{Config, HEADERS, STREAM_MARK_LEN, StreamLane};
+use super::abi::{HEADERS, RawStreamConfig, STREAM_MARK_LEN, StreamLane};
 use crate::XdpError;
-use crate::attach::{AttachMode, Attachment, Interface};
+use crate::attach::{Attachment, Interface};
 use crate::map::SharedArray;
-use crate::object::{self, Loaded, possible_processors};
+use crate::object::{self, LoadedObject, possible_processors};
 use crate::test_run;
 
 const NAME: &str = "stream_source";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stream_source.o"));
-/// Of the UDP checksum in a frame over IPv4.
+/// Offset of the UDP checksum in a frame over IPv4.
 const CHECKSUM: usize = HEADERS - 2;
 
-/// The frame that all packets of a stream are made of: a whole one, over IPv4 without options, with
-/// the checksums that it has while the mark at the beginning of its payload is zero.
+/// Frame that all packets of a stream are made of: a whole one, over IPv4 without options, with the
+/// checksums that are right while the mark at the start of its payload is zero.
 #[derive(Clone, Debug)]
 pub struct StreamFrame(Vec<u8>);
 
 impl StreamFrame {
-    /// Takes a frame that has room for the mark; `None` if it has not, or if its checksum is none.
+    /// Takes a frame that has room for the mark; `None` if it has not, or if it has no checksum.
     #[must_use]
     pub fn new(frame: Vec<u8>) -> Option<Self> {
         let is_whole = frame.len() >= HEADERS + STREAM_MARK_LEN
@@ -32,56 +32,56 @@ impl StreamFrame {
         is_whole.then_some(Self(frame))
     }
 
-    fn config(&self, interface: u32) -> Config {
+    fn config(&self, interface: u32) -> RawStreamConfig {
         let mut headers = [0; CHECKSUM];
         headers.copy_from_slice(&self.0[..CHECKSUM]);
         let checksum = u16::from_ne_bytes([self.0[CHECKSUM], self.0[CHECKSUM + 1]]);
-        Config { udp_sum: u64::from(!checksum), headers, interface, reserved: 0 }
+        RawStreamConfig { udp_sum: u64::from(!checksum), headers, interface, reserved: 0 }
     }
 }
 
-/// The program, in place on the interface that it sends by.
+/// A program attached to the interface that it sends by.
 pub struct StreamSource {
     _attachment: Attachment,
     lanes: SharedArray<StreamLane>,
     frame: StreamFrame,
-    loaded: Loaded,
+    loaded: LoadedObject,
 }
 
 impl StreamSource {
-    /// Loads the program for such packets and attaches it in native mode to the interface. What
-    /// comes in there goes on to the network stack.
+    /// Loads the program for such packets and attaches it in native mode to the interface. Packets
+    /// that come in there are passed to the network stack.
     pub fn attach(interface: &Interface, frame: StreamFrame) -> Result<Self, XdpError> {
         let processors = possible_processors();
         let config = frame.config(interface.index);
-        let loaded = Loaded::load(NAME, OBJECT, |open| {
+        let loaded = LoadedObject::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, config.as_bytes())?;
             object::size_map(open, NAME, "lanes", processors)
         })?;
         let lanes = SharedArray::map(loaded.map("lanes")?.as_fd(), processors)?;
         (0..processors).for_each(|at| lanes.write(at, &StreamLane::new_zeroed()));
-        let attachment = Attachment::new(loaded.program("send")?, interface, AttachMode::Native)?;
+        let attachment = Attachment::of_sender(loaded.program("send")?, interface)?;
         Ok(Self { _attachment: attachment, lanes, frame, loaded })
     }
 
-    /// Gives a processor its lane. Nothing may be sending there.
+    /// Sets the lane of a CPU. Nothing may be sending there.
     pub fn set_lane(&self, processor: u32, lane: &StreamLane) {
         self.lanes.write(processor, lane);
     }
 
-    /// Ends the schedule of a processor's lane, which may be sending.
+    /// Ends the schedule of a CPU's lane, which may be sending.
     pub fn end_lane(&self, processor: u32) {
         self.lanes.atomic(processor, std::mem::offset_of!(StreamLane, end)).store(0, Relaxed);
     }
 
-    /// How the lane of a processor stands.
+    /// Returns the state of a CPU's lane.
     #[must_use]
     pub fn lane(&self, processor: u32) -> StreamLane {
         self.lanes.read(processor)
     }
 
-    /// Sends from the processor that this thread is pinned to until a signal reaches the thread;
-    /// the lane says when it is over. Packets leave in batches of up to `batch`.
+    /// Sends from the CPU that this thread is pinned to until a signal reaches the thread; the lane
+    /// records when it is over. Packets leave in batches of up to `batch`.
     pub fn send(&self, batch: u32) -> Result<(), XdpError> {
         test_run::live(self.loaded.program("send")?, &self.frame.0, i32::MAX, batch)
     }

@@ -1,11 +1,10 @@
-//! `AF_XDP` sockets: what an XDP program redirects to one is handed to this process in shared
-//! memory, and what the process hands over leaves by the interface, both past the network stack
-//! (Linux,
-//! `Documentation/networking/af_xdp.rst`). A socket serves one receive queue of one interface. What
-//! the frames hold is the caller's.
+//! `AF_XDP` sockets: frames that an XDP program redirects to one arrive in memory shared with this
+//! process, and frames that the process sends leave by the interface, both bypassing the network
+//! stack (Linux, `Documentation/networking/af_xdp.rst`). A socket serves one receive queue of one
+//! interface. The caller interprets the frames.
 
-mod memory;
 mod ring;
+mod umem;
 
 use std::io;
 use std::mem::size_of;
@@ -14,48 +13,50 @@ use std::time::Duration;
 
 use libc::{SOL_XDP, c_int, xdp_desc};
 
+use crate::abi::XSK_FRAME_MAX;
 use crate::{Interface, XdpError};
-use memory::{FRAME_BYTES, Memory};
 use ring::Ring;
+use umem::{FRAME_BYTES, Umem};
 
-/// Bytes that the program puts in front of a frame: the monotonic instant at which it came, in ns.
-const STAMP_BYTES: usize = 8;
-/// Entries of the rings by which frames come in; a power of two. At 200,000 a second they fill up
-/// in 10 ms: a few time slices, which a thread that shares its core may have to wait.
+/// Bytes that the program prepends to a frame: the monotonic instant of its arrival, in ns.
+const TIMESTAMP_BYTES: usize = 8;
+/// Entries of the rings of incoming frames; a power of two. At 200,000 a second they fill up in 10
+/// ms: a few time slices, which a thread that shares its core may have to wait.
 const RECEIVE_RING: u32 = 2048;
-/// Entries of the rings by which frames leave; a power of two.
+/// Entries of the rings of outgoing frames; a power of two.
 const TRANSMIT_RING: u32 = 512;
-/// Frames: one for each entry of the fill ring and of the transmit ring.
+/// Number of frames: one for each entry of the fill ring and of the transmit ring.
 const FRAMES: u32 = RECEIVE_RING + TRANSMIT_RING;
-/// The longest frame that can be sent or received.
+/// Longest frame that can be sent or received.
 const FRAME_MAX: usize = FRAME_BYTES - 256;
-/// The length of a frame that must not leave: longer than its memory, so the kernel passes it over.
+const _: () = assert!(FRAME_MAX == XSK_FRAME_MAX);
+/// Length of a frame that must not leave: longer than its memory, so the kernel skips it.
 const WITHDRAWN: u32 = 2 * FRAME_BYTES as u32;
 
-/// An `AF_XDP` socket, bound to one queue; it receives once it stands in a program's map.
+/// An `AF_XDP` socket, bound to one queue; it receives once it is in a program's map.
 pub struct XskSocket {
-    // Unmapped and closed in this order: the kernel lets go of the memory with the descriptor.
+    // Unmapped and closed in this order: the kernel releases the memory with the descriptor.
     fill: Ring<u64>,
     completion: Ring<u64>,
     receive: Ring<xdp_desc>,
     transmit: Ring<xdp_desc>,
     descriptor: OwnedFd,
-    memory: Memory,
+    memory: Umem,
     /// Frames that are neither with the kernel nor in use.
     free: Vec<u64>,
-    /// Frames that were withdrawn from the end of the transmit ring, in order. Of some at their
-    /// beginning the kernel may have been quicker; while there are any, nothing is added behind.
+    /// Frames withdrawn from the end of the transmit ring, in order. The kernel may already have
+    /// sent some at their start; while there are any, nothing is added after them.
     withdrawn: Vec<u64>,
-    /// Frames that the kernel has passed over, as far as was asked.
+    /// Frames that the kernel has skipped, by its last report.
     passed_over: u64,
 }
 
-/// What a frame was received with.
+/// A received frame.
 #[derive(Clone, Copy, Debug)]
 pub struct XskFrame<'a> {
-    /// The frame.
+    /// Contents of the frame.
     pub bytes: &'a [u8],
-    /// When the program saw it, on the monotonic clock, in ns.
+    /// Arrival at the program, on the monotonic clock, in ns.
     pub received_ns: u64,
 }
 
@@ -76,7 +77,7 @@ impl XskSocket {
             OwnedFd::from_raw_fd(raw)
         };
         let socket = descriptor.as_fd();
-        let memory = Memory::new(FRAMES)?;
+        let memory = Umem::new(FRAMES)?;
         set(socket, libc::XDP_UMEM_REG, &memory.registration())?;
         for (ring, entries) in [
             (libc::XDP_UMEM_FILL_RING, RECEIVE_RING),
@@ -108,20 +109,20 @@ impl XskSocket {
         Ok(opened)
     }
 
-    /// Hands up to `limit` frames that have come to `take`, without waiting, and returns how many.
-    /// A frame's memory goes back to the kernel when `take` returns.
+    /// Passes up to `limit` frames that have arrived to `take`, without waiting, and returns their
+    /// number. A frame's memory is returned to the kernel when `take` returns.
     pub fn receive(&mut self, limit: usize, mut take: impl FnMut(XskFrame<'_>)) -> usize {
         let room = self.fill.free();
         let count = self.receive.ready().min(limit as u32).min(room);
         for _ in 0..count {
             let descriptor = self.receive.consume();
-            let stamp = descriptor.addr.saturating_sub(STAMP_BYTES as u64);
-            let stamp = self.memory.bytes(stamp, STAMP_BYTES).first_chunk().copied();
+            let stamp = descriptor.addr.saturating_sub(TIMESTAMP_BYTES as u64);
+            let stamp = self.memory.bytes(stamp, TIMESTAMP_BYTES).first_chunk().copied();
             take(XskFrame {
                 bytes: self.memory.bytes(descriptor.addr, descriptor.len as usize),
                 received_ns: u64::from_ne_bytes(stamp.unwrap_or_default()),
             });
-            // The kernel finds the frame that an address lies in.
+            // The kernel finds the frame that contains an address.
             self.fill.produce(descriptor.addr);
         }
         if count > 0 {
@@ -131,12 +132,12 @@ impl XskSocket {
         count as usize
     }
 
-    /// Waits up to `wait` until a frame has come; says whether one has. A signal ends the wait as
-    /// if the time were over.
+    /// Waits up to `wait` until a frame has arrived; returns true if one has. A signal ends the
+    /// wait as if the time were over.
     ///
     /// # Errors
     ///
-    /// What the kernel refused.
+    /// Errors of the kernel.
     pub fn wait(&self, wait: Duration) -> io::Result<bool> {
         let timeout = libc::timespec {
             tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
@@ -153,8 +154,8 @@ impl XskSocket {
         }
     }
 
-    /// Readies a frame that `write` puts into the buffer handed to it and returns the length of, 0
-    /// for none; says whether there is one. It leaves with [`XskSocket::flush`].
+    /// Queues a frame that `write` writes into the buffer and returns the length of, 0 for none;
+    /// returns true if there is one. It leaves with [`XskSocket::flush`].
     pub fn push(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         if !self.withdrawn.is_empty() && !self.recover() {
             return false;
@@ -176,12 +177,12 @@ impl XskSocket {
         true
     }
 
-    /// Sends what was readied and returns how many frames did not leave; with an error that is all.
-    /// They do not leave later either.
+    /// Sends the queued frames and returns how many did not leave; with an error none did. They do
+    /// not leave later either.
     ///
     /// # Errors
     ///
-    /// What the interface itself suffers from: it is down, or gone.
+    /// Errors of the interface itself: it is down, or removed.
     pub fn flush(&mut self) -> io::Result<usize> {
         self.transmit.publish();
         let moved = self.move_along();
@@ -190,10 +191,11 @@ impl XskSocket {
         moved.map(|()| left)
     }
 
-    /// Has the kernel take what is in the transmit ring, as far as the interface has room for it.
+    /// Makes the kernel take the frames in the transmit ring, as far as the interface has room for
+    /// them.
     fn move_along(&mut self) -> io::Result<()> {
-        // Without a driver of its own each call sends a few dozen frames and says if more are left,
-        // or ends with a frame that was dropped or passed over.
+        // Without support in the driver each call sends a few dozen frames and reports whether more
+        // are left, or ends with a frame that was dropped or skipped.
         for _ in 0..=TRANSMIT_RING {
             if self.is_drained() || !self.transmit.needs_wakeup() {
                 break;
@@ -222,16 +224,16 @@ impl XskSocket {
         Ok(())
     }
 
-    /// Whether the kernel has taken all that is in the transmit ring.
+    /// Returns true if the kernel has taken all frames in the transmit ring.
     fn is_drained(&mut self) -> bool {
         self.transmit.free() == TRANSMIT_RING
     }
 
-    /// Makes the kernel pass over what is left in the transmit ring, and returns how many frames
-    /// that is: an interface that comes up after minutes is not to send what was true then. The
-    /// kernel copies frames, so it reads the ring in system calls of this thread only, and the
-    /// entries can be rewritten in between. They cannot be taken back: the kernel may remember that
-    /// they are there, and may have taken the first of them without having said so.
+    /// Makes the kernel skip the frames left in the transmit ring, and returns their number: an
+    /// interface that comes up after minutes must not send outdated frames. The kernel copies
+    /// frames, so it reads the ring in system calls of this thread only, and the entries can be
+    /// rewritten in between. They cannot be removed: the kernel may have cached that they exist,
+    /// and may have taken the first of them without having reported it.
     fn withdraw(&mut self) -> usize {
         let withdrawn = &mut self.withdrawn;
         let before = withdrawn.len();
@@ -244,8 +246,8 @@ impl XskSocket {
         self.withdrawn.len() - before
     }
 
-    /// Takes the memory of withdrawn frames back if the kernel has passed them over; says whether
-    /// it has.
+    /// Reclaims the memory of withdrawn frames if the kernel has skipped them; returns true if it
+    /// has.
     fn recover(&mut self) -> bool {
         if self.move_along().is_err() || !self.is_drained() {
             return false;
@@ -256,13 +258,14 @@ impl XskSocket {
         }
         let passed_over = (statistics.tx_invalid_descs - self.passed_over) as usize;
         self.passed_over = statistics.tx_invalid_descs;
-        // It goes through the ring in order: those before were taken, and come back as others do.
+        // It processes the ring in order: earlier frames were taken, and are returned as others
+        // are.
         let taken = self.withdrawn.len().saturating_sub(passed_over);
         self.free.extend(self.withdrawn.drain(..).skip(taken));
         true
     }
 
-    /// Takes frames back that have left.
+    /// Reclaims frames that have left.
     fn reclaim(&mut self) {
         let done = self.completion.ready();
         for _ in 0..done {
@@ -274,7 +277,7 @@ impl XskSocket {
         }
     }
 
-    /// A second handle, to ask how many frames were dropped.
+    /// Returns a second handle, to read the number of dropped frames.
     ///
     /// # Errors
     ///
@@ -284,20 +287,20 @@ impl XskSocket {
     }
 }
 
-/// Tells how many frames an [`XskSocket`] had no room for.
+/// Counter of the frames that an [`XskSocket`] had no room for.
 #[derive(Debug)]
 pub struct XskDrops(OwnedFd);
 
 impl XskDrops {
-    /// Frames that came in when there was no room for them, since the socket was opened.
+    /// Returns the number of frames dropped for lack of room since the socket was opened.
     ///
     /// # Errors
     ///
-    /// What the kernel refused.
+    /// Errors of the kernel.
     pub fn count(&self) -> io::Result<u64> {
         let mut statistics = no_statistics();
         get(self.0.as_fd(), libc::XDP_STATISTICS, &mut statistics)?;
-        // The three stand apart: no room in the ring, no free frame, and anything else.
+        // The three are separate: no room in the ring, no free frame, and anything else.
         let full = statistics.rx_ring_full + statistics.rx_fill_ring_empty_descs;
         Ok(statistics.rx_dropped + full)
     }
@@ -327,7 +330,7 @@ fn offset_of_frame(number: u32) -> u64 {
 fn bind(socket: BorrowedFd<'_>, interface: u32, queue: u32) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
-        // A queue of a card keeps its own memory: what else comes in by it is not slowed.
+        // A NIC's queue keeps its own memory: other frames that come in by it are not slowed.
         sxdp_flags: libc::XDP_USE_NEED_WAKEUP | libc::XDP_COPY,
         sxdp_ifindex: interface,
         sxdp_queue_id: queue,

@@ -20,7 +20,7 @@ pub(super) struct Ring<T> {
     entry: std::marker::PhantomData<T>,
 }
 
-// SAFETY: the mapping belongs to the process; this end of the ring is used by whoever owns the
+// SAFETY: the mapping belongs to the process; this end of the ring is used by the owner of the
 // `Ring`, one thread at a time, and the entries are plain numbers.
 unsafe impl<T: Send> Send for Ring<T> {}
 
@@ -53,26 +53,26 @@ impl<T: Copy> Ring<T> {
     }
 
     fn counter(&self, offset: u64) -> &AtomicU32 {
-        // SAFETY: the kernel gave the offset of an aligned 32-bit counter within this mapping,
-        // which lives as long as `self`; both ends go through atomic accesses.
+        // SAFETY: the kernel returned the offset of an aligned 32-bit counter within this mapping,
+        // which lives as long as `self`; both ends use atomic accesses.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset as usize).cast()) }
     }
 
     fn slot(&self, index: u32) -> *mut T {
         let index = (index & (self.entries - 1)) as usize;
-        // SAFETY: the index is below the number of entries, for which the mapping has room behind
-        // the offset that the kernel gave.
+        // SAFETY: the index is below the number of entries, for which the mapping has room after
+        // the offset that the kernel returned.
         unsafe { self.base.as_ptr().add(self.offsets.desc as usize).cast::<T>().add(index) }
     }
 
-    /// As producer: entries that can be written now.
+    /// Returns, as producer, the number of entries that can be written now.
     pub(super) fn free(&mut self) -> u32 {
         self.consumed = self.counter(self.offsets.consumer).load(Ordering::Acquire);
         self.entries - self.produced.wrapping_sub(self.consumed)
     }
 
-    /// As producer: writes an entry that the other end sees after [`Ring::publish`]. There must be
-    /// a free one.
+    /// Writes, as producer, an entry that the other end reads after [`Ring::publish`]. There must
+    /// be a free one.
     pub(super) fn produce(&mut self, value: T) {
         debug_assert!(self.produced.wrapping_sub(self.consumed) < self.entries);
         // SAFETY: the slot lies in the mapping, is aligned for `T` by the kernel's layout, and is
@@ -81,19 +81,19 @@ impl<T: Copy> Ring<T> {
         self.produced = self.produced.wrapping_add(1);
     }
 
-    /// As producer: shows the other end what was written.
+    /// Publishes, as producer, the written entries to the other end.
     pub(super) fn publish(&mut self) {
         self.counter(self.offsets.producer).store(self.produced, Ordering::Release);
     }
 
-    /// As producer: lets `change` rewrite the entries that were published and that the other end
-    /// has not given back, in order. It may have read some of them already, and must not be reading
+    /// Lets, as producer, `change` rewrite the entries that were published and that the other end
+    /// has not released, in order. It may have read some of them already, and must not be reading
     /// meanwhile.
     pub(super) fn rewrite(&mut self, mut change: impl FnMut(T) -> T) {
         let waiting = self.entries - self.free();
         for index in (0..waiting).map(|ahead| self.consumed.wrapping_add(ahead)) {
             // SAFETY: the slot lies in the mapping and was written by `produce`; the other end does
-            // not read now, as the caller sees to.
+            // not read now, as the caller ensures.
             unsafe {
                 let slot = self.slot(index);
                 slot.write_volatile(change(slot.read_volatile()));
@@ -101,13 +101,13 @@ impl<T: Copy> Ring<T> {
         }
     }
 
-    /// As consumer: entries that can be read now.
+    /// Returns, as consumer, the number of entries that can be read now.
     pub(super) fn ready(&mut self) -> u32 {
         self.produced = self.counter(self.offsets.producer).load(Ordering::Acquire);
         self.produced.wrapping_sub(self.consumed)
     }
 
-    /// As consumer: reads the next entry, which must be ready.
+    /// Reads, as consumer, the next entry, which must be ready.
     pub(super) fn consume(&mut self) -> T {
         debug_assert!(self.produced != self.consumed);
         // SAFETY: the slot lies in the mapping and was written before the kernel published it.
@@ -116,12 +116,12 @@ impl<T: Copy> Ring<T> {
         value
     }
 
-    /// As consumer: gives what was read back to the other end.
+    /// Releases, as consumer, the entries read to the other end.
     pub(super) fn release(&mut self) {
         self.counter(self.offsets.consumer).store(self.consumed, Ordering::Release);
     }
 
-    /// Whether the kernel wants a system call before it goes on with this ring.
+    /// Returns true if the kernel needs a system call before it continues with this ring.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.counter(self.offsets.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }

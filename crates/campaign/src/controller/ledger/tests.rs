@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::order::{Ending, Job, PROTOCOL};
+use crate::order::{Job, JobEnd, PROTOCOL};
 use crate::role::RoleKind;
 
 fn order(agent: &str, jobs: &[(&str, bool)]) -> Order {
@@ -31,8 +31,8 @@ fn ledger() -> Ledger {
     Ledger::new("c-1".parse().unwrap(), &orders)
 }
 
-fn report(agent: &str, content: Content) -> Report {
-    Report {
+fn report(agent: &str, content: ReportContent) -> AgentReport {
+    AgentReport {
         protocol: PROTOCOL,
         campaign: "c-1".parse().unwrap(),
         agent: agent.parse().unwrap(),
@@ -42,18 +42,18 @@ fn report(agent: &str, content: Content) -> Report {
     }
 }
 
-fn news(agent: &str, news: News) -> Report {
-    report(agent, Content::News(news))
+fn news(agent: &str, news: OrderEvent) -> AgentReport {
+    report(agent, ReportContent::Event(news))
 }
 
-fn outcome(agent: &str, job: &str, status: i32) -> Report {
+fn outcome(agent: &str, job: &str, status: i32) -> AgentReport {
     report(
         agent,
-        Content::Outcome(Box::new(Outcome {
+        ReportContent::Outcome(Box::new(JobOutcome {
             campaign: "c-1".parse().unwrap(),
             agent: agent.parse().unwrap(),
             job: job.parse().unwrap(),
-            ending: Ending::Done { status },
+            ending: JobEnd::Done { status },
             intended_ns: None,
             started_ns: None,
             ended_ns: None,
@@ -71,49 +71,52 @@ fn names(names: &[&AgentName]) -> Vec<String> {
 #[test]
 fn a_campaign_is_followed_from_its_reports() {
     let mut ledger = ledger();
-    assert_eq!(names(&ledger.silent()), ["n1", "n2"]);
+    assert_eq!(names(&ledger.unanswered()), ["n1", "n2"]);
     for agent in ["n1", "n2"] {
         assert!(matches!(
-            ledger.take(agent, news(agent, News::Accepted { at_ns: 0 })),
-            Heard::News(..)
+            ledger.ingest(agent, news(agent, OrderEvent::Accepted { at_ns: 0 })),
+            Ingested::Event(..)
         ));
-        assert_eq!(ledger.take(agent, news(agent, News::Accepted { at_ns: 0 })), Heard::Nothing);
+        assert_eq!(
+            ledger.ingest(agent, news(agent, OrderEvent::Accepted { at_ns: 0 })),
+            Ingested::Nothing
+        );
     }
-    assert!(ledger.silent().is_empty() && ledger.refusals().is_empty());
-    ledger.take("n1", news("n1", News::Ready));
+    assert!(ledger.unanswered().is_empty() && ledger.refusals().is_empty());
+    ledger.ingest("n1", news("n1", OrderEvent::Ready));
     assert_eq!(names(&ledger.unready()), ["n2"]);
-    ledger.take("n2", news("n2", News::Ready));
+    ledger.ingest("n2", news("n2", OrderEvent::Ready));
     assert!(ledger.unready().is_empty() && !ledger.has_started());
     let job: JobId = "load.1".parse().unwrap();
-    ledger.take("n2", news("n2", News::Started { job: job.clone(), at_ns: 5 }));
+    ledger.ingest("n2", news("n2", OrderEvent::Started { job: job.clone(), at_ns: 5 }));
     assert!(ledger.has_started());
     assert_eq!(names(&ledger.measuring()), ["n2"]);
-    assert_eq!(ledger.take("n2", outcome("n2", "load.1", 0)), Heard::Outcome(job.clone()));
+    assert_eq!(ledger.ingest("n2", outcome("n2", "load.1", 0)), Ingested::Outcome(job.clone()));
     assert!(ledger.measuring().is_empty());
     assert_eq!(names(&ledger.serving()), ["n1"]);
     // The first one counts.
-    assert_eq!(ledger.take("n2", outcome("n2", "load.1", 1)), Heard::Nothing);
-    assert_eq!((ledger.twice, ledger.outcomes().len()), (1, 1));
-    assert_eq!(ledger.outcomes()[&job].ending, Ending::Done { status: 0 });
-    ledger.take("n1", outcome("n1", "server.1", 0));
+    assert_eq!(ledger.ingest("n2", outcome("n2", "load.1", 1)), Ingested::Nothing);
+    assert_eq!((ledger.duplicates, ledger.outcomes().len()), (1, 1));
+    assert_eq!(ledger.outcomes()[&job].ending, JobEnd::Done { status: 0 });
+    ledger.ingest("n1", outcome("n1", "server.1", 0));
     assert!(ledger.serving().is_empty());
 }
 
 #[test]
 fn refusals_have_names_and_reasons() {
-    let refusal = |report: Report| {
+    let refusal = |report: AgentReport| {
         let mut ledger = ledger();
-        ledger.take(&report.agent.to_string(), report);
+        ledger.ingest(&report.agent.to_string(), report);
         let refusals = ledger.refusals();
         assert_eq!(refusals.len(), 1);
         format!("{}: {}", refusals[0].0, refusals[0].1)
     };
-    let refused = News::Refused { reason: "the policy".to_owned() };
+    let refused = OrderEvent::Refused { reason: "the policy".to_owned() };
     assert_eq!(refusal(news("n2", refused)), "n2: the policy");
     let job = "server.1".parse().unwrap();
-    let unready = News::NotReady { job, reason: "it says nothing".to_owned() };
+    let unready = OrderEvent::NotReady { job, reason: "it says nothing".to_owned() };
     assert_eq!(refusal(news("n1", unready)), "n1: server.1: it says nothing");
-    let over = "n2: load.1 ended before there was an instant";
+    let over = "n2: load.1 ended before the start time was set";
     assert_eq!(refusal(outcome("n2", "load.1", 2)), over);
 }
 
@@ -121,25 +124,25 @@ fn refusals_have_names_and_reasons() {
 fn strangers_are_counted_and_nothing_else() {
     let mut ledger = ledger();
     let before = ledger.clone();
-    let mut other = news("n1", News::Accepted { at_ns: 0 });
+    let mut other = news("n1", OrderEvent::Accepted { at_ns: 0 });
     other.campaign = "c-2".parse().unwrap();
     let mut borrowed = outcome("n2", "load.1", 0);
-    if let Content::Outcome(outcome) = &mut borrowed.content {
+    if let ReportContent::Outcome(outcome) = &mut borrowed.content {
         outcome.agent = "n1".parse().unwrap();
     }
     let strange = [
         ("n1", other),
-        ("n3", news("n3", News::Accepted { at_ns: 0 })),
-        ("n1", news("n2", News::Accepted { at_ns: 0 })),
+        ("n3", news("n3", OrderEvent::Accepted { at_ns: 0 })),
+        ("n1", news("n2", OrderEvent::Accepted { at_ns: 0 })),
         ("n1", outcome("n1", "load.1", 0)),
         ("n2", outcome("n2", "load.2", 0)),
         ("n2", borrowed),
     ];
     for (agent, report) in strange {
-        assert_eq!(ledger.take(agent, report), Heard::Nothing);
+        assert_eq!(ledger.ingest(agent, report), Ingested::Nothing);
     }
-    assert_eq!(ledger.strange, 6);
-    assert_eq!(Ledger { strange: 0, ..ledger }, before);
+    assert_eq!(ledger.unexpected, 6);
+    assert_eq!(Ledger { unexpected: 0, ..ledger }, before);
 }
 
 proptest! {
@@ -150,22 +153,22 @@ proptest! {
         order in proptest::collection::vec(0_usize..6, 0..40), last in Just([0, 1, 2, 3, 4, 5]).prop_shuffle(),
     ) {
         let all = [
-            news("n1", News::Accepted { at_ns: 0 }),
-            news("n2", News::Accepted { at_ns: 0 }),
-            news("n1", News::Ready),
-            news("n2", News::Ready),
+            news("n1", OrderEvent::Accepted { at_ns: 0 }),
+            news("n2", OrderEvent::Accepted { at_ns: 0 }),
+            news("n1", OrderEvent::Ready),
+            news("n2", OrderEvent::Ready),
             outcome("n1", "server.1", 0),
             outcome("n2", "load.1", 0),
         ];
         let mut straight = ledger();
         for report in &all {
-            straight.take(&report.agent.to_string(), report.clone());
+            straight.ingest(&report.agent.to_string(), report.clone());
         }
         let mut mixed = ledger();
         for index in order.into_iter().chain(last) {
             let report = all[index].clone();
-            mixed.take(&report.agent.to_string(), report);
+            mixed.ingest(&report.agent.to_string(), report);
         }
-        prop_assert_eq!(Ledger { twice: 0, ..mixed }, straight);
+        prop_assert_eq!(Ledger { duplicates: 0, ..mixed }, straight);
     }
 }

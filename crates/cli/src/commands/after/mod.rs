@@ -1,5 +1,5 @@
-//! `horolog after`: flags to conditions, one wait, its report, and then the program in this one's
-//! place.
+//! `horolog after`: flags to conditions, one wait, its report, and then the program in place of
+//! this process.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -11,85 +11,87 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_launch::{
-    Backoff, Change, Condition, Endpoint, UdpEndpoint, WaitOptions, Waited, status_of_error, wait,
+    Backoff, Condition, ConditionChange, Endpoint, UdpEndpoint, WaitOptions, WaitOutcome,
+    status_of_error, wait,
 };
 use horolog_record::{AfterEnd, AfterResult, Dependency};
 use horolog_report::table;
-use horolog_sys::{start, undo};
+use horolog_sys::{spawn, undo};
 use horolog_time::Span;
 
-use crate::failure::Failure;
-use crate::output::{self, Destination};
+use crate::failure::CommandFailure;
+use crate::output::{self, ResultDestination};
 use crate::values;
 
-/// Run a command once what it depends on is there.
+/// Run a command once its conditions hold.
 ///
-/// All conditions must hold. Each is tried again and again, with pauses that grow, until it does;
-/// what has held for longer than a second when the last one holds is tried once more. Then the
-/// command takes the place of this one: its exit status and its signals are its own. Without a
-/// command the outcome is printed. Exit status: 1 if the deadline passed, 128 and its number if a
-/// signal ended the wait.
+/// All conditions must hold. Each is checked repeatedly, with growing pauses, until it holds; when
+/// the last one holds, those that have held for more than a second are checked once more. The
+/// command then replaces this process, so its exit status and signals are its own. Without a
+/// command the outcome is printed. Exit status: 1 if the deadline passed, 128 plus the signal
+/// number if a signal ended the wait.
 #[derive(Args, Debug)]
 pub(crate) struct AfterArgs {
-    /// So much time has passed, such as 180s.
+    /// Wait until this time has passed, such as 180s.
     #[arg(long, value_name = "TIME", value_parser = values::long_duration)]
     delay: Option<Duration>,
-    /// A TCP port takes connections.
+    /// Wait until a TCP port accepts connections.
     #[arg(long, value_name = "HOST:PORT")]
     tcp: Vec<Endpoint>,
-    /// A UDP port answers: to a request of its protocol at ports 123 and 53, to a byte or to
-    /// ',send=HEX' at others. With ',silence=ok' it is enough that it does not refuse.
-    #[arg(long, value_name = "HOST:PORT[,send=HEX][,silence=ok]")]
+    /// Wait until a UDP port replies: to a request of its protocol at ports 123 and 53, at others
+    /// to one byte or to ',send=HEX'. With ',no-reply=ok' the port must only not refuse.
+    #[arg(long, value_name = "HOST:PORT[,send=HEX][,no-reply=ok]")]
     udp: Vec<UdpEndpoint>,
-    /// A file, directory or device is there.
+    /// Wait until a file, directory or device exists.
     #[arg(long, value_name = "PATH")]
     file: Vec<PathBuf>,
-    /// A file system is mounted there.
+    /// Wait until a file system is mounted at PATH.
     #[arg(long, value_name = "PATH")]
     mount: Vec<PathBuf>,
-    /// A name has an address.
+    /// Wait until a name resolves to an address.
     #[arg(long, value_name = "NAME")]
     dns: Vec<String>,
-    /// The system clock is synchronised and off by no more than this, as chronyd, ntpd or the
-    /// kernel says.
+    /// Wait until the system clock is synchronised with an error bound of at most TIME, as reported
+    /// by chronyd, ntpd or the kernel.
     #[arg(long, value_name = "TIME", value_parser = values::positive_span)]
     clock: Option<Span>,
-    /// A command of the shell ends with status 0; it has nothing to read and is not shown.
+    /// Wait until a shell command exits with status 0. It has no input, and its output is
+    /// discarded.
     #[arg(long, value_name = "COMMAND")]
     succeeds: Vec<String>,
     /// Give up after this time, with status 1 [default: never].
     #[arg(short, long, value_name = "TIME", value_parser = values::long_duration)]
     deadline: Option<Duration>,
     #[command(flatten)]
-    looks: LooksArgs,
-    /// Write the result of the wait to this file; to standard output with -.
+    checks: CheckArgs,
+    /// Write the result of the wait to FILE as JSON, or to standard output with '-'.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Say nothing of the wait, but why it failed.
+    /// Print only the reason for a failure.
     #[arg(short, long)]
     quiet: bool,
-    /// The command to run then, with its arguments.
+    /// Command to run, with its arguments.
     #[arg(last = true, value_name = "COMMAND")]
     program: Vec<OsString>,
 }
 
-/// How a condition is tried.
+/// Schedule of the checks of a condition.
 #[derive(Args, Debug)]
-struct LooksArgs {
-    /// Time from the first try of a condition to the second.
+struct CheckArgs {
+    /// Pause between the first and the second check of a condition.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "100ms")]
-    interval: Duration,
-    /// The longest time from one try to the next.
+    retry_interval: Duration,
+    /// Longest pause between two checks.
     #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "5s")]
-    interval_max: Duration,
-    /// How much longer each pause between tries is than the one before it.
+    retry_interval_max: Duration,
+    /// Ratio of each pause to the one before it.
     #[arg(long, value_name = "FACTOR", value_parser = factor, default_value = "2")]
     backoff: f64,
-    /// How long one try may take.
+    /// Timeout of one check.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "5s")]
-    patience: Duration,
+    try_timeout: Duration,
 }
 
 fn factor(text: &str) -> Result<f64, String> {
@@ -100,8 +102,8 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 impl AfterArgs {
-    fn conditions(&self) -> Result<Vec<Condition>, Failure> {
-        let empty = |what: &str| Failure::usage(format!("--{what} needs a name that is not empty"));
+    fn conditions(&self) -> Result<Vec<Condition>, CommandFailure> {
+        let empty = |what: &str| CommandFailure::usage(format!("--{what} needs a non-empty name"));
         if self.dns.iter().any(String::is_empty) {
             return Err(empty("dns"));
         }
@@ -117,8 +119,8 @@ impl AfterArgs {
         all.extend(self.clock.map(Condition::Clock));
         all.extend(self.succeeds.iter().cloned().map(Condition::Command));
         if all.is_empty() {
-            return Err(Failure::usage(
-                "nothing is given to wait for; give --delay, --tcp, --udp, --dns, --file, --mount, \
+            return Err(CommandFailure::usage(
+                "no condition to wait for; give --delay, --tcp, --udp, --dns, --file, --mount, \
                  --clock or --succeeds",
             ));
         }
@@ -126,10 +128,11 @@ impl AfterArgs {
     }
 }
 
-pub(crate) fn run(args: &AfterArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &AfterArgs) -> Result<(), CommandFailure> {
     let conditions = args.conditions()?;
-    // A result that cannot be kept is complained of, and nothing is kept from running by that.
-    let json = match (args.json.as_deref().map(Destination::open).transpose(), &*args.program) {
+    // A result file that cannot be opened is reported and does not keep the program from running.
+    let json = match (args.json.as_deref().map(ResultDestination::open).transpose(), &*args.program)
+    {
         (Err(failure), [_, ..]) => {
             failure.report();
             None
@@ -138,26 +141,27 @@ pub(crate) fn run(args: &AfterArgs) -> Result<(), Failure> {
     };
     let is_stdout = args.json.as_deref().is_some_and(output::is_stdout);
     let shown = args.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let looks = &args.looks;
+    let checks = &args.checks;
     let options = WaitOptions {
         conditions,
         deadline: args.deadline,
         backoff: Backoff {
-            first: looks.interval,
-            factor: looks.backoff,
-            longest: looks.interval_max.max(looks.interval),
+            first: checks.retry_interval,
+            factor: checks.backoff,
+            longest: checks.retry_interval_max.max(checks.retry_interval),
         },
-        patience: looks.patience,
+        check_timeout: checks.try_timeout,
         command: output::command_line(),
         program: shown,
     };
-    let tell = |dependency: &Dependency, _: Change| {
+    let tell = |dependency: &Dependency, _: ConditionChange| {
         if !args.quiet {
-            output::note(&format!("horolog: {}", table::after_line(dependency)));
+            output::print_note(&format!("horolog: {}", table::after_line(dependency)));
         }
     };
-    let Waited { result, signal } = wait(options, tell).map_err(Failure::environment)?;
-    // Tries that hang are left behind: from here on the process ends by itself.
+    let WaitOutcome { result, signal } =
+        wait(options, tell).map_err(CommandFailure::environment)?;
+    // Checks that hang are abandoned: from here on the process ends by itself.
     let written = json.map_or(Ok(()), |file| file.write(&horolog_report::to_json(&result)));
     if let Some(came) = signal {
         show(args, &result, is_stdout);
@@ -178,44 +182,44 @@ pub(crate) fn run(args: &AfterArgs) -> Result<(), Failure> {
     become_program(name, arguments)
 }
 
-/// The outcome as text: on standard output, where nothing else goes there.
+/// The outcome as text: on standard output, if nothing else goes there.
 fn show(args: &AfterArgs, result: &AfterResult, is_stdout: bool) {
     if args.quiet {
         return;
     }
     let text = table::after(result, &output::table_style());
     if is_stdout || !args.program.is_empty() {
-        output::note(&text);
+        output::print_note(&text);
     } else if let Err(failure) = output::line(&text) {
         give_up(&failure);
     }
 }
 
-/// Why it failed, in a line.
-fn missing(result: &AfterResult) -> Failure {
+/// The reason for the failure, in one line.
+fn missing(result: &AfterResult) -> CommandFailure {
     let missing = result.dependencies.iter().filter(|dependency| !dependency.held);
     let missing: Vec<_> = missing
         .map(|dependency| {
-            let seen = dependency.seen.as_deref().unwrap_or("the first try has not ended");
+            let seen = dependency.last_check.as_deref().unwrap_or("first try not finished");
             format!("{} ({seen})", table::dependency_name(dependency))
         })
         .collect();
-    Failure::Limit(format!("the deadline passed; did not hold: {}", missing.join(", ")))
+    CommandFailure::Limit(format!("deadline passed: not met: {}", missing.join(", ")))
 }
 
-/// Ends the process, and with it the tries that are under way.
-fn give_up(failure: &Failure) -> ! {
+/// Ends the process, and with it the checks in progress.
+fn give_up(failure: &CommandFailure) -> ! {
     failure.report();
     undo::exit(failure.status().into())
 }
 
-/// Runs the program in this one's place, or says why it cannot and ends with the status that shells
-/// have for that.
-fn become_program(name: &OsStr, arguments: &[OsString]) -> Result<(), Failure> {
-    // What was kept back for the wait ends the program, not this.
-    start::let_signals_through().map_err(Failure::environment)?;
+/// Replaces this process by the program, or reports why that fails and ends with the status that
+/// shells use for it.
+fn become_program(name: &OsStr, arguments: &[OsString]) -> Result<(), CommandFailure> {
+    // Signals blocked for the wait end the program from here on, not this process.
+    spawn::unblock_all_signals().map_err(CommandFailure::environment)?;
     let error = process::Command::new(name).args(arguments).exec();
-    output::note(&format!(
+    output::print_note(&format!(
         "horolog: cannot run '{}': {error}; check its name and permissions",
         name.display()
     ));

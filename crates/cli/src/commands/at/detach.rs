@@ -1,5 +1,5 @@
-//! `horolog at --detach`: the same job as the command line of a process that waits, handed to
-//! systemd or to the queue.
+//! `horolog at --detach`: the same job as the command line of a waiting process, passed to systemd
+//! or to the queue.
 
 use std::env;
 use std::ffi::OsString;
@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use horolog_launch::{
-    BackgroundError, Claim, Instant, Outline, Queue, QueueError, Systemd, SystemdError, Transient,
-    hand_over,
+    BackgroundError, ClaimedNumber, Instant, JobOutline, Queue, QueueError, Systemd, SystemdError,
+    TransientTimer, start_background,
 };
 use horolog_sys::alarm_clock::AlarmClock;
 
-use super::{AtArgs, Keeper, moment};
-use crate::failure::Failure;
+use super::{AtArgs, JobBackend, when};
+use crate::failure::CommandFailure;
 use crate::output;
 
-/// What of the environment a job of systemd's gets; all of it would be there for all to read.
-const KEPT: [&str; 5] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ"];
+/// Environment variables passed to a systemd job; all of them would be readable by every user.
+const PASSED_VARIABLES: [&str; 5] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ"];
 
-impl From<SystemdError> for Failure {
+impl From<SystemdError> for CommandFailure {
     fn from(error: SystemdError) -> Self {
         match error {
             SystemdError::NoJob(_) => Self::usage(error),
@@ -29,7 +29,7 @@ impl From<SystemdError> for Failure {
     }
 }
 
-impl From<QueueError> for Failure {
+impl From<QueueError> for CommandFailure {
     fn from(error: QueueError) -> Self {
         match error {
             QueueError::NoJob(_) => Self::usage(error),
@@ -38,7 +38,7 @@ impl From<QueueError> for Failure {
     }
 }
 
-impl From<BackgroundError> for Failure {
+impl From<BackgroundError> for CommandFailure {
     fn from(error: BackgroundError) -> Self {
         match error {
             BackgroundError::Queue(error) => error.into(),
@@ -48,38 +48,40 @@ impl From<BackgroundError> for Failure {
 }
 
 /// This user's queue.
-pub(super) fn queue() -> Result<Queue, Failure> {
+pub(super) fn queue() -> Result<Queue, CommandFailure> {
     let path = |name| env::var_os(name).map(PathBuf::from);
-    Ok(Queue::place(path("XDG_STATE_HOME"), path("HOME"))?)
+    Ok(Queue::default_directory(path("XDG_STATE_HOME"), path("HOME"))?)
 }
 
 fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// The systemd that keeps this user's jobs, if it does.
-pub(super) fn systemd(by: Option<Keeper>) -> Option<Systemd> {
+/// The systemd instance that keeps this user's jobs, if there is one.
+pub(super) fn systemd(by: Option<JobBackend>) -> Option<Systemd> {
     let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     match by {
-        Some(Keeper::Process) => None,
-        Some(Keeper::Systemd) => Some(Systemd::of(is_root())),
+        Some(JobBackend::Process) => None,
+        Some(JobBackend::Systemd) => Some(Systemd::of(is_root())),
         None => Systemd::running(is_root(), runtime.as_deref()),
     }
 }
 
-pub(super) fn run(args: &AtArgs, first: Instant) -> Result<(), Failure> {
+pub(super) fn run(args: &AtArgs, first: Instant) -> Result<(), CommandFailure> {
     let directory = env::current_dir().map_err(|error| {
-        Failure::environment(format!("the working directory: {error}; change to one that there is"))
+        CommandFailure::environment(format!(
+            "working directory: {error}; change to an existing one"
+        ))
     })?;
     if args.programs.programs().is_empty() {
-        return Err(Failure::usage("--detach needs a command to run; give one behind '--'"));
+        return Err(CommandFailure::usage("--detach needs a command to run; give one after '--'"));
     }
     if args.json.as_deref().is_some_and(output::is_stdout) {
-        return Err(Failure::usage(
-            "--json - needs a standard output, which a job in the background has none of; name a file",
+        return Err(CommandFailure::usage(
+            "--json - needs a standard output, which a background job does not have; give a file",
         ));
     }
-    match systemd(args.by) {
+    match systemd(args.backend) {
         Some(systemd) => to_systemd(args, first, systemd, &directory),
         None => to_process(args, first, &directory),
     }
@@ -90,18 +92,18 @@ fn to_systemd(
     first: Instant,
     systemd: Systemd,
     directory: &Path,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let id = format!("{:x}-{}", now.as_secs(), std::process::id());
-    let own = env::current_exe().map_err(Failure::environment)?;
+    let own = env::current_exe().map_err(CommandFailure::environment)?;
     let mut program = vec![own.into_os_string()];
     program.extend(arguments(args, first, directory, None));
-    let environment = KEPT.iter().filter_map(|name| Some((*name, env::var_os(name)?)));
+    let environment = PASSED_VARIABLES.iter().filter_map(|name| Some((*name, env::var_os(name)?)));
     let environment: Vec<_> = environment.collect();
     let description = format!("{first}: {}", summary(args));
     systemd.start(
         &id,
-        &Transient {
+        &TransientTimer {
             first,
             now_ns: AlarmClock::Realtime.now_ns(),
             tai_ahead_ns: i64::from(args.moment.tai_ahead_s()) * 1_000_000_000,
@@ -112,45 +114,45 @@ fn to_systemd(
         },
     )?;
     output::line(&format!(
-        "job {id}: {}, kept by systemd; output: journalctl -u horolog-at-{id}.service",
-        moment::shown(first)
+        "job {id}: {}, run by systemd; output: journalctl -u horolog-at-{id}.service",
+        when::shown(first)
     ))
 }
 
-fn to_process(args: &AtArgs, first: Instant, directory: &Path) -> Result<(), Failure> {
+fn to_process(args: &AtArgs, first: Instant, directory: &Path) -> Result<(), CommandFailure> {
     let every = args.series.every.map(|every| every.as_nanos());
-    let outline = Outline {
+    let outline = JobOutline {
         first: first.to_string(),
         every_ns: every.map(|every| u64::try_from(every).unwrap_or(u64::MAX)),
         programs: args.programs.programs().iter().map(horolog_launch::Program::shown).collect(),
         directory: directory.display().to_string(),
     };
-    let told = |claim: &Claim| arguments(args, first, directory, Some(claim));
-    let handed = hand_over(&queue()?, outline, told)?;
+    let told = |claim: &ClaimedNumber| arguments(args, first, directory, Some(claim));
+    let handed = start_background(&queue()?, outline, told)?;
     output::line(&format!(
         "job {}: {}, process {}; output: {}",
         handed.job.id,
-        moment::shown(first),
+        when::shown(first),
         handed.job.process.pid,
         handed.log.display()
     ))
 }
 
-/// What it runs, in a line.
+/// Its programs, in one line.
 fn summary(args: &AtArgs) -> String {
     let programs = args.programs.programs();
     let programs: Vec<_> = programs.iter().map(|program| program.shown().join(" ")).collect();
     programs.join("; ").replace(char::is_control, " ")
 }
 
-/// The command line of the process that waits.
+/// The command line of the waiting process.
 fn arguments(
     args: &AtArgs,
     first: Instant,
     directory: &Path,
-    claim: Option<&Claim>,
+    claim: Option<&ClaimedNumber>,
 ) -> Vec<OsString> {
-    let mut words: Vec<OsString> = vec!["at".into(), "--past-too".into()];
+    let mut words: Vec<OsString> = vec!["at".into(), "--allow-past".into()];
     let mut option = |name: &str, value: OsString| words.extend([OsString::from(name), value]);
     if let Some(claim) = claim {
         option("--job", claim.file.clone().into_os_string());
@@ -161,14 +163,14 @@ fn arguments(
     if let Some(count) = args.series.count {
         option("--count", count.to_string().into());
     }
-    option("--head-start", format!("{}ns", args.head_start.as_nanos()).into());
+    option("--priority-hold", format!("{}ns", args.priority_hold.as_nanos()).into());
     if let Some(json) = &args.json {
         option("--json", directory.join(json).into_os_string());
     }
     for line in &args.programs.lines {
         words.push(format!("--run={line}").into());
     }
-    words.extend(args.programs.together.then(|| "--together".into()));
+    words.extend(args.programs.parallel.then(|| "--parallel".into()));
     words.extend(args.quiet.then(|| "--quiet".into()));
     words.push(first.notation().into());
     if !args.programs.program.is_empty() {

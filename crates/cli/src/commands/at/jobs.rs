@@ -1,46 +1,45 @@
-//! `horolog at list` and `horolog at cancel`: jobs in the background, whoever keeps them.
+//! `horolog at list` and `horolog at cancel`: background jobs of every backend.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use clap::Args;
-use horolog_launch::{Entry, Job, Standing, Systemd, Unit};
+use horolog_launch::{JobState, QueueEntry, QueuedJob, Systemd, SystemdJob};
 use serde_json::{Value, json};
 
-use super::{Keeper, detach};
-use crate::failure::Failure;
+use super::{JobBackend, detach};
+use crate::failure::CommandFailure;
 use crate::output;
 
-/// List the jobs that wait in the background, those that run, and those that are over and failed or
-/// left output.
+/// List the background jobs that wait or run, and those that are over and failed or left output.
 #[derive(Args, Debug)]
-pub(super) struct ListArgs {
-    /// Ask only those that this keeper keeps.
+pub(super) struct JobListArgs {
+    /// List only the jobs of this backend.
     #[arg(long, value_name = "KEEPER")]
-    by: Option<Keeper>,
-    /// Write JSON instead of the text.
+    backend: Option<JobBackend>,
+    /// Write JSON instead of text.
     #[arg(long)]
     json: bool,
 }
 
-/// Cancel jobs in the background: one that waits is not run, one that runs is ended, and what is
-/// left of one that is over is removed.
+/// Cancel background jobs: remove waiting ones, end running ones, and delete the records of those
+/// that are over.
 #[derive(Args, Debug)]
 pub(super) struct CancelArgs {
-    /// The jobs, as 'horolog at list' names them.
-    #[arg(value_name = "JOB", required_unless_present = "ended")]
+    /// Jobs to cancel, as named by 'horolog at list'.
+    #[arg(value_name = "JOB", required_unless_present = "finished")]
     jobs: Vec<String>,
-    /// Remove what is left of all jobs that are over: how they ended, and their output.
+    /// Delete the records of all jobs that are over: exit statuses and output.
     #[arg(long)]
-    ended: bool,
-    /// Ask this keeper only.
+    finished: bool,
+    /// Cancel only jobs of this backend.
     #[arg(long, value_name = "KEEPER")]
-    by: Option<Keeper>,
+    backend: Option<JobBackend>,
 }
 
-pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
-    let systemd = detach::systemd(args.by);
-    let entries = match (args.by, detach::queue()) {
-        (Some(Keeper::Systemd), _) => Vec::new(),
+pub(super) fn list(args: &JobListArgs) -> Result<(), CommandFailure> {
+    let systemd = detach::systemd(args.backend);
+    let entries = match (args.backend, detach::queue()) {
+        (Some(JobBackend::Systemd), _) => Vec::new(),
         // A service has no HOME, and so no queue.
         (None, Err(_)) if systemd.is_some() => Vec::new(),
         (_, queue) => queue?.list()?,
@@ -53,21 +52,21 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
         return output::line(horolog_report::to_json(&list).trim_end());
     }
     if entries.is_empty() && units.is_empty() {
-        output::note("horolog: no jobs");
+        output::print_note("horolog: no jobs");
     }
     for entry in &entries {
         output::line(&entry_line(entry))?;
     }
     for unit in &units {
-        let Unit { id, description, .. } = unit;
+        let SystemdJob { id, description, .. } = unit;
         output::line(&format!("{id}  systemd  {description}"))?;
     }
     Ok(())
 }
 
-fn entry_line(entry: &Entry) -> String {
+fn entry_line(entry: &QueueEntry) -> String {
     let standing = match &entry.standing {
-        Standing::Unreadable(why) => format!("{}, its file {why}", name(&entry.standing)),
+        JobState::Unreadable(why) => format!("{}: job file {why}", name(&entry.standing)),
         standing => name(standing).to_owned(),
     };
     let ended = entry.job.as_ref().and_then(|job| job.ended.as_ref());
@@ -77,7 +76,7 @@ fn entry_line(entry: &Entry) -> String {
     });
     let job = entry.job.as_ref().map_or_else(String::new, |job| format!("  {}", job_text(job)));
     let log = match (&entry.standing, &entry.log) {
-        (Standing::Waiting | Standing::Running | Standing::Starting, _) | (_, None) => {
+        (JobState::Waiting | JobState::Running | JobState::Starting, _) | (_, None) => {
             String::new()
         }
         (_, Some(log)) => format!("  output: {}", log.display()),
@@ -85,7 +84,7 @@ fn entry_line(entry: &Entry) -> String {
     format!("{}  {standing}{ended}{job}{log}", entry.id)
 }
 
-fn job_text(job: &Job) -> String {
+fn job_text(job: &QueuedJob) -> String {
     let programs: Vec<_> = job.programs.iter().map(|words| words.join(" ")).collect();
     let programs = programs.join("; ").replace(char::is_control, " ");
     let every = job.every_ns.map_or_else(String::new, |every_ns| {
@@ -94,18 +93,18 @@ fn job_text(job: &Job) -> String {
     format!("{}{every}  {programs}", job.first)
 }
 
-const fn name(standing: &Standing) -> &'static str {
+const fn name(standing: &JobState) -> &'static str {
     match standing {
-        Standing::Waiting => "waiting",
-        Standing::Running => "running",
-        Standing::Starting => "starting",
-        Standing::Lost => "lost",
-        Standing::Ended => "ended",
-        Standing::Unreadable(_) => "unreadable",
+        JobState::Waiting => "waiting",
+        JobState::Running => "running",
+        JobState::Starting => "starting",
+        JobState::Lost => "lost",
+        JobState::Ended => "finished",
+        JobState::Unreadable(_) => "unreadable",
     }
 }
 
-fn entry_json(entry: &Entry) -> Value {
+fn entry_json(entry: &QueueEntry) -> Value {
     let ended = entry.job.as_ref().and_then(|job| job.ended.as_ref());
     json!({
         "id": entry.id.to_string(),
@@ -121,7 +120,7 @@ fn entry_json(entry: &Entry) -> Value {
     })
 }
 
-fn unit_json(unit: &Unit) -> Value {
+fn unit_json(unit: &SystemdJob) -> Value {
     json!({
         "id": unit.id,
         "keeper": "systemd",
@@ -130,31 +129,32 @@ fn unit_json(unit: &Unit) -> Value {
     })
 }
 
-pub(super) fn cancel(args: &CancelArgs) -> Result<(), Failure> {
-    if args.ended {
+pub(super) fn cancel(args: &CancelArgs) -> Result<(), CommandFailure> {
+    if args.finished {
         let queue = detach::queue()?;
-        let is_over = |entry: &Entry| matches!(entry.standing, Standing::Ended | Standing::Lost);
+        let is_over =
+            |entry: &QueueEntry| matches!(entry.standing, JobState::Ended | JobState::Lost);
         for entry in queue.list()?.into_iter().filter(is_over) {
             queue.cancel(entry.id)?;
             output::line(&format!("job {}: removed", entry.id))?;
         }
     }
-    // Each is tried, and the first failure told.
+    // Each is tried, and the first failure is reported.
     let failures: Vec<_> = args.jobs.iter().filter_map(|job| one(args, job).err()).collect();
     failures.into_iter().next().map_or(Ok(()), Err)
 }
 
-fn one(args: &CancelArgs, job: &str) -> Result<(), Failure> {
-    let number = job.parse::<u32>().ok().filter(|_| args.by != Some(Keeper::Systemd));
-    let done = match (number, detach::systemd(args.by)) {
+fn one(args: &CancelArgs, job: &str) -> Result<(), CommandFailure> {
+    let number = job.parse::<u32>().ok().filter(|_| args.backend != Some(JobBackend::Systemd));
+    let done = match (number, detach::systemd(args.backend)) {
         (Some(id), _) => match detach::queue()?.cancel(id)?.standing {
-            Standing::Waiting | Standing::Running | Standing::Starting => "cancelled",
+            JobState::Waiting | JobState::Running | JobState::Starting => "cancelled",
             _ => "removed",
         },
         (None, Some(systemd)) => systemd.cancel(job).map(|_| "cancelled")?,
         (None, None) => {
-            return Err(Failure::usage(format!(
-                "there is no job '{job}'; 'horolog at list' shows those that there are"
+            return Err(CommandFailure::usage(format!(
+                "no job '{job}'; 'horolog at list' lists the jobs"
             )));
         }
     };

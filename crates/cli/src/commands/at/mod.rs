@@ -1,11 +1,11 @@
-//! `horolog at`: flags to an instant and programs, one run here or handed to the background, and
-//! its report.
+//! `horolog at`: flags to an instant and programs, one run in this process or in the background,
+//! and its report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 mod detach;
 mod jobs;
-mod moment;
+mod when;
 
 use std::ffi::OsString;
 use std::io;
@@ -14,51 +14,54 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use horolog_launch::{Instant, Program, Queue, StrikeOptions, Struck, is_taken_over, strike};
+use horolog_launch::{
+    Instant, Program, Queue, TimedRunOptions, TimedRunOutcome, await_go_ahead, run_timed,
+};
 use horolog_record::{AtEnd, Finding};
 use horolog_report::table;
 use horolog_sys::undo::{self, Undo};
 
-use crate::failure::Failure;
-use crate::output::{self, Destination};
+use crate::failure::CommandFailure;
+use crate::output::{self, ResultDestination};
 use crate::values;
-use moment::MomentArgs;
+use when::WhenArgs;
 
-/// Run commands at an exact instant, or every period from it on.
+/// Run commands at an exact instant, or periodically from it on.
 ///
 /// WHEN is written as for at(1): 'now + 2 minutes', 21:00 (tomorrow once it has passed), 9pm, noon,
 /// teatime, 'noon tomorrow', '10am monday', 2018/10/22, 'Oct 22 2028'; or as 2028-10-22T21:00:00Z
 /// or @1855774800.5. It is local time unless it ends with Z, UTC or TAI. With --every and no WHEN
-/// it is the next whole period since 1970. How late the command was started is said at the end, and
-/// its exit status is passed on.
+/// it is the next whole period since 1970. The start latency of the command is printed at the end,
+/// and its exit status is passed on.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AtArgs {
     #[command(subcommand)]
     command: Option<JobCommand>,
     #[command(flatten)]
-    moment: MomentArgs,
+    moment: WhenArgs,
     #[command(flatten)]
     series: SeriesArgs,
     #[command(flatten)]
     programs: ProgramArgs,
-    /// How long commands keep the real-time priority that they are started with at an instant,
-    /// where it is allowed; then they are scheduled as this command is. With 0 they are at once.
+    /// Time for which commands keep the real-time priority of their start, if the system permits
+    /// it; then they are scheduled as this command is. With 0 they have none.
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "5ms")]
-    head_start: Duration,
-    /// Write the result to this file; to standard output with -.
+    priority_hold: Duration,
+    /// Write the result to FILE as JSON, or to standard output with '-'.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Say nothing of it, but why a command could not be started.
+    /// Print nothing but the reason if a command cannot be started.
     #[arg(short, long)]
     quiet: bool,
-    /// Wait in the background: systemd keeps the job where it runs, and else a process of its own.
+    /// Wait in the background: systemd keeps the job if it is running, otherwise a separate
+    /// process.
     #[arg(long)]
     detach: bool,
-    /// Who keeps the job, where that is not to be found out.
+    /// Backend that keeps the job [default: chosen automatically].
     #[arg(long, value_name = "KEEPER", requires = "detach")]
-    by: Option<Keeper>,
-    /// The file of this job in the queue.
+    backend: Option<JobBackend>,
+    /// File of this job in the queue.
     #[arg(long, hide = true, value_name = "FILE")]
     job: Option<PathBuf>,
 }
@@ -66,13 +69,13 @@ pub(crate) struct AtArgs {
 /// Jobs in the background.
 #[derive(Subcommand, Debug)]
 enum JobCommand {
-    List(jobs::ListArgs),
+    List(jobs::JobListArgs),
     Cancel(jobs::CancelArgs),
 }
 
-/// Who keeps jobs in the background.
+/// Backend that keeps background jobs.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum Keeper {
+enum JobBackend {
     /// systemd, as a transient timer.
     Systemd,
     /// A process of its own for each, with a file in the queue.
@@ -82,33 +85,32 @@ enum Keeper {
 /// A series of instants.
 #[derive(Args, Debug, Clone)]
 struct SeriesArgs {
-    /// Run the commands again every so often from WHEN on, until Ctrl-C or --count. Instants that
-    /// pass while they still run are missed and counted.
+    /// Run the commands again each period from WHEN on, until Ctrl-C or --count. Instants that pass
+    /// while the commands run are skipped and counted as missed.
     #[arg(long, value_name = "TIME", value_parser = period)]
     every: Option<Duration>,
-    /// End after so many instants.
+    /// End after this number of instants.
     #[arg(long, value_name = "NUMBER", requires = "every", value_parser = values::count)]
     count: Option<u32>,
 }
 
 fn period(text: &str) -> Result<Duration, String> {
     match values::long_duration(text)? {
-        short if short < Duration::from_micros(100) => Err("100us at least".into()),
+        short if short < Duration::from_micros(100) => Err("at least 100us".into()),
         period => Ok(period),
     }
 }
 
-/// What is run.
+/// Commands to run.
 #[derive(Args, Debug, Clone)]
 struct ProgramArgs {
-    /// A line for the shell to run; may be given more than once, and each line then waits for the
-    /// one before it.
+    /// Run this shell line. Repeatable; each line waits for the one before it.
     #[arg(short = 'c', long = "run", value_name = "LINE", conflicts_with = "program")]
     lines: Vec<String>,
     /// Run all lines at once.
     #[arg(long, requires = "lines")]
-    together: bool,
-    /// The command to run, with its arguments; without any, lateness alone is measured.
+    parallel: bool,
+    /// Command to run, with its arguments; without one, only the lateness is measured.
     #[arg(last = true, value_name = "COMMAND")]
     program: Vec<OsString>,
 }
@@ -122,7 +124,7 @@ impl ProgramArgs {
     }
 }
 
-pub(crate) fn run(args: &AtArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &AtArgs) -> Result<(), CommandFailure> {
     match &args.command {
         Some(JobCommand::List(args)) => return jobs::list(args),
         Some(JobCommand::Cancel(args)) => return jobs::cancel(args),
@@ -133,65 +135,69 @@ pub(crate) fn run(args: &AtArgs) -> Result<(), Failure> {
         return detach::run(args, first);
     }
     let Some(file) = &args.job else {
-        if !args.quiet && (args.series.every.is_none() || moment::is_to_come(first)) {
-            output::note(&format!("horolog: waiting until {}", moment::shown(first)));
+        if !args.quiet && (args.series.every.is_none() || when::is_to_come(first)) {
+            output::print_note(&format!("horolog: waiting until {}", when::shown(first)));
         }
         return exit(run_here(args, first, Box::new(|_| ()))?);
     };
     let (queue, id) = Queue::of_file(file)
-        .ok_or_else(|| Failure::usage(format!("{} is no file of a job", file.display())))?;
-    if !is_taken_over(io::stdin().lock()) {
-        return Err(Failure::environment("this job was not entered in the queue"));
+        .ok_or_else(|| CommandFailure::usage(format!("{} is not a job file", file.display())))?;
+    if !await_go_ahead(io::stdin().lock()) {
+        return Err(CommandFailure::environment("this job is not in the queue"));
     }
     let mut mark = queue.mark(id)?;
     let status = Arc::new(OnceLock::new());
-    // However it ends, the queue has it.
+    // The queue records the outcome of every kind of end.
     let of_job = Arc::clone(&status);
     let finish = move || queue.finish(id, of_job.get().copied());
-    let ((), _entry) = Undo::after(|| Ok::<_, Failure>(()), finish)?;
+    let ((), _entry) = Undo::after(|| Ok::<_, CommandFailure>(()), finish)?;
     let ended = run_here(args, first, Box::new(move |is_running| mark.set(is_running)));
     let code = ended.unwrap_or_else(|failure| {
         failure.report();
         failure.status().into()
     });
-    // Nobody else sets it.
+    // No other thread sets it.
     let _ = status.set(code);
     exit(code)
 }
 
-/// Ends with a status that is a command's own.
-fn exit(status: i32) -> Result<(), Failure> {
+/// Ends with the status of a command.
+fn exit(status: i32) -> Result<(), CommandFailure> {
     if status == 0 { Ok(()) } else { undo::exit(status) }
 }
 
-/// Waits and runs in this process, and gives the exit status. `running` hears when commands run and
-/// when none does.
-fn run_here(args: &AtArgs, first: Instant, running: Box<dyn FnMut(bool)>) -> Result<i32, Failure> {
-    let json = args.json.as_deref().map(Destination::open).transpose()?;
+/// Waits and runs in this process, and returns the exit status. `running` is called when commands
+/// start to run and when none runs any more.
+fn run_here(
+    args: &AtArgs,
+    first: Instant,
+    running: Box<dyn FnMut(bool)>,
+) -> Result<i32, CommandFailure> {
+    let json = args.json.as_deref().map(ResultDestination::open).transpose()?;
     let programs = args.programs.programs();
     let is_stdout = args.json.as_deref().is_some_and(output::is_stdout);
     let to_stderr = is_stdout || !programs.is_empty();
-    let options = StrikeOptions {
+    let options = TimedRunOptions {
         first,
         every: args.series.every,
         count: args.series.count.map(u64::from),
         programs,
-        together: args.programs.together,
+        together: args.programs.parallel,
         own_group: args.job.is_some(),
-        head_start: args.head_start,
+        head_start: args.priority_hold,
         command: output::command_line(),
     };
     let tell = |refused: &[Finding]| {
         for finding in refused.iter().filter(|_| !args.quiet) {
-            output::note(&format!("horolog: {}", finding.message));
+            output::print_note(&format!("horolog: {}", finding.message));
         }
     };
-    let struck = strike(options, tell, running).map_err(Failure::environment)?;
+    let struck = run_timed(options, tell, running).map_err(CommandFailure::environment)?;
     let written = json.map_or(Ok(()), |file| file.write(&horolog_report::to_json(&struck.result)));
     if !args.quiet {
         let text = table::at(&struck.result, &output::table_style());
         if to_stderr {
-            output::note(&text);
+            output::print_note(&text);
         } else {
             output::line(&text)?;
         }
@@ -200,12 +206,12 @@ fn run_here(args: &AtArgs, first: Instant, running: Box<dyn FnMut(bool)>) -> Res
     Ok(status(args, &struck))
 }
 
-/// The status of the first command that failed, or of the signal that came.
-fn status(args: &AtArgs, struck: &Struck) -> i32 {
+/// The status of the first command that failed, or of the caught signal.
+fn status(args: &AtArgs, struck: &TimedRunOutcome) -> i32 {
     if let Some(reason) = &struck.not_started {
-        output::note(&format!("horolog: {reason}; check its name and permissions"));
+        output::print_note(&format!("horolog: {reason}; check its name and permissions"));
     }
-    // A series without end is ended by a signal, and by nothing else.
+    // A series without end is ended only by a signal.
     let endless = args.series.every.is_some() && args.series.count.is_none();
     match (struck.failed, struck.signal) {
         (_, Some(came)) if struck.result.end == AtEnd::Interrupted && !endless => {

@@ -1,5 +1,5 @@
-//! `horolog bench cores`: a private pair of hosts, a server on one core, then two and so on, and
-//! rising rates against each, every rate several times.
+//! `horolog bench cores`: a pair of lab hosts, a server on one core, then two and so on, and rising
+//! rates against each, every rate several times.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -9,70 +9,70 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use horolog_lab::{Host as PrivateHost, Lab, LabConfig};
+use horolog_lab::{Lab, LabConfig, LabHost as PrivateHost};
 use horolog_load::ramp::Ramp;
-use horolog_load::{Job, Load, LoadError, LoadOptions};
+use horolog_load::{LoadError, LoadJob, LoadOptions, LoadRun};
 use horolog_record::{
-    BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, Code, CoresColumn, CoresPoint, CoresRun,
-    Engine, Finding, Host, LoadResult, Severity, rfc3339_now,
+    BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoresColumn, CoresPoint, CoresRepetition,
+    Finding, FindingCode, Host, LoadEngineKind, LoadResult, Severity, rfc3339_now,
 };
 use horolog_report::{html, table, to_json, units};
 
 use super::{distinct, threads};
-use crate::commands::contest::{self, Follower, RunningServer};
-use crate::failure::Failure;
-use crate::files::Files;
-use crate::keep::KeepArgs;
+use crate::commands::server_under_test::{self, SearchProgress, ServerUnderTest};
+use crate::failure::CommandFailure;
+use crate::files::ResultFiles;
 use crate::output;
+use crate::result_store::KeepArgs;
 use crate::values;
 
 mod capture;
 
-/// Up to so many cores every number is tried, and beyond only twice as many each time.
+/// Greatest number of cores up to which every number is tested; beyond it the number doubles.
 const EVERY_NUMBER_MAX: usize = 8;
 
-/// Responses of a server against the number of its cores.
+/// Measure the responses of a server against the number of its cores.
 ///
-/// Makes two private hosts, starts a server on one core in one of them, then on two and so on, and
-/// sends it requests from the other at rising rates, every rate several times. A server is
-/// saturated at the first rate of which it leaves more than the loss allowed unanswered; its
-/// capacity is what it answers there. The tables are those of Liu, Wu and Wang, "Design of NTP
-/// server based on multi-core processor", Journal of Time and Frequency 43 (2020), 1, 18-28, and
-/// show its figures beside the own ones. The count of replies is held against a capture once.
+/// Creates two lab hosts, starts a server on one core in one of them, then on two and so on, and
+/// sends requests from the other at rising rates, each rate several times. A server is saturated at
+/// the first rate of which more than the permitted loss stays unanswered; its capacity is its
+/// response rate there. The tables are those of Liu, Wu and Wang, "Design of NTP server based on
+/// multi-core processor", Journal of Time and Frequency 43 (2020), 1, 18-28, with the values of the
+/// paper next to the measured ones. The count of replies is checked once against a capture.
 ///
-/// The generator runs on this machine's cores as well: where the server has a thread for each
-/// core, they share one.
+/// The generator runs on this host's cores as well; if the server has a thread for each core, they
+/// share one.
 #[derive(Args, Debug)]
 pub(crate) struct CoresArgs {
-    /// Cores of the server, such as 1,2,4 [default: every number up to 8, then twice as many each
-    /// time, up to all].
+    /// Numbers of cores of the server, such as 1,2,4 [default: every number up to 8, then doubled
+    /// up to all].
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = threads)]
     cores: Vec<usize>,
-    /// Requests per second: numbers, ranges with a step or with a factor.
+    /// Requests per second: numbers, and ranges with a step or a factor.
     #[arg(long, value_name = "LIST", default_value = "5k..50k:5k,75k..20M:*1.5")]
     rates: String,
-    /// How often each rate is run.
+    /// Repetitions of each rate.
     #[arg(long, value_name = "N", default_value_t = 20,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
-    /// How long each run sends.
+    repetitions: u32,
+    /// Duration of each trial.
     #[arg(short = 't', long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     time: Duration,
     /// Share of requests that may stay unanswered before a server counts as saturated.
     #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "0.5%")]
     loss_ratio: f64,
-    /// Requests per second that are wanted: the result says how many cores they take, and the exit
-    /// status is 1 where none of these numbers is enough.
+    /// Required requests per second. The result states the number of cores that sustain them; the
+    /// exit status is 1 if no tested number does.
     #[arg(long, value_name = "RATE", value_parser = values::rate, default_value = "30000")]
-    require: f64,
-    /// What answers: a socket for each thread, one socket behind locks for all as in the document,
-    /// or XDP.
+    required_rate: f64,
+    /// Engine of the server: a socket for each thread, one locked socket shared by all threads as
+    /// in the paper, or XDP.
     #[arg(long, value_enum, default_value_t = DesignArg::Socket)]
     design: DesignArg,
-    /// Write the result to this file; to standard output with -, instead of the tables.
+    /// Write the result to FILE as JSON; '-' writes it to standard output instead of the tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the result as a page to this file.
+    /// Write an HTML report to FILE.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -97,24 +97,25 @@ impl DesignArg {
     }
 }
 
-/// Everything that the single figures share.
-struct Bench<'a> {
+/// State shared by all measurements.
+struct CoresBench<'a> {
     args: &'a CoresArgs,
     rates: Vec<f64>,
     lab: Lab,
-    /// How the first run was sent, and so all others.
-    engine: Option<Engine>,
+    /// Engine of the first run, which all others use too.
+    engine: Option<LoadEngineKind>,
 }
 
-pub(crate) fn run(args: &CoresArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &CoresArgs) -> Result<(), CommandFailure> {
     let rates = rates(args)?;
-    let files = Files::open([("--json", &args.json), ("--html", &args.html)])?.kept(&args.keep);
-    output::end_gently()?;
+    let files =
+        ResultFiles::open([("--json", &args.json), ("--html", &args.html)])?.with_store(&args.keep);
+    output::install_interrupt_handler()?;
     let available = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut cores = if args.cores.is_empty() { up_to(available) } else { distinct(&args.cores) };
-    // What a core adds is told from column to column.
+    // The gain of a core is computed from column to column.
     cores.sort_unstable();
-    let (mut bench, started) = (Bench::open(args, rates)?, rfc3339_now());
+    let (mut bench, started) = (CoresBench::open(args, rates)?, rfc3339_now());
     let capture = bench.capture()?;
     let mut columns = Vec::new();
     for cores in cores {
@@ -129,7 +130,7 @@ pub(crate) fn run(args: &CoresArgs) -> Result<(), Failure> {
         command: output::command_line(),
         host: Host::read(),
         engine: bench.engine,
-        required_rate: args.require,
+        required_rate: args.required_rate,
         findings: findings(&columns, capture, available),
         columns,
         capture: Some(capture),
@@ -138,19 +139,19 @@ pub(crate) fn run(args: &CoresArgs) -> Result<(), Failure> {
     if result.cores_required().is_some() {
         return Ok(());
     }
-    let wanted = units::human_rate(args.require);
-    Err(Failure::Limit(if result.decided() {
-        format!("no server answered the {wanted} that are required")
+    let wanted = units::human_rate(args.required_rate);
+    Err(CommandFailure::Limit(if result.decided() {
+        format!("required rate not reached: no server answered {wanted}")
     } else {
-        format!("the {wanted} that are required were not measured on every number of cores")
+        format!("required rate {wanted} not measured with every number of cores")
     }))
 }
 
-/// The rates asked for, rising, with the required one among them.
-fn rates(args: &CoresArgs) -> Result<Vec<f64>, Failure> {
+/// The requested rates, rising, including the required one.
+fn rates(args: &CoresArgs) -> Result<Vec<f64>, CommandFailure> {
     let asked = values::numbers(&args.rates)
-        .map_err(|error| Failure::usage(format!("--rates: {error}")))?;
-    let all = asked.into_iter().chain([args.require]);
+        .map_err(|error| CommandFailure::usage(format!("--rates: {error}")))?;
+    let all = asked.into_iter().chain([args.required_rate]);
     let mut rates: Vec<_> = all.map(|rate| rate.round().max(1.0)).collect();
     rates.sort_by(f64::total_cmp);
     rates.dedup();
@@ -163,8 +164,8 @@ fn up_to(cores: usize) -> Vec<usize> {
     (1..=cores.min(EVERY_NUMBER_MAX)).chain(more).chain(last).collect()
 }
 
-impl<'a> Bench<'a> {
-    fn open(args: &'a CoresArgs, rates: Vec<f64>) -> Result<Self, Failure> {
+impl<'a> CoresBench<'a> {
+    fn open(args: &'a CoresArgs, rates: Vec<f64>) -> Result<Self, CommandFailure> {
         let queues = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         let lab = Lab::new(&LabConfig { queues, ..LabConfig::default() })?;
         Ok(Self { args, rates, lab, engine: None })
@@ -178,45 +179,46 @@ impl<'a> Bench<'a> {
         SocketAddr::new(self.lab.server().port().ipv4.into(), 123)
     }
 
-    fn start(&self, cores: usize) -> Result<RunningServer, Failure> {
+    fn start(&self, cores: usize) -> Result<ServerUnderTest, CommandFailure> {
         let (address, threads) = (self.address().to_string(), cores.to_string());
         let common = ["--local", "--stratum", "1", "--listen", &address, "--threads", &threads];
         let arguments = common.iter().chain(self.args.design.arguments());
         let arguments: Vec<_> = arguments.map(ToString::to_string).collect();
-        RunningServer::start(self.lab.server().command(RunningServer::program()?), &arguments)
+        ServerUnderTest::start(self.lab.server().command(ServerUnderTest::program()?), &arguments)
     }
 
     /// One run at one rate.
-    fn options(&self, rate: f64) -> Result<LoadOptions, Failure> {
+    fn options(&self, rate: f64) -> Result<LoadOptions, CommandFailure> {
         let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration: self.args.time };
-        let mut options = LoadOptions::new(contest::target(self.address())?, Job::Ramp(ramp));
+        let mut options =
+            LoadOptions::new(server_under_test::target(self.address())?, LoadJob::Ramp(ramp));
         options.engine = self.engine;
         options.namespaces = vec![self.lab.server().netns.clone()];
         options.command = output::command_line();
         Ok(options)
     }
 
-    /// Counts the replies of one run a second time, in a way that has nothing to do with the first.
-    fn capture(&self) -> Result<CaptureCheck, Failure> {
+    /// Counts the replies of one run a second time, by a method independent of the first.
+    fn capture(&self) -> Result<CaptureCheck, CommandFailure> {
         let server = self.start(1)?;
         let mut options = self.options(self.rates[0])?;
-        options.engine = Some(Engine::Packet);
-        options.ask_server = Some(server.asker());
+        options.engine = Some(LoadEngineKind::Packet);
+        options.counter_source = Some(server.counter_source());
         capture::check(self.client(), self.address(), options)
     }
 
-    /// Loads a server on so many cores until it is saturated or the rates are through.
-    fn column(&mut self, cores: usize) -> Result<CoresColumn, Failure> {
+    /// Loads a server on `cores` cores until it is saturated or all rates are done.
+    fn column(&mut self, cores: usize) -> Result<CoresColumn, CommandFailure> {
         let server = self.start(cores)?;
         let plural = if cores == 1 { "" } else { "s" };
-        let mut follower = Follower::named(format!("{cores} core{plural}: "));
+        let mut follower = SearchProgress::named(format!("{cores} core{plural}: "));
         let mut points: Vec<CoresPoint> = Vec::new();
         for rate in self.rates.clone() {
             let mut runs = Vec::new();
-            for _ in 0..self.args.runs {
+            for _ in 0..self.args.repetitions {
                 let load = self.load(&server, rate, &mut follower)?;
                 self.engine = Some(load.engine);
-                runs.extend(load.trials.iter().map(|trial| CoresRun {
+                runs.extend(load.trials.iter().map(|trial| CoresRepetition {
                     sent: trial.sent,
                     achieved_rate: trial.achieved_rate,
                     received: trial.received,
@@ -240,25 +242,25 @@ impl<'a> Bench<'a> {
 
     fn load(
         &self,
-        server: &RunningServer,
+        server: &ServerUnderTest,
         rate: f64,
-        follower: &mut Follower,
-    ) -> Result<LoadResult, Failure> {
+        follower: &mut SearchProgress,
+    ) -> Result<LoadResult, CommandFailure> {
         let mut options = self.options(rate)?;
-        options.ask_server = Some(server.asker());
+        options.counter_source = Some(server.counter_source());
         let result: Result<LoadResult, LoadError> =
-            self.client().run(|| Load::prepare(options)?.run(follower))?;
+            self.client().run(|| LoadRun::prepare(options)?.run(follower))?;
         Ok(result?)
     }
 }
 
-fn is_saturated(runs: &[CoresRun], loss_ratio: f64) -> bool {
+fn is_saturated(runs: &[CoresRepetition], loss_ratio: f64) -> bool {
     let sent: u64 = runs.iter().map(|run| run.sent).sum();
     let received: u64 = runs.iter().map(|run| run.received).sum();
     sent.saturating_sub(received) as f64 > sent as f64 * loss_ratio
 }
 
-/// Says what must be known of the experiment as a whole.
+/// The findings of the experiment as a whole.
 fn findings(columns: &[CoresColumn], capture: CaptureCheck, available: usize) -> Vec<Finding> {
     let finding = |code, message: String, advice: &str| Finding {
         code,
@@ -270,27 +272,32 @@ fn findings(columns: &[CoresColumn], capture: CaptureCheck, available: usize) ->
     let most = columns.iter().map(|column| column.cores).max().unwrap_or_default();
     let shared = (most >= available).then(|| {
         let message = format!(
-            "with {most} threads the server had not one of the {available} cores to itself: the \
-             generator took its share of them"
+            "with {most} threads the server had none of the {available} cores to itself: the \
+             generator used them too"
         );
-        finding(Code::SharedMachine, message, "use a machine with more cores than are compared")
+        finding(FindingCode::SharedMachine, message, "use a host with more cores than are compared")
     });
     let points = columns.iter().flat_map(|column| &column.points);
     let behind = points.filter(|point| !point.was_sent());
     let behind = behind.map(|point| point.rate).reduce(f64::min).map(|rate| {
         let message = format!("the generator could not send {}", units::human_rate(rate));
-        finding(Code::GeneratorLimit, message, "take what is above that rate for its limit")
+        finding(
+            FindingCode::GeneratorLimit,
+            message,
+            "treat results above that rate as the \
+            limit of the generator",
+        )
     });
     let disagreement = (!capture.agrees()).then(|| {
         let message = format!(
-            "the generator counted {} replies and a capture {}, and {} it had no room for",
+            "the generator counted {} replies, the capture {}, and {} dropped by it",
             capture.counted, capture.captured, capture.dropped
         );
-        finding(Code::CountsDisagree, message, "trust none of these figures")
+        finding(FindingCode::CountsDisagree, message, "discard these results")
     });
     let interrupted = output::flow().is_break().then(|| {
-        let message = "the experiment was ended before it was through".to_owned();
-        finding(Code::Interrupted, message, "what is missing was not measured")
+        let message = "the experiment was ended early".to_owned();
+        finding(FindingCode::Interrupted, message, "missing values were not measured")
     });
     shared.into_iter().chain(behind).chain(disagreement).chain(interrupted).collect()
 }
@@ -308,7 +315,7 @@ mod tests {
 
     #[test]
     fn saturation_is_of_all_runs_together() {
-        let run = |received| CoresRun {
+        let run = |received| CoresRepetition {
             sent: 1000,
             achieved_rate: 1000.0,
             received,
@@ -324,6 +331,6 @@ mod tests {
         let capture = CaptureCheck { counted: 10, captured: 9, dropped: 0 };
         let codes: Vec<_> =
             findings(&[], capture, 2).into_iter().map(|finding| finding.code).collect();
-        assert_eq!(codes, [Code::CountsDisagree]);
+        assert_eq!(codes, [FindingCode::CountsDisagree]);
     }
 }

@@ -1,5 +1,5 @@
-//! `horolog bench nts`: a private pair of hosts, a server with one thread, then two and so on, and
-//! the same search against each under a growing share of authenticated requests.
+//! `horolog bench nts`: a pair of lab hosts, a server with one thread, then two and so on, and the
+//! same search against each with a growing share of authenticated requests.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -16,10 +16,10 @@ use clap::{Args, ValueEnum};
 use horolog_lab::{Lab, LabConfig};
 use horolog_load::nts::{Algorithm, MasterSecret, SESSIONS, Sessions};
 use horolog_load::ramp::Ramp;
-use horolog_load::{Job, Load, LoadError, LoadOptions};
+use horolog_load::{LoadError, LoadJob, LoadOptions, LoadRun};
 use horolog_record::{
-    BENCH_NTS_SCHEMA, BenchNtsResult, Code, Engine, Finding, Host, LoadResult, NtsCapacity,
-    SearchEnd, SearchKind, Severity, rfc3339_now,
+    BENCH_NTS_SCHEMA, BenchNtsResult, Finding, FindingCode, Host, LoadEngineKind, LoadResult,
+    NtsCapacity, SearchEnd, SearchKind, Severity, rfc3339_now,
 };
 use horolog_report::{html, table, to_json, units};
 use horolog_stats::{LossGoal, SearchConfig};
@@ -27,64 +27,62 @@ use horolog_sys::private_file;
 use zeroize::Zeroizing;
 
 use super::{distinct, threads};
-use crate::commands::contest::{self, Follower, RunningServer};
-use crate::failure::Failure;
-use crate::files::Files;
-use crate::keep::KeepArgs;
+use crate::commands::server_under_test::{self, SearchProgress, ServerUnderTest};
+use crate::failure::CommandFailure;
+use crate::files::ResultFiles;
 use crate::output;
+use crate::result_store::KeepArgs;
 
-/// A trial with at most one lost request in ten thousand counts as lossless: on a machine that the
-/// generator shares with the server, a single hiccup would decide otherwise.
+/// Loss ratio up to which a trial counts as lossless, one lost request in ten thousand: on a host
+/// that the generator shares with the server, a single hiccup would decide otherwise.
 const LOSS: f64 = 1e-4;
 
-/// The share of its capacity at which a server's processor time is taken: it is busy there, and
-/// loses nothing.
+/// The share of its capacity at which a server's CPU time is measured: it is busy there, and loses
+/// nothing.
 const COST_SHARE: f64 = 0.9;
 
-/// The longest file of a master secret that is read.
+/// The longest accepted file of a master secret, in bytes.
 const SECRET_LEN_MAX: u64 = 1 << 20;
 
-/// What authentication costs a multi-core server.
+/// Measure the cost of authentication on a multi-core server.
 ///
-/// Makes two private hosts, starts a server in one of them with one thread, then with more, and
-/// searches from the other for the highest rate that it answers without loss while 0%, 10%, 50% and
-/// 100% of the requests are authenticated by NTS. All of them come from the same generator, which
-/// seals and opens in user space on this machine's cores as well: where the server has a thread for
-/// each core, they share some, and where the generator's limit is met first, the rate is marked so.
-/// Beside each rate stands the processor time of the server's threads for each reply, which the
-/// generator hardly touches.
+/// Creates two lab hosts, starts a server in one of them with one thread, then with more, and
+/// searches from the other for the highest lossless rate while 0%, 10%, 50% and 100% of the
+/// requests are authenticated by NTS. One generator sends all requests; it seals and opens in user
+/// space on this host's cores as well. If the server has a thread for each core, they share some,
+/// and a rate at which the generator's limit is reached first is marked. Each rate is shown with
+/// the CPU time of the server's threads per reply, which the generator hardly affects.
 #[derive(Args, Debug)]
-pub(crate) struct NtsArgs {
-    /// Threads of the server, such as 1,2,4 [default: one, twice as many each time, and one for
-    /// each core].
+pub(crate) struct BenchNtsArgs {
+    /// Numbers of threads of the server, such as 1,2,4 [default: one, doubled up to one for each
+    /// core].
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = threads)]
     threads: Vec<usize>,
-    /// How many requests in a hundred are authenticated; the first is what the others are compared
-    /// with.
+    /// Percentages of requests that are authenticated; the others are compared with the first.
     #[arg(long, value_name = "PERCENT[,PERCENT...]", value_delimiter = ',',
           default_values_t = [0, 10, 50, 100], value_parser = clap::value_parser!(u8).range(0..=100))]
     shares: Vec<u8>,
-    /// About how long the server is loaded for each figure.
+    /// Approximate load time for each value.
     #[arg(long, value_name = "SECONDS", value_parser = crate::values::positive_duration, default_value = "5")]
-    seconds: Duration,
-    /// What answers: sockets only, XDP and threads that it hands authenticated requests over to, or
-    /// the best that can be had.
-    #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
-    engine: EngineArg,
+    time: Duration,
+    /// Engine of the server: sockets only, XDP with redirection of authenticated requests to
+    /// threads, or the best available one.
+    #[arg(long, value_enum, default_value_t = BenchNtsEngineArg::Auto)]
+    engine: BenchNtsEngineArg,
     /// Threads of the generator [default: one for every second core].
     #[arg(long, value_name = "N", value_parser = threads)]
     load_threads: Option<usize>,
-    /// The AEAD algorithm of the sessions.
-    #[arg(long, value_enum, value_name = "NAME", default_value_t = AlgorithmArg::AesSivCmac256)]
-    algorithm: AlgorithmArg,
-    /// File of the master secret that the server is to use, as for 'horolog serve' [default: one
-    /// made for the experiment].
+    /// AEAD algorithm of the sessions.
+    #[arg(long, value_enum, value_name = "NAME", default_value_t = BenchAlgorithmArg::AesSivCmac256)]
+    algorithm: BenchAlgorithmArg,
+    /// File of the master secret of the server, as for 'horolog serve' [default: one created for
+    /// the experiment].
     #[arg(long, value_name = "FILE")]
     nts_master_secret: Option<PathBuf>,
-    /// Write the result to this file; to standard output with -, instead of the table.
+    /// Write the result to FILE as JSON; '-' writes it to standard output instead of the table.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the result as a page with plots to this file.
+    /// Write an HTML report with plots to FILE.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -92,13 +90,13 @@ pub(crate) struct NtsArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum EngineArg {
+enum BenchNtsEngineArg {
     Auto,
     Socket,
     Xdp,
 }
 
-impl EngineArg {
+impl BenchNtsEngineArg {
     const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -109,27 +107,28 @@ impl EngineArg {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum AlgorithmArg {
+enum BenchAlgorithmArg {
     #[value(name = "aes-siv-cmac-256")]
     AesSivCmac256,
     #[value(name = "aes-128-gcm-siv")]
     Aes128GcmSiv,
 }
 
-/// Everything that the single figures share.
-struct Bench<'a> {
-    args: &'a NtsArgs,
+/// State shared by all measurements.
+struct NtsBench<'a> {
+    args: &'a BenchNtsArgs,
     lab: Lab,
     secret: MasterSecret,
     secret_file: PathBuf,
-    /// Holds the secret's file, where it was made here.
+    /// Holds the secret's file, if it was created here.
     _directory: tempfile::TempDir,
 }
 
-pub(crate) fn run(args: &NtsArgs) -> Result<(), Failure> {
-    let files = Files::open([("--json", &args.json), ("--html", &args.html)])?.kept(&args.keep);
-    output::end_gently()?;
-    let (bench, started) = (Bench::open(args)?, rfc3339_now());
+pub(crate) fn run(args: &BenchNtsArgs) -> Result<(), CommandFailure> {
+    let files =
+        ResultFiles::open([("--json", &args.json), ("--html", &args.html)])?.with_store(&args.keep);
+    output::install_interrupt_handler()?;
+    let (bench, started) = (NtsBench::open(args)?, rfc3339_now());
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = if args.threads.is_empty() { up_to(cores) } else { distinct(&args.threads) };
     let mut capacities = Vec::new();
@@ -159,7 +158,7 @@ fn up_to(cores: usize) -> Vec<usize> {
     powers.chain([cores]).collect()
 }
 
-/// Says what must be known of the experiment as a whole.
+/// The findings of the experiment as a whole.
 fn findings(capacities: &[NtsCapacity], cores: usize) -> Vec<Finding> {
     let shared = capacities.iter().any(|one| one.threads + one.load.threads > cores);
     let is_limit = |one: &NtsCapacity| {
@@ -174,35 +173,35 @@ fn findings(capacities: &[NtsCapacity], cores: usize) -> Vec<Finding> {
     };
     let of_cores = shared.then(|| {
         let message = format!(
-            "the server's threads and the generator's were more than the {cores} cores, so the \
-             server had less than a core for each of its threads"
+            "server and generator threads exceeded the {cores} cores, so each server thread had \
+             less than one core"
         );
-        let advice = "compare the processor time of a reply, or use a machine with more cores";
-        finding(Code::SharedMachine, message, advice)
+        let advice = "compare the CPU time per reply, or use a host with more cores";
+        finding(FindingCode::SharedMachine, message, advice)
     });
     let of_generator = capacities.iter().any(is_limit).then(|| {
-        let message = "the generator met its limit before the server did where a rate has a ≥";
-        let advice = "give it more cores with --load-threads, or compare the processor time";
-        finding(Code::GeneratorLimit, message.to_owned(), advice)
+        let message = "for rates with ≥ the generator reached its limit before the server";
+        let advice = "give it more cores with --load-threads, or compare the CPU time";
+        finding(FindingCode::GeneratorLimit, message.to_owned(), advice)
     });
     let interrupted = output::flow().is_break().then(|| {
-        let message = "the experiment was ended before it was through".to_owned();
-        finding(Code::Interrupted, message, "what is missing was not measured")
+        let message = "the experiment was ended early".to_owned();
+        finding(FindingCode::Interrupted, message, "missing values were not measured")
     });
     of_cores.into_iter().chain(of_generator).chain(interrupted).collect()
 }
 
-impl<'a> Bench<'a> {
-    fn open(args: &'a NtsArgs) -> Result<Self, Failure> {
+impl<'a> NtsBench<'a> {
+    fn open(args: &'a BenchNtsArgs) -> Result<Self, CommandFailure> {
         let failed = |error: io::Error| {
-            Failure::environment(format!("cannot keep the master secret: {error}"))
+            CommandFailure::environment(format!("cannot store the master secret: {error}"))
         };
         let directory =
             tempfile::Builder::new().prefix("horolog-bench-").tempdir().map_err(failed)?;
         let (secret, secret_file) = if let Some(path) = &args.nts_master_secret {
             (read_secret(path)?, path.clone())
         } else {
-            let secret = MasterSecret::generate().map_err(Failure::environment)?;
+            let secret = MasterSecret::generate().map_err(CommandFailure::environment)?;
             let path = directory.path().join("secret");
             let mut options = File::options();
             let mut file =
@@ -215,12 +214,12 @@ impl<'a> Bench<'a> {
         Ok(Self { args, lab, secret, secret_file, _directory: directory })
     }
 
-    /// Finds the capacity of a server with so many threads at this share, and then its cost.
-    fn measure(&self, threads: usize, share: u8) -> Result<NtsCapacity, Failure> {
+    /// Finds the capacity of a server with `threads` threads at this share, and then its cost.
+    fn measure(&self, threads: usize, share: u8) -> Result<NtsCapacity, CommandFailure> {
         let server = self.start(threads)?;
         let plural = if threads == 1 { "" } else { "s" };
         let label = format!("{threads} thread{plural}, {share}% authenticated");
-        let load = self.load(&server, share, search(self.args.seconds)?, &label)?;
+        let load = self.load(&server, share, search(self.args.time)?, &label)?;
         let held = load.search.as_ref().and_then(|search| search.lower);
         let cpu_ns_per_reply = match held.filter(|_| output::flow().is_continue()) {
             Some(rate) => self.cost(&server, share, rate * COST_SHARE, &label)?,
@@ -228,10 +227,10 @@ impl<'a> Bench<'a> {
         };
         if let Some(search) = &load.search {
             let cost = cpu_ns_per_reply.map_or_else(String::new, |ns| {
-                format!(", {} of processor time a reply", units::human_ns(ns.round() as u64))
+                format!(", {} CPU time per reply", units::human_ns(ns.round() as u64))
             });
             let rate = units::human_rate(search.rate);
-            output::note(&format!("horolog: {label}: {rate}{cost}"));
+            output::print_note(&format!("horolog: {label}: {rate}{cost}"));
         }
         Ok(NtsCapacity {
             threads,
@@ -246,79 +245,80 @@ impl<'a> Bench<'a> {
         SocketAddr::new(self.lab.server().port().ipv4.into(), 123)
     }
 
-    fn start(&self, threads: usize) -> Result<RunningServer, Failure> {
+    fn start(&self, threads: usize) -> Result<ServerUnderTest, CommandFailure> {
         let (address, threads) = (self.address().to_string(), threads.to_string());
         let secret = self.secret_file.display().to_string();
         let engine = self.args.engine.name();
         let arguments = ["--local", "--stratum", "1", "--listen", &address, "--engine", engine];
         let more = ["--threads", &threads, "--nts-master-secret", &secret];
         let arguments: Vec<_> = arguments.into_iter().chain(more).map(str::to_owned).collect();
-        RunningServer::start(self.lab.server().command(RunningServer::program()?), &arguments)
+        ServerUnderTest::start(self.lab.server().command(ServerUnderTest::program()?), &arguments)
     }
 
     /// Loads a server and returns the result.
     fn load(
         &self,
-        server: &RunningServer,
+        server: &ServerUnderTest,
         share: u8,
-        job: Job,
+        job: LoadJob,
         label: &str,
-    ) -> Result<LoadResult, Failure> {
+    ) -> Result<LoadResult, CommandFailure> {
         let algorithm = match self.args.algorithm {
-            AlgorithmArg::AesSivCmac256 => Algorithm::AesSivCmac256,
-            AlgorithmArg::Aes128GcmSiv => Algorithm::Aes128GcmSiv,
+            BenchAlgorithmArg::AesSivCmac256 => Algorithm::AesSivCmac256,
+            BenchAlgorithmArg::Aes128GcmSiv => Algorithm::Aes128GcmSiv,
         };
         let sessions = Sessions::sealed(&self.secret, algorithm, SESSIONS, share)
-            .map_err(Failure::environment)?;
-        let mut options = LoadOptions::new(contest::target(self.address())?, job);
-        // The same one for all shares, so that their figures can be compared.
-        options.engine = Some(Engine::Packet);
+            .map_err(CommandFailure::environment)?;
+        let mut options = LoadOptions::new(server_under_test::target(self.address())?, job);
+        // The same engine for all shares, so that their results are comparable.
+        options.engine = Some(LoadEngineKind::Packet);
         let half = thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
         options.threads = Some(self.args.load_threads.unwrap_or(half));
         options.namespaces = vec![self.lab.server().netns.clone()];
         options.sessions = Some(Arc::new(sessions));
-        options.ask_server = Some(server.asker());
+        options.counter_source = Some(server.counter_source());
         options.command = output::command_line();
-        let mut observer = Follower::named(format!("{label}: "));
+        let mut observer = SearchProgress::named(format!("{label}: "));
         let result: Result<LoadResult, LoadError> =
-            self.lab.client().run(|| Load::prepare(options)?.run(&mut observer))?;
+            self.lab.client().run(|| LoadRun::prepare(options)?.run(&mut observer))?;
         observer.finish();
         Ok(result?)
     }
 
-    /// Processor time of the server for each reply at a rate that it holds, in ns.
+    /// CPU time of the server per reply at a rate that it sustains, in ns.
     fn cost(
         &self,
-        server: &RunningServer,
+        server: &ServerUnderTest,
         share: u8,
         rate: f64,
         label: &str,
-    ) -> Result<Option<f64>, Failure> {
-        let duration = self.args.seconds / 4;
+    ) -> Result<Option<f64>, CommandFailure> {
+        let duration = self.args.time / 4;
         let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration };
         let before = server.cpu_ns();
-        let result = self.load(server, share, Job::Ramp(ramp), label)?;
+        let result = self.load(server, share, LoadJob::Ramp(ramp), label)?;
         let spent = server.cpu_ns().zip(before).map(|(after, before)| after.saturating_sub(before));
         let replies: u64 = result.trials.iter().map(|trial| trial.received).sum();
         Ok(spent.filter(|_| replies > 0).map(|spent| spent as f64 / replies as f64))
     }
 }
 
-fn read_secret(path: &Path) -> Result<MasterSecret, Failure> {
-    let failed =
-        |error| Failure::environment(format!("--nts-master-secret {} {error}", path.display()));
+fn read_secret(path: &Path) -> Result<MasterSecret, CommandFailure> {
+    let failed = |error| {
+        CommandFailure::environment(format!("--nts-master-secret {} {error}", path.display()))
+    };
     let text = private_file::read(path, SECRET_LEN_MAX).map(Zeroizing::new).map_err(failed)?;
     MasterSecret::parse(&text)
-        .map_err(|error| Failure::environment(format!("{}: {error}", path.display())))
+        .map_err(|error| CommandFailure::environment(format!("{}: {error}", path.display())))
 }
 
 /// A search that sends for about `time`.
-fn search(time: Duration) -> Result<Job, Failure> {
-    let goal = LossGoal::new(LOSS).map_err(Failure::usage)?;
+fn search(time: Duration) -> Result<LoadJob, CommandFailure> {
+    let goal = LossGoal::new(LOSS).map_err(CommandFailure::usage)?;
     let mut config = SearchConfig::new(goal, 1e3, 20e6);
-    // With the usual second for the decisive trials a search sends for about ten.
+    // With the default second for the decisive trials a search sends for about ten.
     output::scale_search(&mut config, time / 10);
-    Ok(Job::Search { kind: SearchKind::Ndr, config })
+    Ok(LoadJob::Search { kind: SearchKind::Ndr, config })
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `horolog bench relay`: private hosts, a relay in the middle, and for each engine, size and
-//! number of children the highest rate of copies of which none is lost.
+//! `horolog bench relay`: lab hosts with a relay in the middle, and for each engine, size and
+//! number of children the highest rate of copies without loss.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -15,75 +15,76 @@ use horolog_stats::{Recorder, SearchConfig};
 use horolog_xdp::STREAM_MARK_LEN;
 
 use super::distinct;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::files::FileArgs;
-use crate::output::{self, Progress};
+use crate::output::{self, ProgressLine};
 use crate::values;
-use cost::Programs;
-use findings::Events;
-use measure::Subject;
-use node::{COPY_RATE, Node};
-use stage::{CHILD_PORT, Course, Source, Stage};
+use cost::OtherProcesses;
+use findings::ExperimentEvents;
+use measure::RelayUnderTest;
+use node::{COPY_RATE, RelaySpec};
+use testbed::{CHILD_PORT, PacketSource, RelayTestbed, TrialLoad};
 
 mod cost;
 mod findings;
 mod measure;
 mod node;
-mod stage;
+mod testbed;
 
 /// The longest payload of a packet on a link with an MTU of 1,500 bytes.
 const SIZE_MAX: usize = 1_472;
-/// Copies of one packet that a virtual link's ring holds.
+/// Copies of one packet that fit into a virtual link's ring.
 const CHILDREN_OF_RECEIVER_MAX: usize = 256;
-/// Private hosts besides source and relay.
+/// Lab hosts other than source and relay.
 const RECEIVERS_MAX: usize = 16;
 const CHILDREN_MAX: usize = 1_024;
 
-/// What a relay gains by making copies below the host.
+/// Measure the gain of a relay from in-kernel copies.
 ///
-/// Makes private hosts, a source of packets, a relay and receivers, and searches for the highest
-/// rate at which each child gets each packet once, with each engine, size of packets and number of
-/// children; engines take turns, and of several rounds the median counts. The receivers count;
-/// what the relay says that it sent is not asked for. The table is Figure 3 of Cao, Su and Lu, "A
-/// Mechanism Improving the Forwarding Throughput of Application Layer Multicast", Journal of
-/// National University of Defense Technology 30 (2008), 2, 51-55, with the gain beside theirs. At
-/// half of each rate it also takes how long the first and the last copy of a packet took from the
-/// source, and the processor time of a copy.
+/// Creates lab hosts, a source of packets, a relay and receivers, and searches for the highest rate
+/// at which each child receives each packet once, with each engine, packet size and number of
+/// children; engines take turns, and the median of several repetitions counts. The receivers count;
+/// the counters of the relay are not used. The table is Figure 3 of Cao, Su and Lu, "A Mechanism
+/// Improving the Forwarding Throughput of Application Layer Multicast", Journal of National
+/// University of Defense Technology 30 (2008), 2, 51-55, with the gain of the paper next to the
+/// measured one. At half of each rate the delays of the first and the last copy of a packet from
+/// the source are measured too, and the CPU time per copy.
 ///
-/// Source, relay and receivers share this machine's cores. A relay that sends by sockets is sent to
-/// from one core and kept on another; one in the kernel does its work on the cores that packets
-/// come in on, so it is sent to from all of them.
+/// Source, relay and receivers share this host's cores. A relay that sends by sockets receives from
+/// one core and is pinned to another; an in-kernel relay works on the cores that packets arrive on,
+/// so all of them send to it.
 #[derive(Args, Debug)]
-pub(crate) struct RelayArgs {
-    /// Bytes of UDP payload: sizes and ranges with a step or with a factor.
+pub(crate) struct BenchRelayArgs {
+    /// Bytes of UDP payload: sizes, and ranges with a step or a factor.
     #[arg(long, value_name = "LIST", value_parser = sizes, default_value = "64,128,256,512,1400")]
-    sizes: Sizes,
-    /// Numbers of children: numbers and ranges with a step or with a factor.
+    sizes: PacketSizes,
+    /// Numbers of children: numbers, and ranges with a step or a factor.
     #[arg(long, value_name = "LIST", value_parser = children, default_value = "1..64:*2")]
     children: Children,
-    /// What sends the copies: one system call for each, one for many, the kernel's driver path.
+    /// Engines that send the copies: one system call for each copy, one for many, or the kernel's
+    /// driver path (XDP).
     #[arg(long, value_enum, value_name = "NAME[,NAME...]", value_delimiter = ',',
-          default_values_t = [EngineArg::Send, EngineArg::Xdp])]
-    engines: Vec<EngineArg>,
-    /// How often each search is run; the median counts.
+          default_values_t = [BenchRelayEngineArg::Send, BenchRelayEngineArg::Xdp])]
+    engines: Vec<BenchRelayEngineArg>,
+    /// Repetitions of each search; the median counts.
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=100))]
-    rounds: u32,
-    /// About how long each search sends.
+    repetitions: u32,
+    /// Approximate send time of each search.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "2s")]
-    seconds: Duration,
-    /// Share of copies that may be lost where a rate still counts as lossless.
+    time: Duration,
+    /// Share of copies that may be lost at a rate that counts as lossless.
     #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "0")]
     loss_ratio: f64,
-    /// Copies per second that the relay is limited to [default: more than any machine sends].
+    /// Limit on copies per second of the relay [default: more than any host sends].
     #[arg(long, value_name = "RATE", value_parser = values::count, default_value_t = COPY_RATE,
           hide_default_value = true)]
     copy_rate: u32,
-    /// Packets that leave the source together, at most, 1 to 64 [default: as many as have 64 copies
-    /// for each receiver, which the kernel takes in at once].
+    /// Largest number of packets that the source sends together, 1 to 64 [default: 64 copies for
+    /// each receiver, which the kernel accepts at once].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     batch: Option<u32>,
-    /// Hosts that children are on, by turns, each behind an interface of the relay of its own.
+    /// Hosts of the children, in turn, each on its own interface of the relay.
     #[arg(long, value_name = "N", value_parser = receivers, default_value = "1")]
     receivers: usize,
     #[command(flatten)]
@@ -91,19 +92,19 @@ pub(crate) struct RelayArgs {
 }
 
 #[derive(Clone, Debug)]
-struct Sizes(Vec<usize>);
+struct PacketSizes(Vec<usize>);
 
 #[derive(Clone, Debug)]
 struct Children(Vec<usize>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum EngineArg {
+enum BenchRelayEngineArg {
     Send,
     Sendmmsg,
     Xdp,
 }
 
-impl EngineArg {
+impl BenchRelayEngineArg {
     const fn engine(self) -> RelayEngine {
         match self {
             Self::Send => RelayEngine::Send,
@@ -113,14 +114,14 @@ impl EngineArg {
     }
 }
 
-fn sizes(text: &str) -> Result<Sizes, String> {
+fn sizes(text: &str) -> Result<PacketSizes, String> {
     let sizes = values::sizes(text)?.into_iter().map(|size| size as usize);
     let sizes: Vec<_> = sizes.collect();
     match sizes.iter().find(|size| !(STREAM_MARK_LEN..=SIZE_MAX).contains(size)) {
         Some(wrong) => {
-            Err(format!("packets of {wrong} bytes cannot be: {STREAM_MARK_LEN} to {SIZE_MAX}"))
+            Err(format!("invalid packet size {wrong}: {STREAM_MARK_LEN} to {SIZE_MAX} bytes"))
         }
-        None => Ok(Sizes(distinct(&sizes))),
+        None => Ok(PacketSizes(distinct(&sizes))),
     }
 }
 
@@ -129,7 +130,7 @@ fn children(text: &str) -> Result<Children, String> {
     let is_number =
         |number: &f64| number.fract() == 0.0 && (1.0..=CHILDREN_MAX as f64).contains(number);
     match numbers.iter().find(|number| !is_number(number)) {
-        Some(wrong) => Err(format!("there are no {wrong} children: write 1 to {CHILDREN_MAX}")),
+        Some(wrong) => Err(format!("invalid number of children {wrong}: 1 to {CHILDREN_MAX}")),
         None => Ok(Children(distinct(
             &numbers.into_iter().map(|number| number as usize).collect::<Vec<_>>(),
         ))),
@@ -143,30 +144,30 @@ fn receivers(text: &str) -> Result<usize, String> {
     }
 }
 
-/// How long packets of a cell took, in all of its rounds at half the rate found.
+/// Delays of packets of a cell, in all of its repetitions at half the rate found.
 #[derive(Default)]
-struct Times {
+struct CopyDelays {
     first_copy: Recorder,
     last_copy: Recorder,
-    /// Without a relay.
+    /// Delays without a relay.
     direct: Recorder,
 }
 
-/// Everything that the single figures share.
-struct Bench<'a> {
-    args: &'a RelayArgs,
+/// State shared by all measurements.
+struct RelayBench<'a> {
+    args: &'a BenchRelayArgs,
     config: SearchConfig,
     engines: Vec<RelayEngine>,
-    stage: Stage,
-    /// Searches begun.
+    stage: RelayTestbed,
+    /// Number of searches started.
     searches: usize,
-    events: Events,
+    events: ExperimentEvents,
 }
 
-pub(crate) fn run(args: &RelayArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &BenchRelayArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
-    output::end_gently()?;
-    let (mut bench, started) = (Bench::open(args)?, rfc3339_now());
+    output::install_interrupt_handler()?;
+    let (mut bench, started) = (RelayBench::open(args)?, rfc3339_now());
     let (mut cells, mut direct) = (Vec::new(), Vec::new());
     for &size in &args.sizes.0 {
         if bench.is_over() {
@@ -179,7 +180,7 @@ pub(crate) fn run(args: &RelayArgs) -> Result<(), Failure> {
         started,
         command: output::command_line(),
         host: Host::read(),
-        rounds: args.rounds,
+        repetitions: args.repetitions,
         loss_ratio: args.loss_ratio,
         receivers: args.receivers,
         findings: findings::all(&cells, &direct, &bench.events, bench.stage.cores.len()),
@@ -191,46 +192,46 @@ pub(crate) fn run(args: &RelayArgs) -> Result<(), Failure> {
     crate::failure::no_error(&result.findings)
 }
 
-impl<'a> Bench<'a> {
-    fn open(args: &'a RelayArgs) -> Result<Self, Failure> {
+impl<'a> RelayBench<'a> {
+    fn open(args: &'a BenchRelayArgs) -> Result<Self, CommandFailure> {
         let most = args.children.0.iter().copied().max().unwrap_or(1);
         let of_receiver = most.div_ceil(args.receivers);
         if of_receiver > CHILDREN_OF_RECEIVER_MAX {
-            return Err(Failure::usage(format!(
-                "{of_receiver} children at one interface are more than its ring holds copies \
+            return Err(CommandFailure::usage(format!(
+                "{of_receiver} children at one interface exceed the copies that its ring holds \
                  ({CHILDREN_OF_RECEIVER_MAX}); give more hosts with --receivers"
             )));
         }
         let engines: Vec<_> = args.engines.iter().map(|engine| engine.engine()).collect();
-        let config = measure::search(args.seconds, args.loss_ratio)?;
-        let stage = Stage::new(args.receivers, most)?;
+        let config = measure::search(args.time, args.loss_ratio)?;
+        let stage = RelayTestbed::new(args.receivers, most)?;
         Ok(Self {
             args,
             config,
             engines: distinct(&engines),
             stage,
             searches: 0,
-            events: Events::default(),
+            events: ExperimentEvents::default(),
         })
     }
 
     fn searches_planned(&self) -> usize {
         let cells = self.args.sizes.0.len() * self.args.children.0.len() * self.engines.len();
-        cells * self.args.rounds as usize
+        cells * self.args.repetitions as usize
     }
 
-    /// Whether nothing more is to be measured.
+    /// Returns true if nothing more is to be measured.
     fn is_over(&self) -> bool {
         output::flow().is_break() || self.events.relay_ended.is_some()
     }
 
-    /// All numbers of children with packets of one size.
+    /// Measures all numbers of children with packets of one size.
     fn size(
         &mut self,
         size: usize,
         cells: &mut Vec<RelayCell>,
         direct: &mut Vec<RelayDirect>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let source = self.stage.source(size)?;
         let without = measure::direct(&mut self.stage, &source, size, self.config.final_duration)?;
         for &children in &self.args.children.0 {
@@ -243,31 +244,31 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// All engines with so many children, by turns.
+    /// Measures all engines with this number of children, in turn.
     fn cells(
         &mut self,
-        source: &Source,
+        source: &PacketSource,
         direct: &RelayDirect,
         children: usize,
-    ) -> Result<Vec<RelayCell>, Failure> {
+    ) -> Result<Vec<RelayCell>, CommandFailure> {
         let mut cells: Vec<_> = self
             .engines
             .clone()
             .into_iter()
-            .map(|engine| (self.empty(direct.size_bytes, children, engine), Times::default()))
+            .map(|engine| (self.empty(direct.size_bytes, children, engine), CopyDelays::default()))
             .collect();
-        'rounds: for _ in 0..self.args.rounds {
+        'repetitions: for _ in 0..self.args.repetitions {
             for (cell, times) in &mut cells {
                 if self.is_over() {
-                    break 'rounds;
+                    break 'repetitions;
                 }
                 self.round(source, direct, cell, times)?;
             }
         }
-        let finish = |(cell, times): (RelayCell, Times)| {
+        let finish = |(cell, times): (RelayCell, CopyDelays)| {
             if let Some(rate) = cell.copies_per_s() {
                 let (name, rate) = (findings::name(&cell), units::human_rate(rate));
-                output::note(&format!("horolog: {name}: {rate} copies"));
+                output::print_note(&format!("horolog: {name}: {rate} copies"));
             }
             RelayCell {
                 first_copy_ns: Distribution::of_recorder(&times.first_copy),
@@ -276,7 +277,7 @@ impl<'a> Bench<'a> {
                 ..cell
             }
         };
-        let measured = cells.into_iter().filter(|(cell, ..)| !cell.rounds.is_empty());
+        let measured = cells.into_iter().filter(|(cell, ..)| !cell.repetitions.is_empty());
         Ok(measured.map(finish).collect())
     }
 
@@ -289,27 +290,27 @@ impl<'a> Bench<'a> {
             source_threads,
             batch: self.args.batch.unwrap_or_else(|| self.stage.batch(children)),
             relay_command: Vec::new(),
-            rounds: Vec::new(),
+            repetitions: Vec::new(),
             first_copy_ns: None,
             last_copy_ns: None,
             direct_ns: None,
         }
     }
 
-    /// One search with one engine.
+    /// Runs one search with one engine.
     fn round(
         &mut self,
-        source: &Source,
+        source: &PacketSource,
         direct: &RelayDirect,
         cell: &mut RelayCell,
-        times: &mut Times,
-    ) -> Result<(), Failure> {
+        times: &mut CopyDelays,
+    ) -> Result<(), CommandFailure> {
         let is_host_based = cell.engine != RelayEngine::Xdp;
-        let node = Node {
-            host: self.stage.middle(),
+        let node = RelaySpec {
+            host: self.stage.relay_host(),
             engine: cell.engine,
             listen: self.stage.group(),
-            network: stage::network()?,
+            network: testbed::network()?,
             children: self.stage.children(cell.children),
             copy_rate: self.args.copy_rate,
             core: self.stage.cores.last().copied().filter(|_| is_host_based),
@@ -318,8 +319,8 @@ impl<'a> Bench<'a> {
         cell.relay_command.clone_from(&relay.command);
         self.searches += 1;
         let (name, all) = (findings::name(cell), self.searches_planned());
-        let progress = Progress::named(format!("search {} of {all}: {name}: ", self.searches));
-        let course = Course {
+        let progress = ProgressLine::named(format!("search {} of {all}: {name}: ", self.searches));
+        let course = TrialLoad {
             rate: 0.0,
             duration: Duration::ZERO,
             lanes: cell.source_threads,
@@ -330,9 +331,15 @@ impl<'a> Bench<'a> {
         let receiving_ns =
             if is_host_based { direct.receiving_socket_ns } else { direct.receiving_frame_ns };
         let (stage, config) = (&mut self.stage, self.config);
-        let mut subject =
-            Subject { stage, source, course, config, receiving_ns, progress: &progress };
-        let before = Programs::read();
+        let mut subject = RelayUnderTest {
+            stage,
+            source,
+            load: course,
+            config,
+            receiving_ns,
+            progress: &progress,
+        };
+        let before = OtherProcesses::read();
         let measured = subject.measure();
         progress.finish();
         if let Some(share) = before.and_then(|before| before.share_since()) {
@@ -344,14 +351,14 @@ impl<'a> Bench<'a> {
         }
         let Some(measured) = measured? else { return Ok(()) };
         drop(relay);
-        if let Some(half) = &measured.round.half {
-            let course = Course { rate: half.rate, duration: config.final_duration, ..course };
+        if let Some(half) = &measured.round.half_rate {
+            let course = TrialLoad { rate: half.rate, duration: config.final_duration, ..course };
             times.direct.merge(&measure::without_relay(&mut self.stage, source, &course)?);
         }
         times.first_copy.merge(&measured.first_copy);
         times.last_copy.merge(&measured.last_copy);
         self.events.is_spoiled |= measured.is_spoiled;
-        cell.rounds.push(measured.round);
+        cell.repetitions.push(measured.round);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! `horolog campaign agent`: flags to an agent, which runs until it is told to end.
+//! `horolog campaign agent`: flags to an agent, which runs until it is stopped.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -10,64 +10,64 @@ use std::path::PathBuf;
 
 use clap::Args;
 use horolog_campaign::AgentName;
-use horolog_campaign::agent::{self, AgentError, AgentOptions, Owner};
-use horolog_campaign::nats::Broker;
-use horolog_campaign::order::Abilities;
+use horolog_campaign::agent::{self, AgentCallbacks, AgentError, AgentOptions};
+use horolog_campaign::nats::BrokerOptions;
+use horolog_campaign::order::AgentCapabilities;
 use horolog_campaign::policy::Policy;
 use horolog_sys::netlink::Netlink;
 use sd_notify::NotifyState;
 
 use super::broker::BrokerArgs;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output;
 
-/// Bytes of a policy, at most.
+/// Greatest length of a policy, in bytes.
 const POLICY_BYTES_MAX: u64 = 1 << 20;
-/// Labels, at most, and their bytes.
+/// Greatest number of labels, and their length in bytes.
 const LABELS_MAX: usize = 64;
 const LABEL_BYTES_MAX: usize = 128;
 
-/// Do what campaigns ask of this machine, as far as its owner allows.
+/// Run the orders of campaigns on this host, as far as its policy allows.
 ///
-/// The agent says at a NATS server that it is there, with its labels, its addresses and how far its
-/// clock is off, carries out orders that its policy allows, and tells what came of them. When the
-/// server is gone it finishes what it has begun and tells later; what it has to tell is on its disk
-/// until the server has it. It ends with Ctrl-C or SIGTERM, and with status 4 where an agent of its
-/// name was started later.
+/// The agent announces itself at a NATS server with its labels, its addresses and its clock offset,
+/// executes orders that its policy allows, and reports their results. If the server becomes
+/// unreachable, the agent finishes what it has begun and reports later; reports stay on its disk
+/// until the server has stored them. It ends with Ctrl-C or SIGTERM, and with status 4 if an agent
+/// of the same name was started later.
 ///
-/// Without --policy it measures within private networks, modestly. 'horolog campaign agent
-/// --show-policy' writes what is in force.
+/// Without --policy it measures only within private networks, with modest limits. 'horolog campaign
+/// agent --show-policy' prints the policy in force.
 #[derive(Args, Debug)]
 pub(super) struct AgentArgs {
     #[command(flatten)]
     broker: BrokerArgs,
-    /// Its name: letters, digits, '-' and '_' [default: the host's name].
+    /// Name of the agent: letters, digits, '-' and '_' [default: the hostname].
     #[arg(long)]
     name: Option<AgentName>,
-    /// What plans can choose it by; can be given more than once.
+    /// Label by which plans select the agent. Repeatable.
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     labels: Vec<(String, String)>,
-    /// Where other agents reach it; can be given more than once, the best first [default: the
-    /// address that leads to the NATS server, and then all others].
+    /// Address at which other agents reach this one. Repeatable, the best first [default: the
+    /// address that leads to the NATS server, then all others].
     #[arg(long = "address", value_name = "IP")]
     addresses: Vec<IpAddr>,
-    /// What it may run.
+    /// Policy: the orders that the agent may run [default: measurements within private networks].
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Write the policy that is in force, and end.
+    /// Print the policy in force and exit.
     #[arg(long)]
     show_policy: bool,
-    /// The directory where it keeps what it has to tell [default: $STATE_DIRECTORY, as systemd
-    /// sets it, or horolog/agents/NAME in the user's state].
+    /// Directory of the undelivered reports [default: $STATE_DIRECTORY, as set by systemd, or
+    /// horolog/agents/NAME in the user's state directory].
     #[arg(long, value_name = "DIRECTORY")]
     state: Option<PathBuf>,
-    /// Compare its clock with this time server's [default: believe the kernel, where somebody
-    /// disciplines its clock].
+    /// Compare the clock with this time server's [default: use the kernel's estimate if the clock
+    /// is disciplined].
     #[arg(long, value_name = "HOST")]
     clock_server: Option<String>,
 }
 
-impl From<AgentError> for Failure {
+impl From<AgentError> for CommandFailure {
     fn from(error: AgentError) -> Self {
         match error {
             AgentError::Nats(error) => error.into(),
@@ -88,51 +88,55 @@ fn label(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-pub(super) fn run(args: AgentArgs) -> Result<(), Failure> {
+pub(super) fn run(args: AgentArgs) -> Result<(), CommandFailure> {
     let policy = policy(args.policy.as_ref())?;
     if args.show_policy {
         return output::line(policy.to_toml().trim_end());
     }
-    // Before any thread is there.
-    output::end_gently()?;
+    // Before any thread is started.
+    output::install_interrupt_handler()?;
     let options = options(args, policy)?;
-    let owner = Owner {
-        says: &|text| output::note(&format!("horolog: {text}")),
-        // systemd may not be there.
+    let owner = AgentCallbacks {
+        log: &|text| output::print_note(&format!("horolog: {text}")),
+        // systemd may be absent.
         ready: &|| drop(sd_notify::notify(&[NotifyState::Ready])),
         flow: &output::flow,
     };
     Ok(agent::run(options, owner)?)
 }
 
-fn policy(path: Option<&PathBuf>) -> Result<Policy, Failure> {
+fn policy(path: Option<&PathBuf>) -> Result<Policy, CommandFailure> {
     let Some(path) = path else { return Ok(Policy::default()) };
     let shown = path.display();
-    let unreadable = |error| Failure::usage(format!("--policy {shown}: {error}; check the path"));
+    let unreadable =
+        |error| CommandFailure::usage(format!("--policy {shown}: {error}; check the path"));
     if fs::metadata(path).map_err(unreadable)?.len() > POLICY_BYTES_MAX {
-        return Err(Failure::usage(format!("--policy {shown}: it is too long to be a policy")));
+        return Err(CommandFailure::usage(format!(
+            "--policy {shown}: it is too long to be a policy"
+        )));
     }
     let text = fs::read_to_string(path).map_err(unreadable)?;
-    Policy::parse(&text).map_err(|fault| Failure::usage(format!("--policy {shown}: {fault}")))
+    Policy::parse(&text)
+        .map_err(|fault| CommandFailure::usage(format!("--policy {shown}: {fault}")))
 }
 
-fn options(args: AgentArgs, policy: Policy) -> Result<AgentOptions, Failure> {
+fn options(args: AgentArgs, policy: Policy) -> Result<AgentOptions, CommandFailure> {
     let broker = args.broker.broker();
-    // What is no address is not looked for either.
+    // An invalid address is not resolved either.
     broker.check()?;
     let name = args.name.map_or_else(host_name, Ok)?;
     let state = args.state.map_or_else(|| state(&name), Ok)?;
     let mut labels = BTreeMap::new();
     for (label, value) in args.labels {
         if labels.insert(label.clone(), value).is_some() || labels.len() > LABELS_MAX {
-            return Err(Failure::usage(format!(
+            return Err(CommandFailure::usage(format!(
                 "--label: '{label}' is there twice, or there are more than {LABELS_MAX}"
             )));
         }
     }
     let addresses = if args.addresses.is_empty() { addresses(&broker)? } else { args.addresses };
     Ok(AgentOptions {
-        abilities: Abilities {
+        capabilities: AgentCapabilities {
             root: is_root(),
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
             kinds: policy.kinds(),
@@ -145,7 +149,7 @@ fn options(args: AgentArgs, policy: Policy) -> Result<AgentOptions, Failure> {
         policy,
         state,
         clock_server: args.clock_server,
-        // Itself, even where another file has taken the place of its own since it was started.
+        // This program itself, even if another file has replaced its own since the start.
         program: "/proc/self/exe".into(),
     })
 }
@@ -155,32 +159,32 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// The host's name, without what a name cannot have.
-fn host_name() -> Result<AgentName, Failure> {
+/// The host's name, without characters that are invalid in a name.
+fn host_name() -> Result<AgentName, CommandFailure> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim().replace(|c: char| !c.is_ascii_alphanumeric() && c != '_', "-");
-    name.parse().map_err(|error| Failure::usage(format!("{error}; name it with --name")))
+    name.parse().map_err(|error| CommandFailure::usage(format!("{error}; name it with --name")))
 }
 
-fn state(name: &AgentName) -> Result<PathBuf, Failure> {
+fn state(name: &AgentName) -> Result<PathBuf, CommandFailure> {
     let path = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(given) = path("STATE_DIRECTORY") {
         return Ok(given);
     }
     let home = || Some(path("HOME")?.join(".local/state"));
     let user = path("XDG_STATE_HOME").or_else(home).ok_or_else(|| {
-        Failure::environment(
+        CommandFailure::environment(
             "neither XDG_STATE_HOME nor HOME is set; name a directory with --state",
         )
     })?;
     Ok(user.join("horolog/agents").join(name.as_str()))
 }
 
-/// The address by which the NATS server is reached, and then all others that reach farther than
-/// this host and its links.
-fn addresses(broker: &Broker) -> Result<Vec<IpAddr>, Failure> {
-    let mut netlink = Netlink::open().map_err(Failure::environment)?;
-    let all = netlink.addresses().map_err(Failure::environment)?;
+/// The address by which the NATS server is reached, and then all others with a scope beyond this
+/// host and its links.
+fn addresses(broker: &BrokerOptions) -> Result<Vec<IpAddr>, CommandFailure> {
+    let mut netlink = Netlink::open().map_err(CommandFailure::environment)?;
+    let all = netlink.addresses().map_err(CommandFailure::environment)?;
     let all = all.into_iter().map(|entry| entry.prefix.address());
     let mut best: Vec<_> =
         broker.servers.iter().find_map(|server| towards(server)).into_iter().collect();
@@ -196,7 +200,7 @@ fn addresses(broker: &Broker) -> Result<Vec<IpAddr>, Failure> {
     Ok(best)
 }
 
-/// The address that this host sends from to a server.
+/// The source address of this host for packets to a server.
 fn towards(server: &str) -> Option<IpAddr> {
     let place = server.split_once("://").map_or(server, |(_, place)| place);
     let place = place.trim_end_matches('/');
@@ -204,7 +208,7 @@ fn towards(server: &str) -> Option<IpAddr> {
         .iter()
         .find_map(|place| place.to_socket_addrs().ok()?.next())?;
     let any: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-    // Nothing is sent: the kernel only looks up the way.
+    // Nothing is sent: the kernel only looks up the route.
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect(to).ok()?;
     Some(socket.local_addr().ok()?.ip())

@@ -1,35 +1,36 @@
-//! `horolog campaign list`: the agents that are there and the campaigns that are not over.
+//! `horolog campaign list`: present agents and unfinished campaigns.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use clap::Args;
-use horolog_campaign::controller::{Listed, list};
+use horolog_campaign::controller::{BrokerListing, list};
 use horolog_campaign::order::AgentState;
 use horolog_report::{to_json, units};
 use serde_json::json;
 
 use super::broker::BrokerArgs;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output;
 
-/// List the agents that are there, and the campaigns that are not over.
+/// List the agents that are present, and the campaigns in progress.
 #[derive(Args, Debug)]
-pub(super) struct ListArgs {
+pub(super) struct CampaignListArgs {
     #[command(flatten)]
     broker: BrokerArgs,
-    /// Write JSON instead of the text.
+    /// Write JSON instead of text.
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn run(args: &ListArgs) -> Result<(), Failure> {
-    let Listed { look, campaigns } = list(&args.broker.broker(), env!("CARGO_PKG_VERSION"))?;
+pub(super) fn run(args: &CampaignListArgs) -> Result<(), CommandFailure> {
+    let BrokerListing { classify: look, campaigns } =
+        list(&args.broker.broker(), env!("CARGO_PKG_VERSION"))?;
     if args.json {
         let unusable = look.unusable.iter();
         let unusable: Vec<_> =
-            unusable.map(|(name, why)| json!({ "name": name, "why": why })).collect();
+            unusable.map(|(name, why)| json!({ "name": name, "reason": why })).collect();
         let list = json!({
-            "schema": "horolog.campaign-list/1",
+            "schema": "horolog.campaign-list/2",
             "agents": look.usable,
             "unusable": unusable,
             "campaigns": campaigns,
@@ -37,16 +38,16 @@ pub(super) fn run(args: &ListArgs) -> Result<(), Failure> {
         return output::line(to_json(&list).trim_end());
     }
     if look.usable.is_empty() && look.unusable.is_empty() {
-        output::note("horolog: no agents");
+        output::print_note("horolog: no agents");
     }
     for agent in &look.usable {
         output::line(&agent_line(agent))?;
     }
     for (name, why) in &look.unusable {
-        output::line(&format!("{name}  cannot be used: {why}"))?;
+        output::line(&format!("{name}  unusable: {why}"))?;
     }
     for campaign in &campaigns {
-        output::line(&format!("campaign {campaign} is not over"))?;
+        output::line(&format!("campaign {campaign} in progress"))?;
     }
     Ok(())
 }
@@ -66,7 +67,7 @@ fn agent_line(agent: &AgentState) -> String {
     let busy = agent
         .busy
         .as_ref()
-        .map_or_else(|| "free".to_owned(), |campaign| format!("works for {campaign}"));
+        .map_or_else(|| "free".to_owned(), |campaign| format!("busy with {campaign}"));
     let mut parts =
         vec![agent.name.to_string(), busy, addresses.join(" "), labels.join(" "), clock];
     parts.retain(|part| !part.is_empty());

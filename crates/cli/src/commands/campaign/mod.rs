@@ -1,4 +1,4 @@
-//! `horolog campaign`: measurements on many machines at one instant.
+//! `horolog campaign`: measurements on several hosts at one start time.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -11,32 +11,33 @@ mod run;
 
 use clap::{Args, Subcommand};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-/// Measure from many machines at one instant, with one result.
+/// Measure from many hosts at one instant, with one result.
 ///
-/// An agent runs on each machine ('horolog campaign agent') and does what its policy allows. A plan
-/// says which roles there are, how many of each and where ('horolog campaign run PLAN'). Both meet
-/// at a NATS server with JetStream, which keeps results while either is away.
+/// An agent runs on each host ('horolog campaign agent') and executes what its policy allows. A
+/// plan defines the roles, the number of instances of each, and their placement ('horolog campaign
+/// run PLAN'). Both connect to a NATS server with JetStream, which stores results while either is
+/// disconnected.
 #[derive(Args, Debug)]
 pub(crate) struct CampaignArgs {
     #[command(subcommand)]
-    action: Action,
+    action: CampaignCommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum Action {
+enum CampaignCommand {
     Agent(Box<agent::AgentArgs>),
-    Run(Box<run::RunArgs>),
-    List(Box<list::ListArgs>),
+    Run(Box<run::CampaignRunArgs>),
+    List(Box<list::CampaignListArgs>),
     Plans(plans::PlansArgs),
 }
 
-pub(crate) fn run(args: CampaignArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: CampaignArgs) -> Result<(), CommandFailure> {
     match args.action {
-        Action::Agent(args) => agent::run(*args),
-        Action::Run(args) => run::run(&args),
-        Action::List(args) => list::run(&args),
-        Action::Plans(args) => plans::run(&args),
+        CampaignCommand::Agent(args) => agent::run(*args),
+        CampaignCommand::Run(args) => run::run(&args),
+        CampaignCommand::List(args) => list::run(&args),
+        CampaignCommand::Plans(args) => plans::run(&args),
     }
 }

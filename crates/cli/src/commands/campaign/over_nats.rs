@@ -1,4 +1,5 @@
-//! `horolog campaign run` by agents: progress on standard error, and what came of it to one result.
+//! `horolog campaign run` with agents: progress on standard error, and the collected results as one
+//! result.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -6,48 +7,52 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_campaign::CampaignId;
-use horolog_campaign::controller::{self, CampaignError, Collected, ControllerOptions, Step, What};
-use horolog_campaign::merge::{Gathered, merge};
+use horolog_campaign::controller::{
+    self, CampaignError, CampaignSource, CollectedResults, ControllerEvent, ControllerOptions,
+};
+use horolog_campaign::merge::{MergeInput, merge};
 use horolog_campaign::order::LEAD_NS_MAX;
 use horolog_record::{
-    CampaignDelivery, CampaignResult, CampaignUnusable, Code, Finding, Host, Severity, rfc3339_now,
+    CampaignDelivery, CampaignResult, CampaignUnusableAgent, Finding, FindingCode, Host, Severity,
+    rfc3339_now,
 };
 use horolog_report::{html, table, to_json};
 use horolog_time::Span;
 
 use super::broker::BrokerArgs;
-use crate::failure::{Failure, no_error};
+use crate::failure::{CommandFailure, no_error};
 use crate::files::FileArgs;
 use crate::output;
 use crate::values;
 
-/// Where agents are, and how patiently they are waited for.
+/// Agents of a campaign, and the controller's timeouts.
 #[derive(Args, Debug)]
 pub(super) struct OverNatsArgs {
-    /// Go on with this campaign, whose controller has ended.
+    /// Resume this campaign, whose controller has ended.
     #[arg(long, value_name = "CAMPAIGN", conflicts_with = "local")]
     resume: Option<CampaignId>,
     #[command(flatten)]
     broker: BrokerArgs,
-    /// How long before the instant agents are told of it, up to an hour.
+    /// Time between the announcement of the start time and the start, up to 1h.
     #[arg(
         long, value_name = "TIME", value_parser = lead, default_value = "2s"
     )]
-    lead: Duration,
-    /// How long jobs may take to end and results to come, behind the plan's duration-max.
+    lead_time: Duration,
+    /// Grace period after the plan's duration-max in which jobs end and results arrive.
     #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "30s")]
     grace: Duration,
-    /// How long an agent may have said nothing before its part is given up, once all others are
-    /// done. Less than 10s is as 10s, for so long the NATS server knows an agent.
+    /// Time without a heartbeat after which an agent's part is abandoned, once all others are done.
+    /// At least 10s, the heartbeat TTL on the broker.
     #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "60s")]
-    lost_after: Duration,
-    /// How long the NATS server may be gone before the result is made of what has come.
+    agent_timeout: Duration,
+    /// Time without the NATS server after which the result is made from the reports received so
+    /// far.
     #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "5m")]
-    broker_patience: Duration,
-    /// Set this controller's clock wrong by so much, such as +3s, to see what that does.
+    broker_timeout: Duration,
+    /// Offset this controller's clock by this amount, such as +3s, to see the effect.
     #[arg(long, value_name = "TIME", value_parser = values::signed_span, default_value = "0s",
           hide_default_value = true, allow_hyphen_values = true)]
-    clock_ahead: Span,
+    inject_clock_offset: Span,
 }
 
 fn lead(text: &str) -> Result<Duration, String> {
@@ -56,62 +61,67 @@ fn lead(text: &str) -> Result<Duration, String> {
     if is_possible { Ok(lead) } else { Err("agents wait for up to an hour".to_owned()) }
 }
 
-impl From<CampaignError> for Failure {
+impl From<CampaignError> for CommandFailure {
     fn from(error: CampaignError) -> Self {
         let text = error.to_string();
         failure(error, text)
     }
 }
 
-/// An error in these words.
-fn failure(error: CampaignError, text: String) -> Failure {
+/// A failure with this text.
+fn failure(error: CampaignError, text: String) -> CommandFailure {
     match error {
-        CampaignError::Plan(_) | CampaignError::Unknown(_) => Failure::usage(text),
-        CampaignError::Place { fault, .. } if fault.is_option => Failure::usage(text),
+        CampaignError::Plan(_) | CampaignError::Unknown(_) => CommandFailure::usage(text),
+        CampaignError::Placement { fault, .. } if fault.is_option => CommandFailure::usage(text),
         CampaignError::Nats(error) => error.into(),
-        _ => Failure::environment(text),
+        _ => CommandFailure::environment(text),
     }
 }
 
 impl OverNatsArgs {
-    /// Runs a plan that is called so in complaints, with values for its parameters.
+    /// Runs a plan with this name in error messages, with values for its parameters.
     pub(super) fn run(
         &self,
         (plan, name): (String, &str),
         settings: Vec<(String, String)>,
         files: &FileArgs,
-    ) -> Result<(), Failure> {
-        self.conduct(What::Plan(plan, settings), name, files)
+    ) -> Result<(), CommandFailure> {
+        self.conduct(CampaignSource::Plan(plan, settings), name, files)
     }
 
-    /// Goes on with a campaign.
-    pub(super) fn resume(&self, files: &FileArgs) -> Result<(), Failure> {
-        // The flags ask for one of the two.
-        let id = self.resume.clone().ok_or_else(|| Failure::usage("name a plan"))?;
+    /// Resumes a campaign.
+    pub(super) fn resume(&self, files: &FileArgs) -> Result<(), CommandFailure> {
+        // The flags require one of the two.
+        let id = self.resume.clone().ok_or_else(|| CommandFailure::usage("name a plan"))?;
         let name = format!("plan of {id}");
-        self.conduct(What::Resume(id), &name, files)
+        self.conduct(CampaignSource::Resume(id), &name, files)
     }
 
-    fn conduct(&self, what: What, plan: &str, files: &FileArgs) -> Result<(), Failure> {
+    fn conduct(
+        &self,
+        what: CampaignSource,
+        plan: &str,
+        files: &FileArgs,
+    ) -> Result<(), CommandFailure> {
         let files = files.open()?;
         let started = rfc3339_now();
-        // Before any thread is there.
-        output::end_gently()?;
+        // Before any thread is started.
+        output::install_interrupt_handler()?;
         let options = ControllerOptions {
             broker: self.broker.broker(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             what,
-            lead: self.lead,
+            lead: self.lead_time,
             grace: self.grace,
-            lost_after: self.lost_after,
-            broker_patience: self.broker_patience,
-            clock_injected_ns: self.clock_ahead.as_ns(),
+            agent_timeout: self.agent_timeout,
+            broker_timeout: self.broker_timeout,
+            injected_offset_ns: self.inject_clock_offset.as_ns(),
         };
-        let tell = |step: &Step<'_>| output::note(&format!("horolog: {step}"));
+        let tell = |step: &ControllerEvent<'_>| output::print_note(&format!("horolog: {step}"));
         let ran = controller::run(options, &tell, &output::flow, |collected| {
             let result = merged(collected, started);
             let written = files.write(&result, [to_json, html::campaign], table::campaign);
-            // What could not be written can be collected once more.
+            // Results that could not be written can be collected once more.
             let is_kept = written.is_ok();
             (written.and_then(|()| no_error(&result.findings)), is_kept)
         });
@@ -122,17 +132,17 @@ impl OverNatsArgs {
     }
 }
 
-fn merged(collected: Collected, started: String) -> CampaignResult {
+fn merged(collected: CollectedResults, started: String) -> CampaignResult {
     let broker_gone = collected.broker_gone.map(|message| Finding {
-        code: Code::BrokerGone,
+        code: FindingCode::BrokerUnreachable,
         severity: Severity::Warning,
         message: format!("The result was made without the NATS server: {message}."),
         advice: "See to the NATS server; the campaign can be resumed for a week.".to_owned(),
         trial: None,
     });
     let unusable = collected.unusable.into_iter();
-    let unusable = unusable.map(|(agent, reason)| CampaignUnusable { agent, reason });
-    merge(Gathered {
+    let unusable = unusable.map(|(agent, reason)| CampaignUnusableAgent { agent, reason });
+    merge(MergeInput {
         plan: &collected.plan,
         placement: &collected.placement,
         campaign: &collected.campaign,
@@ -144,9 +154,9 @@ fn merged(collected: Collected, started: String) -> CampaignResult {
         at_ns: collected.at_ns,
         delivery: Some(CampaignDelivery {
             unusable: unusable.collect(),
-            outcomes_twice: collected.twice,
-            reports_strange: collected.strange,
-            messages_unreadable: collected.unreadable,
+            duplicate_outcomes: collected.twice,
+            unexpected_reports: collected.strange,
+            unreadable_messages: collected.unreadable,
         }),
         outcomes: collected.outcomes.into_values().collect(),
         findings: broker_gone.into_iter().collect(),

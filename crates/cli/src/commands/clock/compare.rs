@@ -1,4 +1,5 @@
-//! `horolog clock compare`: flags to a comparison of clocks, its result as text, JSON and page.
+//! `horolog clock compare`: flags to a comparison of clocks, its result as text, JSON and HTML
+//! report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -6,47 +7,47 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_probe::clocks::{COUNT_MAX, ClockError, ClockName, CompareOptions, Comparison};
+use horolog_probe::clocks::{COUNT_MAX, ClockComparison, ClockError, ClockName, CompareOptions};
 use horolog_report::{html, table, to_json};
 
 use super::figures::{OffsetOf, of_clocks, of_comparison};
 use crate::ci::CiArgs;
-use crate::failure::{Failure, verdict};
-use crate::files::Files;
-use crate::keep::KeepArgs;
+use crate::failure::{CommandFailure, verdict};
+use crate::files::ResultFiles;
 use crate::limit::Limit;
-use crate::output::{self, Progress};
+use crate::output::{self, ProgressLine};
+use crate::result_store::KeepArgs;
 use crate::values;
 
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-/// Compare the system clock with other clocks of this machine: the kernel's, PTP hardware clocks,
+/// Compare the system clock with other clocks of this host: the kernel's, PTP hardware clocks and
 /// pulses.
 ///
-/// At each interval every clock is read between two readings of the system clock
-/// (CLOCK_REALTIME); the middle of these gives the offset, which is how far the system clock is
-/// ahead, and half the time between them its doubt. Offsets are described by mean, standard
-/// deviation and extremes, by the frequency (the straight line through them) and by the overlapping
-/// Allan deviation at octaves of the interval. Nothing is set. Other machines' clocks are compared
-/// by 'horolog query'.
+/// At each interval every clock is read between two readings of the system clock (CLOCK_REALTIME);
+/// the middle of these gives the offset, by which the system clock is ahead, and half the time
+/// between them its error bound. Offsets are described by mean, standard deviation and extremes, by
+/// the frequency (the straight line through them) and by the overlapping Allan deviation at octaves
+/// of the interval. No clock is changed. Clocks of other hosts are compared by 'horolog query'.
 #[derive(Args, Debug)]
-pub(crate) struct CompareArgs {
+pub(crate) struct ClockCompareArgs {
     #[command(flatten)]
     clocks: ClocksArgs,
-    /// How long to compare.
+    /// Duration of the comparison.
     #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
           default_value = "10s")]
     time: Duration,
-    /// End with status 1 if this holds of a clock's offset, such as 'max>1ms'; may be given more
-    /// than once. Metrics: mean, stddev, rms, p99, max (either way). What was not measured breaks
-    /// its limit.
+    /// Exit with status 1 if this expression is true for a clock's offset, such as 'max>1ms'.
+    /// Repeatable. A limit on a metric that was not measured fails.
+    ///
+    /// Metrics: mean, stddev, rms, p99, max (absolute value).
     #[arg(long, value_name = "LIMIT", value_parser = of_comparison)]
     fail_if: Vec<Limit<OffsetOf>>,
-    /// Write the result, with every reading, to this file; to standard output with -, instead of
-    /// the text.
+    /// Write the result with every reading to FILE as JSON; '-' writes it to standard output
+    /// instead of the text.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the result as a page with plots to this file.
+    /// Write an HTML report with plots to FILE.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -55,29 +56,29 @@ pub(crate) struct CompareArgs {
     keep: KeepArgs,
 }
 
-/// Which clocks are read, and how often.
+/// Clocks to read, and the interval between readings.
 #[derive(Args, Debug)]
 pub(super) struct ClocksArgs {
-    /// The clocks: raw (CLOCK_MONOTONIC_RAW, the oscillator as it runs), monotonic, tai,
-    /// /dev/ptpN[,scale=utc][,tai-offset=37] (on TAI as the kernel has it where nothing is said),
+    /// Clocks: raw (CLOCK_MONOTONIC_RAW, the undisciplined oscillator), monotonic, tai,
+    /// /dev/ptpN[,scale=utc][,tai-offset=37] (by default on TAI, with the kernel's offset),
     /// /dev/ppsN[,edge=clear] [default: raw and tai].
     #[arg(value_name = "CLOCK")]
     clocks: Vec<ClockName>,
-    /// Time from one reading to the next, 1ms at least.
+    /// Interval between readings, at least 1ms.
     #[arg(short, long, value_name = "TIME", value_parser = interval, default_value = "1s")]
     pub(super) interval: Duration,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
     match values::long_duration(text)? {
-        short if short < INTERVAL_MIN => Err("1ms at least".into()),
+        short if short < INTERVAL_MIN => Err("at least 1ms".into()),
         interval => Ok(interval),
     }
 }
 
 impl ClocksArgs {
-    /// Opens the clocks for so long a time.
-    pub(super) fn open(&self, time: Duration) -> Result<Comparison, Failure> {
+    /// Opens the clocks for a comparison of this duration.
+    pub(super) fn open(&self, time: Duration) -> Result<ClockComparison, CommandFailure> {
         let count = time.as_nanos() / self.interval.as_nanos();
         let count = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
         let clocks = &self.clocks;
@@ -88,11 +89,11 @@ impl ClocksArgs {
             count,
             command: output::command_line(),
         };
-        Ok(Comparison::open(options)?)
+        Ok(ClockComparison::open(options)?)
     }
 }
 
-impl From<ClockError> for Failure {
+impl From<ClockError> for CommandFailure {
     fn from(error: ClockError) -> Self {
         match error {
             ClockError::TaiUnknown(_) => Self::usage(error),
@@ -101,23 +102,24 @@ impl From<ClockError> for Failure {
     }
 }
 
-pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &ClockCompareArgs) -> Result<(), CommandFailure> {
     if args.time.as_nanos() / args.clocks.interval.as_nanos() >= u128::from(COUNT_MAX) {
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage(format!(
             "at most {COUNT_MAX} readings are kept; give a shorter --time or a longer --interval"
         )));
     }
     args.ci.open(&[("--json", args.json.as_deref()), ("--html", args.html.as_deref())])?;
-    let files = Files::open([("--json", &args.json), ("--html", &args.html)])?.kept(&args.keep);
+    let files =
+        ResultFiles::open([("--json", &args.json), ("--html", &args.html)])?.with_store(&args.keep);
     let comparison = args.clocks.open(args.time)?;
-    output::end_gently()?;
-    let progress = Progress::new();
-    let total = comparison.places();
+    output::install_interrupt_handler()?;
+    let progress = ProgressLine::new();
+    let total = comparison.slots();
     let told = |done| progress.counted(done, total, "readings");
     let mut result = comparison.run(&told, &|| output::flow().is_break());
     progress.finish();
     let judge =
-        |limit: &Limit<OffsetOf>| limit.judge_named(of_clocks(&result.clocks, limit.figure));
+        |limit: &Limit<OffsetOf>| limit.judge_named(of_clocks(&result.clocks, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, html::clock_compare], table::clock_compare)?;
     verdict(&result.limits, &result.findings)

@@ -1,4 +1,4 @@
-//! `horolog clock draw`: a clock's error log as text, JSON and page.
+//! `horolog clock draw`: a clock's error log as text, JSON and HTML report.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,61 +8,61 @@ use clap::Args;
 use horolog_record::{CLOCK_LOG_LINE_MAX, ClockLogReader, ClockLogResult};
 use horolog_report::{html, table, to_json};
 
-use crate::failure::Failure;
-use crate::files::Files;
+use crate::failure::CommandFailure;
+use crate::files::ResultFiles;
 
 /// Draw the log of 'horolog clock log' or of 'horolog serve --clock-error-log': offsets over time
-/// with pulses believed and refused, the frequency and its corrections, states and steps.
+/// with accepted and rejected pulses, the frequency and its corrections, states and steps.
 #[derive(Args, Debug)]
 pub(crate) struct DrawArgs {
-    /// The log.
+    /// Log file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Write what the log comes to, with every point, to this file; to standard output with -,
-    /// instead of the text.
+    /// Write the summary with every point to FILE as JSON; '-' writes it to standard output instead
+    /// of the text.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write it as a page with plots to this file.
+    /// Write an HTML report with plots to FILE.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &DrawArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &DrawArgs) -> Result<(), CommandFailure> {
     let result = read(&args.file)?;
-    let files = Files::open([("--json", &args.json), ("--html", &args.html)])?;
+    let files = ResultFiles::open([("--json", &args.json), ("--html", &args.html)])?;
     files.write(&result, [to_json, html::clock_log], table::clock_log)
 }
 
-fn read(path: &Path) -> Result<ClockLogResult, Failure> {
+fn read(path: &Path) -> Result<ClockLogResult, CommandFailure> {
     let name = path.display();
     let unreadable = |error: io::Error| {
-        Failure::environment(format!("cannot read {name}: {error}; name the log of a clock"))
+        CommandFailure::environment(format!("cannot read {name}: {error}; give a clock log"))
     };
     let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
     let mut reader = ClockLogReader::default();
     let mut line = Vec::new();
-    // One byte more than a line and its end may have, so that one that is too long is seen.
+    // One byte more than a line and its end may have, to detect one that is too long.
     let most = CLOCK_LOG_LINE_MAX as u64 + 2;
     while file.by_ref().take(most).read_until(b'\n', &mut line).map_err(unreadable)? > 0 {
         let whole = line.strip_suffix(b"\n");
         let taken = reader.take(whole.unwrap_or(&line));
         match taken {
-            // Whoever writes the log may be in the middle of its last line.
+            // The writer of the log may be in the middle of its last line.
             Err(_) if whole.is_none() && line.len() <= CLOCK_LOG_LINE_MAX => break,
-            taken => taken.map_err(|why| Failure::usage(format!("{name}: {why}")))?,
+            taken => taken.map_err(|why| CommandFailure::usage(format!("{name}: {why}")))?,
         }
         line.clear();
     }
     let result = reader.result(name.to_string());
     if result.lines == 0 {
-        return Err(Failure::usage(format!("{name}: there is no line of a clock's log in it")));
+        return Err(CommandFailure::usage(format!("{name}: no clock log lines")));
     }
     Ok(result)
 }
 
 #[cfg(test)]
 mod tests {
-    use horolog_discipline::{ClockErrorEntry, State, Verdict};
+    use horolog_discipline::{ClockErrorEntry, PulseVerdict, SynchronisationState};
 
     use super::*;
 
@@ -79,22 +79,22 @@ mod tests {
             utc_ns: Some(1_800_000_000_000_000_000),
             measured_ns: Some(-120),
             innovation_ns: Some(-15.25),
-            verdict: Verdict::Accepted,
+            verdict: PulseVerdict::Accepted,
             offset_ns: Some(-107),
             uncertainty_ns: Some(31.5),
             frequency_ppb: Some(19_998.125),
             noise_ns: 101.5,
             command_ppb: Some(-19_985.5),
             step_ns: None,
-            state: State::Locked,
+            state: SynchronisationState::Locked,
         };
         let result = read_text(&(entry.to_json() + "\n")).unwrap();
         let clock = &result.clocks[0];
-        assert_eq!(clock.states[0].state, State::Locked.to_string());
+        assert_eq!(clock.states[0].state, SynchronisationState::Locked.to_string());
         let figures = [&clock.offsets, &clock.believed, &clock.corrections];
         let figures = figures.map(|points| points[0].value.to_string());
         assert_eq!(figures, ["-107", "-120", "-19985.5"]);
-        assert_eq!(clock.verdicts.get(Verdict::Accepted.name()), Some(&1));
+        assert_eq!(clock.verdicts.get(PulseVerdict::Accepted.name()), Some(&1));
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
         }
         let error = read_text(&format!("{line}{{\"monotonic_ns\":x}}\n")).unwrap_err();
         assert!(error.ends_with(": line 2: expected value at column 17"), "{error}");
-        assert!(read_text("").unwrap_err().contains("there is no line"));
-        assert!(matches!(read(Path::new("/nowhere/at.all")), Err(Failure::Environment(_))));
+        assert!(read_text("").unwrap_err().contains("no clock log lines"));
+        assert!(matches!(read(Path::new("/nowhere/at.all")), Err(CommandFailure::Environment(_))));
     }
 }

@@ -1,14 +1,14 @@
-//! What `--fail-if` can limit of clocks, simulated and compared: how far they are off, either way
-//! from 0. Pure.
+//! Metrics of simulated and compared clocks for `--fail-if`: their offsets, as absolute values.
+//! Pure.
 
-use horolog_record::{ClockMethod, ComparedClock, Figures, LimitResult, LimitUnit};
+use horolog_record::{ClockMethod, ComparedClock, ExactSummary, LimitResult, LimitUnit};
 
-use crate::limit::{Limit, Limited};
+use crate::limit::{Limit, LimitedMetric};
 
-/// A figure of offsets, in ns; `None` where they are too few for it.
-pub(super) type OffsetOf = fn(&Figures) -> Option<f64>;
+/// A metric of offsets, in ns; `None` if there are too few of them.
+pub(super) type OffsetOf = fn(&ExactSummary) -> Option<f64>;
 
-const OFFSETS: [Limited<OffsetOf>; 5] = [
+const OFFSETS: [LimitedMetric<OffsetOf>; 5] = [
     ("mean", LimitUnit::Ns, |offsets| Some(offsets.mean.abs())),
     ("stddev", LimitUnit::Ns, |offsets| (offsets.count > 1).then_some(offsets.stddev)),
     ("rms", LimitUnit::Ns, |offsets| Some(offsets.rms)),
@@ -20,13 +20,13 @@ fn larger(low: i64, high: i64) -> f64 {
     low.unsigned_abs().max(high.unsigned_abs()) as f64
 }
 
-/// A limit on what a comparison measures, which has no outages to recover from.
+/// A limit on a metric of a comparison, which has no outages to recover from.
 pub(super) fn of_comparison(text: &str) -> Result<Limit<OffsetOf>, String> {
     Limit::parse(text, OFFSETS)
 }
 
-/// The figure of each clock's offsets, with its name; `None` for one that has none. Offsets as of
-/// the first reading say nothing before the second.
+/// The metric of each clock's offsets, with its name; `None` for one without offsets. Offsets from
+/// the first reading are meaningless before the second.
 pub(super) fn of_clocks(
     clocks: &[ComparedClock],
     of: OffsetOf,
@@ -38,26 +38,26 @@ pub(super) fn of_clocks(
     })
 }
 
-/// A figure of a simulated clock.
+/// A metric of a simulated clock.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Figure {
-    /// Of its error.
+pub(super) enum ClockMetric {
+    /// Its error.
     Error(OffsetOf),
-    /// How long it took to recover from an outage.
+    /// Its recovery time after an outage.
     Recovery,
 }
 
-/// A limit on what a simulation counts.
-pub(super) fn of_simulation(text: &str) -> Result<Limit<Figure>, String> {
-    let errors = OFFSETS.map(|(name, unit, of)| (name, unit, Figure::Error(of)));
-    let recovery = ("recovery", LimitUnit::Ns, Figure::Recovery);
+/// A limit on a metric of a simulation.
+pub(super) fn of_simulation(text: &str) -> Result<Limit<ClockMetric>, String> {
+    let errors = OFFSETS.map(|(name, unit, of)| (name, unit, ClockMetric::Error(of)));
+    let recovery = ("recovery", LimitUnit::Ns, ClockMetric::Recovery);
     Limit::parse(text, errors.into_iter().chain([recovery]))
 }
 
-impl Figure {
-    /// Holds a limit against the error, or against each outage.
+impl ClockMetric {
+    /// Evaluates a limit on the error, or on each outage.
     pub(super) fn judge(limit: &Limit<Self>, method: &ClockMethod) -> LimitResult {
-        match limit.figure {
+        match limit.metric {
             Self::Error(of) => limit.judge([method.error_ns.as_ref().and_then(of)]),
             Self::Recovery => limit.judge_named(method.outages.iter().map(|outage| {
                 let time = outage.recovered_after_s.map(|time| time as f64 * 1e9);
@@ -70,14 +70,13 @@ impl Figure {
 #[cfg(test)]
 mod tests {
     use horolog_record::{ClockMethodKind, ClockOutage, ComparedKind};
-    use horolog_stats::Spread;
 
     use super::*;
 
     fn method(recovered_after_s: Option<u64>) -> ClockMethod {
         ClockMethod {
             kind: ClockMethodKind::Servo,
-            error_ns: Spread::of([-3_000, 1_000]).map(Figures::from),
+            error_ns: ExactSummary::of([-3_000, 1_000]),
             allan: Vec::new(),
             outages: vec![ClockOutage {
                 begin_s: 1,
@@ -91,7 +90,7 @@ mod tests {
 
     fn judged(expression: &str, method: &ClockMethod) -> (Option<f64>, bool) {
         let limit = of_simulation(expression).unwrap();
-        let judged = Figure::judge(&limit, method);
+        let judged = ClockMetric::judge(&limit, method);
         (judged.value, judged.failed)
     }
 
@@ -103,7 +102,7 @@ mod tests {
         assert_eq!(judged("max > 3us", &method), (Some(3_000.0), false));
         assert_eq!(judged("p99>2us", &method), (Some(3_000.0), true));
         assert_eq!(judged("recovery>21s", &method), (Some(22e9), true));
-        let of = Figure::judge(&of_simulation("recovery>21s").unwrap(), &method).of;
+        let of = ClockMetric::judge(&of_simulation("recovery>21s").unwrap(), &method).scope;
         assert_eq!(of.as_deref(), Some("the outage 1 s after the start"));
     }
 
@@ -124,28 +123,28 @@ mod tests {
             from_first: false,
             missed: 0,
             error: None,
-            offset_ns: Spread::of(offsets.iter().copied()).map(Figures::from),
-            doubt_ns: None,
+            offset_ns: ExactSummary::of(offsets.iter().copied()),
+            error_bound_ns: None,
             drift: None,
             allan: Vec::new(),
             samples: Vec::new(),
         };
         let limit = of_comparison("max>5us").unwrap();
         let judged = |clocks: &[ComparedClock]| {
-            let result = limit.judge_named(of_clocks(clocks, limit.figure));
+            let result = limit.judge_named(of_clocks(clocks, limit.metric));
             (result.value, result.failed)
         };
         assert_eq!(judged(&[clock(&[10, -4_000]), clock(&[300])]), (Some(4_000.0), false));
         assert_eq!(judged(&[clock(&[10]), clock(&[-6_000])]), (Some(6_000.0), true));
         assert_eq!(judged(&[clock(&[10]), clock(&[])]), (None, true));
-        let worst = limit.judge_named(of_clocks(&[clock(&[10]), clock(&[7_000])], limit.figure));
-        assert_eq!(worst.of.as_deref(), Some("[7000]"));
+        let worst = limit.judge_named(of_clocks(&[clock(&[10]), clock(&[7_000])], limit.metric));
+        assert_eq!(worst.scope.as_deref(), Some("[7000]"));
         assert!(of_comparison("recovery>1s").is_err());
         // One reading: no deviation, and of a clock as of its first reading nothing at all.
         let missing = |text: &str, from_first| {
             let limit = of_comparison(text).unwrap();
             let clocks = [ComparedClock { from_first, ..clock(&[0]) }];
-            let result = limit.judge_named(of_clocks(&clocks, limit.figure));
+            let result = limit.judge_named(of_clocks(&clocks, limit.metric));
             (result.value.is_none(), result.failed)
         };
         assert_eq!(missing("stddev>1ns", false), (true, true));

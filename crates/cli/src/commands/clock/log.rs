@@ -1,5 +1,5 @@
-//! `horolog clock log`: what a comparison of clocks or a running server says, a line of JSON for
-//! each clock at each interval.
+//! `horolog clock log`: readings of a comparison of clocks or of a running server, one line of JSON
+//! for each clock at each interval.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -18,61 +18,61 @@ use serde_json::Value;
 
 use super::compare::ClocksArgs;
 use crate::commands::status::live;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output;
 use crate::values;
 
-/// The longest line.
+/// Least file size: the longest line.
 const SIZE_MIN: u64 = horolog_record::CLOCK_LOG_LINE_MAX as u64;
 
-/// Log how far the system clock is from other clocks of this machine, or what a running server says
-/// of its clock, as lines of JSON; 'horolog clock draw' draws them.
+/// Log the offset of the system clock from other clocks of this host, or the clock state that a
+/// running server reports, as lines of JSON for 'horolog clock draw'.
 ///
-/// Each line has the offset (how far the system clock is ahead), what it may be wrong by and, of a
-/// server, the frequency and the state. It goes on until --time is over or Ctrl-C.
+/// Each line has the offset (by which the system clock is ahead), its error bound and, for a
+/// server, the frequency and the state. Logging goes on until --time has passed or Ctrl-C.
 #[derive(Args, Debug)]
 pub(crate) struct LogArgs {
-    /// The file to append to; - for standard output.
+    /// File to append to; '-' for standard output.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
     clocks: ClocksArgs,
-    /// Log what the server that runs says of its calibration and its sources.
+    /// Log the calibration and the sources of the running server.
     #[arg(long, conflicts_with = "clocks")]
     server: bool,
-    /// Status socket of the server to log [default: that of the one server that runs].
+    /// Status socket of the server [default: that of the only running server].
     #[arg(long, value_name = "PATH", conflicts_with = "clocks")]
     status_socket: Option<PathBuf>,
-    /// How long to log [default: until Ctrl-C].
+    /// Duration of the log [default: until Ctrl-C].
     #[arg(short, long, value_name = "TIME", value_parser = values::long_duration)]
     time: Option<Duration>,
-    /// Size at which the file becomes FILE.1, in place of the one before, such as 10M (k and M are
-    /// powers of 1024); 4096 bytes at least [default: it grows].
+    /// Size at which FILE is renamed to FILE.1, replacing an older one, such as 10M (k and M are
+    /// powers of 1024), at least 4096 bytes [default: unlimited].
     #[arg(long, value_name = "BYTES", value_parser = size)]
     size: Option<u64>,
 }
 
 fn size(text: &str) -> Result<u64, String> {
     match values::size(text)? {
-        small if small < SIZE_MIN => Err(format!("{SIZE_MIN} bytes at least")),
+        small if small < SIZE_MIN => Err(format!("at least {SIZE_MIN} bytes")),
         size => Ok(size),
     }
 }
 
-pub(super) fn run(args: LogArgs) -> Result<(), Failure> {
+pub(super) fn run(args: LogArgs) -> Result<(), CommandFailure> {
     let time = args.time.unwrap_or(Duration::MAX);
     if args.server || args.status_socket.is_some() {
         let path = args.status_socket.map_or_else(status::find, Ok)?;
-        // A server that is not there is complained of; one that goes away later is waited for.
-        live::ask(&path)?;
+        // An unreachable server is an error at the start; one that goes away later is waited for.
+        live::fetch(&path)?;
         let mut log = LogFile::open(&args.file, args.size)?;
-        output::end_gently()?;
+        output::install_interrupt_handler()?;
         return of_server(&path, args.clocks.interval, time, &mut log);
     }
     let mut comparison = args.clocks.open(time)?;
     let names: Vec<_> = comparison.names().map(str::to_owned).collect();
     let mut log = LogFile::open(&args.file, args.size)?;
-    output::end_gently()?;
+    output::install_interrupt_handler()?;
     let mut written = Ok(());
     comparison.watch(|_, readings| log.put(&compared(&names, readings), &mut written), &|| {
         output::flow().is_break()
@@ -80,7 +80,7 @@ pub(super) fn run(args: LogArgs) -> Result<(), Failure> {
     written
 }
 
-/// The lines of one place of a comparison.
+/// The lines of one reading of a comparison.
 fn compared(names: &[String], readings: Readings) -> Vec<ClockLogLine> {
     let line = |(name, reading): (&String, io::Result<_>)| match reading {
         Ok(None) => None,
@@ -89,7 +89,7 @@ fn compared(names: &[String], readings: Readings) -> Vec<ClockLogLine> {
             Some(ClockLogLine {
                 utc_ns: Some(sample.at_ns),
                 offset_ns: Some(sample.offset_ns),
-                uncertainty_ns: sample.doubt_ns.map(|doubt| doubt as f64),
+                uncertainty_ns: sample.error_bound_ns.map(|doubt| doubt as f64),
                 ..named(name)
             })
         }
@@ -103,13 +103,13 @@ fn of_server(
     interval: Duration,
     time: Duration,
     log: &mut LogFile,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let count = time.as_nanos() / interval.as_nanos();
     let count = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
     let mut written = Ok(());
     each_interval(interval, count, &|| output::flow().is_break(), |_| {
-        let lines = match live::ask(path) {
-            Ok(status) => told(&status),
+        let lines = match live::fetch(path) {
+            Ok(status) => status_lines(&status),
             Err(failure) => {
                 vec![ClockLogLine { reason: Some(failure.to_string()), ..named("server") }]
             }
@@ -119,8 +119,8 @@ fn of_server(
     written
 }
 
-/// What a server's status says of its calibration and its sources.
-fn told(status: &Value) -> Vec<ClockLogLine> {
+/// The lines for the calibration and the sources in a server's status.
+fn status_lines(status: &Value) -> Vec<ClockLogLine> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let calibration = status.get("calibration").map(|calibration| ClockLogLine {
         offset_ns: calibration["offset_ns"].as_i64(),
@@ -148,12 +148,12 @@ fn as_it_is(status: &Value) -> ClockLogLine {
     let state = if status["synchronised"] == true { "synchronised" } else { "not synchronised" };
     ClockLogLine {
         state: Some(state.to_owned()),
-        reason: Some("it is served as it is, and no source says how far it is off".to_owned()),
+        reason: Some("served unchecked: no source reports its offset".to_owned()),
         ..named("system clock")
     }
 }
 
-/// A line of this clock, now.
+/// A line of this clock, with the present time.
 fn named(clock: &str) -> ClockLogLine {
     ClockLogLine {
         monotonic_ns: MonotonicClock.now().as_ns(),
@@ -163,17 +163,17 @@ fn named(clock: &str) -> ClockLogLine {
     }
 }
 
-/// Where lines go.
+/// Destination of the lines.
 struct LogFile {
     path: PathBuf,
-    /// Standard output where there is none.
+    /// The file; `None` for standard output.
     file: Option<File>,
     bytes: u64,
     bytes_max: Option<u64>,
 }
 
 impl LogFile {
-    fn open(path: &Path, bytes_max: Option<u64>) -> Result<Self, Failure> {
+    fn open(path: &Path, bytes_max: Option<u64>) -> Result<Self, CommandFailure> {
         let mut log = Self { path: path.to_owned(), file: None, bytes: 0, bytes_max };
         if !output::is_stdout(path) {
             log.append().map_err(|error| log.unwritable(&error))?;
@@ -188,15 +188,15 @@ impl LogFile {
         Ok(())
     }
 
-    /// Writes lines, unless that has failed before.
-    fn put(&mut self, lines: &[ClockLogLine], written: &mut Result<(), Failure>) {
+    /// Writes lines, unless an earlier write has failed.
+    fn put(&mut self, lines: &[ClockLogLine], written: &mut Result<(), CommandFailure>) {
         if written.is_ok() {
             *written = lines.iter().try_for_each(|line| self.write(line));
         }
     }
 
-    fn write(&mut self, line: &ClockLogLine) -> Result<(), Failure> {
-        // No key that is not a string: nothing in it can fail.
+    fn write(&mut self, line: &ClockLogLine) -> Result<(), CommandFailure> {
+        // All keys are strings, so this cannot fail.
         let text = serde_json::to_string(line).unwrap_or_default();
         if self.file.is_none() {
             return output::line_of_many(&text);
@@ -216,9 +216,9 @@ impl LogFile {
         self.file.as_mut().map_or(Ok(()), |file| file.write_all(line.as_bytes()))
     }
 
-    fn unwritable(&self, error: &io::Error) -> Failure {
+    fn unwritable(&self, error: &io::Error) -> CommandFailure {
         let path = self.path.display();
-        Failure::environment(format!("cannot write {path}: {error}; name another file"))
+        CommandFailure::environment(format!("cannot write {path}: {error}; choose another file"))
     }
 }
 
@@ -236,7 +236,7 @@ mod tests {
             "sources": [{ "name": "gnss", "state": "selected", "offset_ns": 250 },
                         { "name": "phc", "state": "unusable", "reason": "no PTP clock" }],
         });
-        let lines = told(&status);
+        let lines = status_lines(&status);
         let clocks: Vec<_> = lines.iter().filter_map(|line| line.clock.as_deref()).collect();
         assert_eq!(clocks, ["calibration", "gnss", "phc"]);
         assert_eq!(
@@ -248,12 +248,12 @@ mod tests {
             (Some(12.5), Some("locked"))
         );
         assert_eq!(lines[2].reason.as_deref(), Some("no PTP clock"));
-        assert!(told(&json!({})).is_empty());
+        assert!(status_lines(&json!({})).is_empty());
     }
 
     #[test]
     fn a_server_without_sources_has_a_line_of_its_system_clock() {
-        let lines = told(&json!({ "sources": [], "synchronised": true }));
+        let lines = status_lines(&json!({ "sources": [], "synchronised": true }));
         let [line] = &lines[..] else { panic!("{lines:?}") };
         assert_eq!(line.clock.as_deref(), Some("system clock"));
         assert_eq!((line.state.as_deref(), line.offset_ns), (Some("synchronised"), None));

@@ -1,8 +1,8 @@
-//! `horolog clock`: clocks, how they are disciplined and how right they are.
+//! `horolog clock`: clocks, their discipline and their accuracy.
 
 use clap::{Args, Subcommand};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 mod compare;
 mod draw;
@@ -14,7 +14,7 @@ mod simulate;
 
 pub(crate) use simulate::oscillator;
 
-/// Clocks: how they are disciplined, and how right they are.
+/// Compare, log, simulate and show clocks and their discipline.
 #[derive(Args, Debug)]
 pub(crate) struct ClockArgs {
     #[command(subcommand)]
@@ -23,14 +23,14 @@ pub(crate) struct ClockArgs {
 
 #[derive(Subcommand, Debug)]
 enum ClockCommand {
-    Compare(compare::CompareArgs),
+    Compare(compare::ClockCompareArgs),
     Draw(draw::DrawArgs),
     Log(log::LogArgs),
-    Show(show::ShowArgs),
+    Show(show::ClockShowArgs),
     Simulate(Box<simulate::SimulateArgs>),
 }
 
-pub(crate) fn run(args: ClockArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: ClockArgs) -> Result<(), CommandFailure> {
     match args.command {
         ClockCommand::Compare(args) => compare::run(&args),
         ClockCommand::Draw(args) => draw::run(&args),

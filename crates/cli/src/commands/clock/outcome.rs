@@ -1,30 +1,32 @@
-//! From what a simulation counted to its record. Pure, but for the facts about this machine.
+//! Conversion of a simulation's counts to its record. Pure, except for the facts about this host.
 
 use std::collections::BTreeMap;
 
 use horolog_discipline::Oscillator;
-use horolog_discipline::simulation::{Outage, Outcome, Sample, SimulationSettings};
+use horolog_discipline::simulation::{
+    OutageErrors, SimulationOutcome, SimulationSample, SimulationSettings,
+};
 use horolog_record::{
-    AllanDeviation, CLOCK_SCHEMA, ClockConditions, ClockCounts, ClockMethod, ClockMethodKind,
-    ClockOscillator, ClockOutage, ClockResult, ClockStretch, Code, Figures, Finding, Host,
+    AllanDeviation, CLOCK_SCHEMA, ClockBucket, ClockConditions, ClockCounts, ClockMethod,
+    ClockMethodKind, ClockOscillator, ClockOutage, ClockResult, Finding, FindingCode, Host,
     Severity,
 };
 
-/// Stretches that an error is told in over the whole time: as many as a plot can show apart.
+/// Greatest number of intervals for which the error is recorded: as many as a plot can show apart.
 const STRETCHES_MAX: usize = 1_000;
 
-/// How a method's error is read from a sample.
-type ErrorOf = fn(&Sample) -> i64;
+/// Function that reads a method's error from a sample.
+type ErrorOf = fn(&SimulationSample) -> i64;
 
 const METHODS: [(ClockMethodKind, ErrorOf); 2] = [
     (ClockMethodKind::Servo, |sample| sample.ours_ns),
     (ClockMethodKind::SetAtPulse, |sample| sample.theirs_ns),
 ];
 
-/// The record of a simulation, not yet held against limits.
+/// The record of a simulation, before limits are evaluated.
 pub(super) fn record(
     settings: &SimulationSettings,
-    outcome: &Outcome,
+    outcome: &SimulationOutcome,
     started: String,
     command: Vec<String>,
 ) -> ClockResult {
@@ -53,8 +55,8 @@ pub(super) fn record(
         methods: METHODS.iter().map(|(kind, error)| method(outcome, *kind, *error)).collect(),
         counts: ClockCounts {
             pulses: named(&outcome.verdicts),
-            pulse_doubts: named(&outcome.pulse_doubts),
-            sentence_doubts: named(&outcome.sentence_doubts),
+            pulse_rejects: named(&outcome.pulse_rejects),
+            sentence_rejects: named(&outcome.sentence_rejects),
             wrong_labels: outcome.wrong_labels,
             steps: outcome.steps,
         },
@@ -76,14 +78,14 @@ fn oscillator(oscillator: &Oscillator) -> ClockOscillator {
     }
 }
 
-fn method(outcome: &Outcome, kind: ClockMethodKind, error: ErrorOf) -> ClockMethod {
+fn method(outcome: &SimulationOutcome, kind: ClockMethodKind, error: ErrorOf) -> ClockMethod {
     let allan = outcome.allan(error).into_iter().map(|point| AllanDeviation {
         tau_s: point.samples as f64,
-        // From ns for each second.
+        // From ns per second.
         deviation: point.deviation * 1e-9,
         terms: point.terms as u64,
     });
-    let outage = |outage: Outage| ClockOutage {
+    let outage = |outage: OutageErrors| ClockOutage {
         begin_s: outage.period.begin_s,
         length_s: outage.period.length_s,
         error_max_ns: outage.error_max_ns.unsigned_abs(),
@@ -91,19 +93,19 @@ fn method(outcome: &Outcome, kind: ClockMethodKind, error: ErrorOf) -> ClockMeth
     };
     ClockMethod {
         kind,
-        error_ns: outcome.spread(error).map(Figures::from),
+        error_ns: outcome.spread(error),
         allan: allan.collect(),
         outages: outcome.outages(error).into_iter().map(outage).collect(),
         series: series(&outcome.samples, error),
     }
 }
 
-/// The extremes of each stretch.
-fn series(samples: &[Sample], error: ErrorOf) -> Vec<ClockStretch> {
+/// The extremes of each interval.
+fn series(samples: &[SimulationSample], error: ErrorOf) -> Vec<ClockBucket> {
     let length = samples.len().div_ceil(STRETCHES_MAX).max(1);
-    let stretch = |(index, stretch): (usize, &[Sample])| {
+    let stretch = |(index, stretch): (usize, &[SimulationSample])| {
         let errors = || stretch.iter().map(error);
-        Some(ClockStretch {
+        Some(ClockBucket {
             begin_s: (index * length) as u64,
             min_ns: errors().min()?,
             max_ns: errors().max()?,
@@ -116,10 +118,10 @@ fn named(counts: &BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
     counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
 }
 
-fn ended(settings: &SimulationSettings, outcome: &Outcome) -> Option<Finding> {
+fn ended(settings: &SimulationSettings, outcome: &SimulationOutcome) -> Option<Finding> {
     let (simulated, planned) = (outcome.samples.len() as u64, settings.duration_s);
     (simulated < planned).then(|| Finding {
-        code: Code::Interrupted,
+        code: FindingCode::Interrupted,
         severity: Severity::Note,
         message: format!("The simulation was ended after {simulated} of {planned} s."),
         advice: String::new(),
@@ -127,17 +129,17 @@ fn ended(settings: &SimulationSettings, outcome: &Outcome) -> Option<Finding> {
     })
 }
 
-fn never_locked(outcome: &Outcome) -> Option<Finding> {
-    let doubts = outcome.pulse_doubts.iter().max_by_key(|(_, count)| **count);
+fn never_locked(outcome: &SimulationOutcome) -> Option<Finding> {
+    let doubts = outcome.pulse_rejects.iter().max_by_key(|(_, count)| **count);
     let doubts = doubts.map_or_else(String::new, |(name, count)| {
-        format!(" ({count} pulses had no second, mostly for '{name}')")
+        format!(" ({count} pulses rejected, mostly for '{name}')")
     });
     outcome.locked_after_s().is_none().then(|| Finding {
-        code: Code::NeverLocked,
+        code: FindingCode::NeverLocked,
         severity: Severity::Error,
-        message: format!("The clock was never locked to its pulses{doubts}."),
-        advice: "Look at what is simulated to be wrong with pulses and sentences, and simulate a \
-                 minute at least."
+        message: format!("The clock never locked to its pulses{doubts}."),
+        advice: "Check the simulated faults of pulses and sentences, and simulate at least a \
+                 minute."
             .to_owned(),
         trial: None,
     })
@@ -176,7 +178,7 @@ mod tests {
         let result = record(&settings, &outcome, String::new(), Vec::new());
         assert_eq!(result.duration_s, 900);
         let [finding] = &result.findings[..] else { panic!("{:?}", result.findings) };
-        assert_eq!(finding.code, Code::Interrupted);
+        assert_eq!(finding.code, FindingCode::Interrupted);
         assert!(finding.message.contains("900 of 5000 s"), "{}", finding.message);
     }
 

@@ -1,4 +1,4 @@
-//! `horolog clock show`: what a running server says of its clock, as text, JSON or a live view.
+//! `horolog clock show`: clock status of a running server, as text, JSON or a live view.
 
 mod text;
 
@@ -10,11 +10,11 @@ use ratatui::text::Line;
 use serde_json::{Map, Value};
 
 use crate::commands::status::live;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::live::needs_a_terminal;
 use crate::output;
 
-/// What of a server's status is about its clock.
+/// Fields of a server's status that concern its clock.
 const PARTS: [&str; 16] = [
     "schema",
     "pid",
@@ -34,22 +34,22 @@ const PARTS: [&str; 16] = [
     "ptp",
 ];
 
-/// Show how right the clock of a running server is: its sources and their vote, the calibration by
-/// a receiver, its PTP ports.
+/// Show the clock state of a running server: its sources and their selection, the calibration by a
+/// receiver, and its PTP ports.
 #[derive(Args, Debug)]
-pub(crate) struct ShowArgs {
-    /// Status socket of the server [default: that of the one server that runs].
+pub(crate) struct ClockShowArgs {
+    /// Status socket of the server [default: that of the only running server].
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
     /// Print these parts of the server's status as JSON.
     #[arg(long, conflicts_with = "live")]
     json: bool,
-    /// Show them on the terminal, anew each second, until q is pressed.
+    /// Show them on the terminal, updated every second, until q is pressed.
     #[arg(long)]
     live: bool,
 }
 
-pub(super) fn run(args: ShowArgs) -> Result<(), Failure> {
+pub(super) fn run(args: ClockShowArgs) -> Result<(), CommandFailure> {
     if args.live {
         needs_a_terminal()?;
     }
@@ -57,12 +57,12 @@ pub(super) fn run(args: ShowArgs) -> Result<(), Failure> {
     if args.live {
         return live::run(&path, lay);
     }
-    let status = live::ask(&path)?;
+    let status = live::fetch(&path)?;
     if args.json {
         let parts = PARTS.iter().filter_map(|part| Some((*part, status.get(part)?)));
         let parts: Map<_, _> =
             parts.map(|(part, value)| (part.to_owned(), value.clone())).collect();
-        // No key that is not a string: nothing in it can fail.
+        // All keys are strings, so this cannot fail.
         return output::line(&serde_json::to_string_pretty(&parts).unwrap_or_default());
     }
     output::line(&text::clock(&status, output::table_style().width))

@@ -1,88 +1,94 @@
-//! `horolog clock simulate`: flags to a simulation, its result as text, JSON and page.
+//! `horolog clock simulate`: flags to a simulation, its result as text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use std::time::Duration;
 
 use clap::Args;
-use horolog_discipline::simulation::{Latency, Period, SimulationSettings, simulate_while};
+use horolog_discipline::simulation::{
+    FaultPeriod, SimulationSettings, TimestampDelay, simulate_while,
+};
 use horolog_discipline::{Oscillator, ServoSettings};
 use horolog_record::rfc3339_now;
 use horolog_report::{html, table, to_json};
 
-use super::figures::{Figure, of_simulation};
+use super::figures::{ClockMetric, of_simulation};
 use super::outcome;
-use crate::failure::{Failure, verdict};
+use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
 use crate::limit::Limit;
 use crate::output;
 use crate::values;
 
-/// Each simulated second takes 40 bytes of memory and more while figures are worked out.
+/// Longest simulation: each simulated second takes 40 bytes of memory, and more while metrics are
+/// computed.
 const DURATION_MAX_S: u64 = 60 * 86_400;
-/// More are no receiver's.
+/// Greatest number of pulses, above that of any receiver.
 const PULSES_MAX: i64 = 50;
 
-/// Simulate weeks of a clock that is disciplined by a receiver's pulses and sentences, in seconds.
+/// Simulate weeks of a clock that is disciplined by a receiver's pulses and sentences, within
+/// seconds.
 ///
-/// An oscillator with its noises (white, flicker and random-walk FM after IEEE 1139, ageing,
-/// temperature), a receiver's pulses and sentences with their faults, and our labeller, filter and
-/// servo. Beside them, on the same noise, the method of Liu, Wu and Wang 2020
-/// (doi:10.13875/j.issn.1674-0637.2020-01-0018-11, section 2.2.3): at each pulse the clock is set
-/// to the second of the last sentence and one more. The same seed gives the same figures.
+/// The simulation has an oscillator with its noises (white, flicker and random-walk FM after IEEE
+/// 1139, ageing, temperature), a receiver's pulses and sentences with their errors, and the
+/// labeller, filter and servo of Horolog. For comparison, on the same noise, it has the method of
+/// Liu, Wu and Wang 2020 (doi:10.13875/j.issn.1674-0637.2020-01-0018-11, section 2.2.3): at each
+/// pulse the clock is set to the second after that of the last sentence. The same seed gives the
+/// same values.
 ///
-/// Errors are against true time, once a second at any instant of it, from the second in which the
-/// servo was first locked on, without outages and the minute after each.
+/// Errors are against true time, sampled once a second at a random instant, from the second in
+/// which the servo first locked, without outages and the minute after each.
 #[derive(Args, Debug)]
 pub(crate) struct SimulateArgs {
-    /// The clock's oscillator: raspberry-pi, tcxo or ocxo.
+    /// Oscillator of the clock: raspberry-pi, tcxo or ocxo.
     #[arg(long, value_name = "NAME", value_parser = oscillator, default_value = "raspberry-pi")]
     oscillator: Oscillator,
     /// White noise of a pulse, as a standard deviation, up to 1ms.
     #[arg(long, value_name = "TIME", value_parser = noise, default_value = "100ns")]
     pulse_noise: Duration,
-    /// How late every pulse is seen, such as an interrupt's latency that is not set off; up to 1ms.
+    /// Delay of every pulse, such as an uncompensated interrupt latency, up to 1ms.
     #[arg(long, value_name = "TIME", value_parser = noise, default_value = "0ns")]
     latency: Duration,
-    /// Share of pulses that are seen 10us later in the mean.
+    /// Share of pulses that are delayed by 10us more, in the mean.
     #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "1%")]
     latency_tail: f64,
-    /// Share of sentences that are whole and wrong (by seconds, a year or 1024 weeks), a second
-    /// late, or lost.
+    /// Share of sentences that are complete but wrong (by seconds, a year or 1024 weeks), one
+    /// second late, or lost.
     #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "0%")]
     bad_sentences: f64,
-    /// False pulses for each true one, at any instant.
+    /// False pulses for each true one, at random instants.
     #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "0%")]
     false_pulses: f64,
     /// Share of pulses that are lost.
     #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "0%")]
     missing_pulses: f64,
-    /// Pulses in a second; only 1 is right.
+    /// Pulses per second; only 1 is correct.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=PULSES_MAX))]
     pulses_per_second: u32,
-    /// A time without pulses and sentences, as BEGIN+LENGTH, such as 6h+1h; may be given more than
-    /// once.
+    /// Period without pulses and sentences, as BEGIN+LENGTH, such as 6h+1h. Repeatable.
     #[arg(long, value_name = "TIMES", value_parser = outage)]
-    outage: Vec<Period>,
-    /// A time in which sentences name a second that is so many off, as BEGIN+LENGTH:SECONDS, such
-    /// as 2h+1m:1.
+    outage: Vec<FaultPeriod>,
+    /// Period in which sentences are wrong by a number of seconds, as BEGIN+LENGTH:SECONDS, such as
+    /// 2h+1m:1.
     #[arg(long, value_name = "TIMES", value_parser = spoof, allow_hyphen_values = true)]
-    spoof: Option<(Period, i64)>,
-    /// Simulated time, such as 6h or 7d; up to 60d.
+    spoof: Option<(FaultPeriod, i64)>,
+    /// Simulated time, such as 6h or 7d, up to 60d.
     #[arg(long, value_name = "TIME", value_parser = simulated, default_value = "1d")]
     duration: u64,
-    /// What all random numbers begin with.
+    /// Seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Do not steer the clock; estimate its error and take that off what is served.
+    /// Do not steer the clock; estimate its error and subtract that from the served time.
     #[arg(long)]
     no_clock_control: bool,
-    /// End with status 1 if this holds of our clock, such as 'stddev>1us' or 'recovery>60s'; may be
-    /// given more than once. Metrics: mean, stddev, rms, p99, max (of the error, either way), and
-    /// recovery (after the slowest outage). What was not measured breaks its limit.
+    /// Exit with status 1 if this expression is true for the simulated clock, such as 'stddev>1us'
+    /// or 'recovery>60s'. Repeatable. A limit on a metric that was not measured fails.
+    ///
+    /// Metrics: mean, stddev, rms, p99, max (of the absolute error), and recovery (after the
+    /// slowest outage).
     #[arg(long, value_name = "LIMIT", value_parser = of_simulation)]
-    fail_if: Vec<Limit<Figure>>,
+    fail_if: Vec<Limit<ClockMetric>>,
     #[command(flatten)]
     files: FileArgs,
 }
@@ -94,7 +100,7 @@ pub(crate) fn oscillator(text: &str) -> Result<Oscillator, String> {
 
 fn noise(text: &str) -> Result<Duration, String> {
     match values::duration(text)? {
-        long if long > Duration::from_millis(1) => Err("no pulse is so bad: 1ms at most".into()),
+        long if long > Duration::from_millis(1) => Err("at most 1ms".into()),
         duration => Ok(duration),
     }
 }
@@ -109,30 +115,30 @@ fn long_seconds(text: &str) -> Result<u64, String> {
             .ok()
             .filter(|duration| duration.subsec_nanos() == 0)
             .map(|duration| duration.as_secs())
-            .ok_or_else(|| "write a time in whole seconds, such as 90s, 30m, 6h or 7d".into()),
+            .ok_or_else(|| "expected whole seconds, such as 90s, 30m, 6h or 7d".into()),
     }
 }
 
 fn simulated(text: &str) -> Result<u64, String> {
     match long_seconds(text)? {
-        seconds if seconds > DURATION_MAX_S => Err("60d at most".into()),
+        seconds if seconds > DURATION_MAX_S => Err("at most 60d".into()),
         seconds => Ok(seconds),
     }
 }
 
-fn outage(text: &str) -> Result<Period, String> {
-    let form = "write when it begins and how long it takes, such as 6h+1h";
+fn outage(text: &str) -> Result<FaultPeriod, String> {
+    let form = "expected START+DURATION, such as 6h+1h";
     let (begin, length) = text.split_once('+').ok_or(form)?;
     let begin_s = if begin == "0" { 0 } else { long_seconds(begin)? };
-    Ok(Period { begin_s, length_s: long_seconds(length)? })
+    Ok(FaultPeriod { begin_s, length_s: long_seconds(length)? })
 }
 
-fn spoof(text: &str) -> Result<(Period, i64), String> {
-    let form = "write when it begins, how long it takes and the seconds, such as 2h+1m:1";
+fn spoof(text: &str) -> Result<(FaultPeriod, i64), String> {
+    let form = "expected START+DURATION:SECONDS, such as 2h+1m:1";
     let (period, seconds) = text.rsplit_once(':').ok_or(form)?;
     let seconds = seconds.parse::<i32>().map_err(|_| form)?;
     if seconds == 0 {
-        return Err("sentences that are 0 s off are right; write 1 or -1, say".into());
+        return Err("an error of 0 s has no effect; use 1 or -1, for example".into());
     }
     Ok((outage(period)?, seconds.into()))
 }
@@ -146,7 +152,7 @@ impl SimulateArgs {
             duration_s: self.duration,
             oscillator: self.oscillator,
             pulse_noise_ns: ns(self.pulse_noise),
-            latency: Latency {
+            latency: TimestampDelay {
                 constant_ns: ns(self.latency),
                 tail_share: self.latency_tail,
                 ..usual.latency
@@ -166,29 +172,30 @@ impl SimulateArgs {
         }
     }
 
-    /// Refuses what would begin only after the end.
-    fn periods_begin(&self) -> Result<(), Failure> {
+    /// Rejects periods that would begin only after the end.
+    fn periods_begin(&self) -> Result<(), CommandFailure> {
         let outages = self.outage.iter().map(|period| ("--outage", period));
         let spoof = self.spoof.iter().map(|(period, _)| ("--spoof", period));
-        let is_late = |(_, period): &(&str, &Period)| period.begin_s >= self.duration;
+        let is_late = |(_, period): &(&str, &FaultPeriod)| period.begin_s >= self.duration;
         outages.chain(spoof).find(is_late).map_or(Ok(()), |(option, period)| {
-            Err(Failure::usage(format!(
-                "{option} begins after {} s, and only {} s are simulated; give a longer --duration",
+            Err(CommandFailure::usage(format!(
+                "{option} starts after {} s, but only {} s are simulated; give a longer \
+                    --duration",
                 period.begin_s, self.duration
             )))
         })
     }
 }
 
-pub(super) fn run(args: &SimulateArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &SimulateArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     let (started, settings) = (rfc3339_now(), args.settings());
     args.periods_begin()?;
-    output::end_gently()?;
+    output::install_interrupt_handler()?;
     let outcome = simulate_while(&settings, || output::flow().is_continue());
     let mut result = outcome::record(&settings, &outcome, started, output::command_line());
     if let Some(ours) = result.methods.first() {
-        let judge = |limit: &Limit<Figure>| Figure::judge(limit, ours);
+        let judge = |limit: &Limit<ClockMetric>| ClockMetric::judge(limit, ours);
         result.limits = args.fail_if.iter().map(judge).collect();
     }
     files.write(&result, [to_json, html::clock], table::clock)?;
@@ -203,7 +210,7 @@ mod tests {
     fn times_are_written_in_days_too() {
         assert_eq!(simulated("7d"), Ok(604_800));
         assert_eq!(simulated("90m"), Ok(5_400));
-        let period = |begin_s, length_s| Period { begin_s, length_s };
+        let period = |begin_s, length_s| FaultPeriod { begin_s, length_s };
         assert_eq!(outage("6h+1h"), Ok(period(21_600, 3_600)));
         assert_eq!(outage("0+90"), Ok(period(0, 90)));
         assert_eq!(spoof("2h+1m:-1"), Ok((period(7_200, 60), -1)));
@@ -213,7 +220,7 @@ mod tests {
         for wrong in ["6h", "+1h", "6h+", "6h+0"] {
             assert!(outage(wrong).is_err() && spoof(&format!("{wrong}:1")).is_err(), "{wrong}");
         }
-        assert!(spoof("2h+1m:0").is_err_and(|why| why.contains("are right")));
+        assert!(spoof("2h+1m:0").is_err_and(|why| why.contains("no effect")));
         assert!(spoof("6h+1h").is_err() && spoof("6h+1h:x").is_err());
     }
 

@@ -1,16 +1,16 @@
-//! `horolog cycle`: periodic real-time tasks, on one node and on several, and whether they keep
-//! their deadlines.
+//! `horolog cycle`: periodic real-time tasks, on one node and on several, and their deadlines.
 
 use clap::{Args, Subcommand};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 mod node;
 mod predict;
 mod run;
 mod test;
 
-/// Periodic real-time work: what becomes of each period, and whether it can.
+/// Run, test and predict periodic real-time work: the timing of each period, and its
+/// schedulability.
 #[derive(Args, Debug)]
 pub(crate) struct CycleArgs {
     #[command(subcommand)]
@@ -19,7 +19,7 @@ pub(crate) struct CycleArgs {
 
 #[derive(Subcommand, Debug)]
 enum CycleCommand {
-    Run(Box<run::RunArgs>),
+    Run(Box<run::CycleRunArgs>),
     Predict(Box<predict::PredictArgs>),
     Test(Box<test::TestArgs>),
     #[command(hide = true)]
@@ -28,7 +28,7 @@ enum CycleCommand {
     ApplicationNode(test::ApplicationNodeArgs),
 }
 
-pub(crate) fn run(args: CycleArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: CycleArgs) -> Result<(), CommandFailure> {
     match args.command {
         CycleCommand::Run(args) => run::run(*args),
         CycleCommand::Predict(args) => predict::run(&args),

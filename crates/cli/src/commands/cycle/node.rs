@@ -1,21 +1,21 @@
-//! The process of one node, which `horolog cycle run` starts; nobody else has a use for it.
+//! The process of one node, which `horolog cycle run` starts; it has no other use.
 
 use clap::Args;
 use horolog_cycle::node;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-/// Run one node of a run, as told on standard input; 'horolog cycle run' starts it.
+/// Run one node of a run by orders on standard input; started by 'horolog cycle run'.
 #[derive(Args, Debug)]
 pub(crate) struct NodeArgs {}
 
-/// The words that start it.
+/// Arguments that start it.
 pub(super) const WORDS: [&str; 2] = ["cycle", "node"];
 
-pub(super) fn run(_: &NodeArgs) -> Result<(), Failure> {
+pub(super) fn run(_: &NodeArgs) -> Result<(), CommandFailure> {
     node::serve().map_err(|error| {
-        Failure::environment(format!(
-            "{error}; this command runs within 'horolog cycle run' and not by itself"
+        CommandFailure::environment(format!(
+            "{error}; this command is started by 'horolog cycle run'"
         ))
     })
 }

@@ -1,5 +1,5 @@
 //! `horolog cycle run`: flags or a file of tasks to runs of them, their result as text, JSON and
-//! page.
+//! HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -14,84 +14,86 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_cycle::run::{self as cycle, ClusterOptions, NODES_MAX, RunError, RunOptions};
-use horolog_cycle::task::{Task, TaskSet, Work};
+use horolog_cycle::task::{Task, TaskSet, TaskWork};
 use horolog_record::{CycleResult, CycleTask, Distribution, LimitUnit, TaskPolicy};
 use horolog_report::{html, table, to_json};
 use horolog_time::Span;
 
 use super::node::WORDS;
-use crate::failure::{Failure, verdict};
+use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
 use crate::limit::{Limit, MAX, MEAN, P99, TimeOf};
-use crate::live::needs_a_terminal_beside;
+use crate::live::needs_a_terminal_on_stderr;
 use crate::output;
 use crate::values;
 use tasks::TaskArgs;
-use watch::Watcher;
+use watch::CycleRunReporter;
 
-/// Run periodic tasks, and tell what became of each period.
+/// Run periodic tasks, and report the timing of each period.
 ///
-/// A task is released at the beginning of each period and is to be done by its deadline: the
-/// lateness of its release and its execution together count. No period is skipped: what takes too
-/// long makes the next ones late. A task computes (--compute, --units), sends messages to the other
-/// nodes and waits for theirs (--message), waits at a barrier (--barrier), or starts a command that
-/// stands behind '--'; with --program that runs through all periods and marks them. Several tasks,
-/// several steps of one, and servers of aperiodic events stand in a FILE.
+/// A task is released at the beginning of each period and must finish by its deadline: its start
+/// latency and its execution together count. No period is skipped: an overrun delays the following
+/// ones. A task computes (--compute, --units), sends messages to the other nodes and waits for
+/// theirs (--message), waits at a barrier (--barrier), or starts the command after '--'; with
+/// --program that command runs through all periods and marks them. Several tasks, several steps of
+/// one, and servers of aperiodic events are defined in a FILE.
 ///
-/// With --nodes there are several nodes on this machine, each a process of its own. All tasks run
-/// on each of them. With --listen besides, this machine is the first node and waits for as many
-/// others to --join; each computes its releases from its own clock, which is measured against this
-/// machine's before, while and after it runs.
+/// With --nodes there are several nodes on this host, each a separate process. All tasks run on
+/// each of them. If --listen is also given, this host is the first node and waits for the others to
+/// --join; each computes its releases from its own clock, which is measured against this host's
+/// before, during and after the run.
 #[derive(Args, Debug)]
-pub(crate) struct RunArgs {
+pub(crate) struct CycleRunArgs {
     #[command(flatten)]
     tasks: TaskArgs,
-    /// How long to run.
+    /// Duration of the run.
     #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
           default_value = "10s")]
     time: Duration,
-    /// How many nodes; several numbers for one run of each, and what more nodes gain.
+    /// Number of nodes; several numbers for one run of each, and the speedup of more nodes.
     #[arg(short, long, value_name = "LIST", value_parser = node_counts, default_value = "1")]
     nodes: NodeCounts,
-    /// Divide what is computed among the nodes, instead of giving all of it to each.
+    /// Divide the computation among the nodes, instead of giving all of it to each.
     #[arg(long)]
-    divide: bool,
-    /// Run under each of these policies, one after the other, such as fifo,rr,other,deadline.
+    split_work: bool,
+    /// Run with each of these policies in turn, such as fifo,rr,other,deadline.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = TaskPolicy::parse,
           conflicts_with = "policy")]
     compare: Vec<TaskPolicy>,
-    /// Set the clock of a node wrong, such as 2=+3ms; may be given more than once.
-    #[arg(long, value_name = "NODE=TIME", value_parser = injected)]
-    clock_error: Vec<(u16, i64)>,
-    /// Let a node compute so many times as much as the others, such as 2=3; may be given more than
-    /// once.
+    /// Offset the clock of a node, such as 2=+3ms; with --join that of this node, such as +3ms.
+    /// Repeatable.
+    #[arg(long, value_name = "[NODE=]TIME", value_parser = injected, allow_hyphen_values = true)]
+    inject_clock_offset: Vec<InjectedOffset>,
+    /// Multiply the computation of a node, such as 2=3. Repeatable.
     #[arg(long, value_name = "NODE=FACTOR", value_parser = slow)]
-    slow: Vec<(u16, f64)>,
+    slow_node: Vec<(u16, f64)>,
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// Leave the processors' idle states alone, instead of holding off all but the lightest.
+    /// Leave the CPU's idle states enabled, instead of preventing all but the lightest.
     #[arg(long)]
-    leave_idle_states: bool,
-    /// The longest that a command, or a program for a period or to be ready, may take; it is ended
-    /// then, and the run with it.
+    allow_idle_states: bool,
+    /// Time limit of a command, of a program for one period, and of its start; exceeding it ends
+    /// the command and the run.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10s")]
     timeout: Duration,
-    /// What releases the periods: each node's own clock, or a UDP datagram from the first node for
-    /// each, which needs no synchronised clocks.
+    /// Source of the releases: each node's own clock, or a UDP datagram from the first node for
+    /// each period, which needs no synchronised clocks.
     #[arg(long, value_name = "SIGNAL", value_enum, default_value = "clock")]
-    signal: Signal,
-    /// Write a line for each period to this file (CSV).
+    signal: ReleaseSourceArg,
+    /// Write a line for each period to FILE as CSV.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Show each task on the terminal while it runs.
+    /// Show each task on the terminal during the run.
     #[arg(long)]
     live: bool,
-    /// End with status 1 if this holds of any task, such as 'missed>0%' or 'response-p99>2ms'; may
-    /// be given more than once. Figures: missed (a share), lateness, execution and response with
-    /// -mean, -p99, -p99.9 and -max. What was not measured breaks its limit.
+    /// Exit with status 1 if this expression is true for any task, such as 'missed>0%' or
+    /// 'response-p99>2ms'. Repeatable. A limit on a metric that was not measured fails.
+    ///
+    /// Metrics: missed (a share), start-latency, execution and response with -mean, -p99, -p99.9
+    /// and -max.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<Limit<Figure>>,
+    fail_if: Vec<Limit<CycleMetric>>,
     #[command(flatten)]
     files: FileArgs,
 }
@@ -99,39 +101,35 @@ pub(crate) struct RunArgs {
 /// Nodes on several machines.
 #[derive(Args, Debug)]
 struct ClusterArgs {
-    /// Be the first of the --nodes, and wait for the others to join at this address of this
-    /// machine. Nobody is authenticated: use it where all hosts are trusted.
+    /// Run the first of the --nodes, and wait at this address of this host for the others to join.
+    /// Clients are not authenticated: use it only where all hosts are trusted.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     listen: Option<SocketAddr>,
-    /// The furthest that a node's clock may be off when a run begins [default: a tenth of the
-    /// shortest period].
+    /// Largest offset of a node's clock at the start of a run [default: a tenth of the shortest
+    /// period].
     #[arg(long, value_name = "TIME", value_parser = values::positive_span, requires = "listen")]
     max_offset: Option<Span>,
-    /// Be a node of the run whose first node listens there; it says what is to be done.
+    /// Join the run whose first node listens at this address, and execute its orders.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address,
-          conflicts_with_all = ["listen", "file", "period", "nodes", "time", "compare", "divide",
-          "slow", "clock_error", "signal", "log", "live", "fail_if", "json", "html", "junit",
+          conflicts_with_all = ["listen", "file", "period", "nodes", "time", "compare", "split_work",
+          "slow_node", "signal", "log", "live", "fail_if", "json", "html", "junit",
           "summary"])]
     join: Option<SocketAddr>,
-    /// How long to wait for the others to join [default: without end], or for the first node to be
-    /// there that is to be joined [default: not at all].
+    /// Time to wait for the others to join [default: unlimited], or for the first node to become
+    /// reachable [default: none].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
-    wait: Option<Duration>,
-    /// What this node is called [default: the host's name].
+    join_timeout: Option<Duration>,
+    /// Name of this node [default: the hostname].
     #[arg(long, requires = "join")]
     name: Option<String>,
-    /// Let tasks of the first node start programs here.
+    /// Permit tasks of the first node to start programs on this host.
     #[arg(long, requires = "join")]
     allow_commands: bool,
-    /// Set this node's clock wrong by so much, such as +3ms.
-    #[arg(long, value_name = "TIME", value_parser = values::signed_span, requires = "join",
-          allow_hyphen_values = true)]
-    clock_ahead: Option<Span>,
 }
 
-/// What releases periods.
+/// Source that releases periods.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Signal {
+enum ReleaseSourceArg {
     /// Each node's own clock
     Clock,
     /// A datagram for each
@@ -142,7 +140,7 @@ enum Signal {
 struct NodeCounts(Vec<u16>);
 
 fn node_counts(text: &str) -> Result<NodeCounts, String> {
-    let form = || format!("write numbers of nodes from 1 to {NODES_MAX}, such as 2 or 1,2,4");
+    let form = || format!("expected numbers of nodes from 1 to {NODES_MAX}, such as 2 or 1,2,4");
     let counts = values::numbers(text).map_err(|_| form())?;
     let most = f64::from(NODES_MAX);
     let count = |number: f64| {
@@ -150,100 +148,114 @@ fn node_counts(text: &str) -> Result<NodeCounts, String> {
     };
     let counts: Option<Vec<u16>> = counts.into_iter().map(count).collect();
     let counts = counts.ok_or_else(form)?;
-    // Two runs of one name could not be told from each other.
+    // Two runs of one name would be indistinguishable.
     match twice(&counts) {
-        Some(count) => Err(format!("{count} stands there twice")),
+        Some(count) => Err(format!("{count} given twice")),
         None => Ok(NodeCounts(counts)),
     }
 }
 
-/// What stands in a list more than once.
+/// The first element that occurs more than once in a list.
 fn twice<T: PartialEq>(list: &[T]) -> Option<&T> {
     list.iter().enumerate().find(|(at, one)| list[..*at].contains(one)).map(|(_, one)| one)
 }
 
-fn injected(text: &str) -> Result<(u16, i64), String> {
-    let form = "write a node and by how much its clock is ahead, such as 2=+3ms";
-    let (node, time) = text.split_once('=').ok_or(form)?;
+/// Offset to inject into a clock.
+#[derive(Clone, Copy, Debug)]
+struct InjectedOffset {
+    /// Node, from 1; `None` stands for this one.
+    node: Option<u16>,
+    offset: Span,
+}
+
+fn injected(text: &str) -> Result<InjectedOffset, String> {
+    let form = "expected NODE=OFFSET, such as 2=+3ms";
+    let Some((node, time)) = text.split_once('=') else {
+        return Ok(InjectedOffset { node: None, offset: values::signed_span(text)? });
+    };
     let node = node.parse().ok().filter(|node| *node > 0).ok_or(form)?;
-    Ok((node, values::signed_span(time)?.as_ns()))
+    Ok(InjectedOffset { node: Some(node), offset: values::signed_span(time)? })
 }
 
 fn slow(text: &str) -> Result<(u16, f64), String> {
-    let form = || "write a node and a factor from 0.01 to 100, such as 2=3".to_owned();
+    let form = || "expected NODE=FACTOR with a factor from 0.01 to 100, such as 2=3".to_owned();
     let (node, factor) = text.split_once('=').ok_or_else(form)?;
     let node = node.parse().ok().filter(|node| *node > 0).ok_or_else(form)?;
     let factor = factor.parse().ok().filter(|factor| (0.01..=100.0).contains(factor));
     Ok((node, factor.ok_or_else(form)?))
 }
 
-/// What can be limited of each task.
+/// Metric of each task that can be limited.
 #[derive(Clone, Copy, Debug)]
-enum Figure {
+enum CycleMetric {
     Missed,
-    Of(Times, TimeOf),
+    Of(DistributionSelector, TimeOf),
 }
 
-/// Times of a task.
-type Times = fn(&CycleTask) -> Option<&Distribution>;
+/// Function that selects times of a task.
+type DistributionSelector = fn(&CycleTask) -> Option<&Distribution>;
 
-fn limit(text: &str) -> Result<Limit<Figure>, String> {
-    let lateness: Times = |task| task.lateness_ns.as_ref();
-    let execution: Times = |task| task.execution_ns.as_ref();
-    let response: Times = |task| task.response_ns.as_ref();
+fn limit(text: &str) -> Result<Limit<CycleMetric>, String> {
+    let lateness: DistributionSelector = |task| task.start_latency_ns.as_ref();
+    let execution: DistributionSelector = |task| task.execution_ns.as_ref();
+    let response: DistributionSelector = |task| task.response_ns.as_ref();
     let names = [
-        (lateness, ["lateness-mean", "lateness-p99", "lateness-p99.9", "lateness-max"]),
+        (
+            lateness,
+            ["start-latency-mean", "start-latency-p99", "start-latency-p99.9", "start-latency-max"],
+        ),
         (execution, ["execution-mean", "execution-p99", "execution-p99.9", "execution-max"]),
         (response, ["response-mean", "response-p99", "response-p99.9", "response-max"]),
     ];
     let figures: [TimeOf; 4] = [MEAN, P99, |d| d.p99_9 as f64, MAX];
     let times = names.into_iter().flat_map(|(times, names)| {
-        let limited = move |(name, figure)| (name, LimitUnit::Ns, Figure::Of(times, figure));
+        let limited = move |(name, figure)| (name, LimitUnit::Ns, CycleMetric::Of(times, figure));
         names.into_iter().zip(figures).map(limited)
     });
-    Limit::parse(text, [("missed", LimitUnit::Ratio, Figure::Missed)].into_iter().chain(times))
+    Limit::parse(text, [("missed", LimitUnit::Ratio, CycleMetric::Missed)].into_iter().chain(times))
 }
 
-pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
+pub(super) fn run(args: CycleRunArgs) -> Result<(), CommandFailure> {
     if let Some(leader) = args.cluster.join {
-        return member::run(leader, &args.cluster);
+        return member::run(leader, &args.cluster, args.own_offset()?);
     }
     let set = args.tasks.set()?;
     args.compare
         .iter()
         .try_for_each(|policy| set.under(*policy).check())
-        .map_err(Failure::usage)?;
+        .map_err(CommandFailure::usage)?;
     let most = args.nodes.0.iter().copied().max().unwrap_or(1);
     let cluster = args.cluster.options(&set, most)?;
     if let Some(task) = set.tasks().iter().find(|task| args.time.as_nanos() < task.period_ns.into())
     {
         let name = &task.name;
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage(format!(
             "the --time is shorter than one period of task '{name}'; give a longer one"
         )));
     }
     let there_is = |flag: &str, node: u16| {
-        let none = || format!("{flag}: there is no node {node}; they are 1 to {most}");
-        if node <= most { Ok(node - 1) } else { Err(Failure::usage(none())) }
+        let none = || format!("{flag}: no node {node}; nodes are 1 to {most}");
+        if node <= most { Ok(node - 1) } else { Err(CommandFailure::usage(none())) }
     };
     args.check_effects(&set)?;
     args.check_cores(&set)?;
     let mut clock_injected_ns = vec![0; usize::from(most)];
-    for (node, ns) in &args.clock_error {
-        clock_injected_ns[usize::from(there_is("--clock-error", *node)?)] = *ns;
+    for (node, offset) in args.node_offsets()? {
+        clock_injected_ns[usize::from(there_is("--inject-clock-offset", node)?)] = offset.as_ns();
     }
-    let slow = args.slow.iter().map(|(node, factor)| Ok((there_is("--slow", *node)?, *factor)));
-    let slow = slow.collect::<Result<_, Failure>>()?;
+    let slow =
+        args.slow_node.iter().map(|(node, factor)| Ok((there_is("--slow-node", *node)?, *factor)));
+    let slow = slow.collect::<Result<_, CommandFailure>>()?;
     if args.live {
-        needs_a_terminal_beside()?;
+        needs_a_terminal_on_stderr()?;
     }
-    let files = args.files.open_beside("--log", args.log.as_deref())?;
+    let files = args.files.open_with_others("--log", args.log.as_deref())?;
     let local = if cluster.is_some() { 1 } else { most };
     for note in notes(&set, args.tasks.cores(), (most, local)) {
-        output::note(&note);
+        output::print_note(&note);
     }
-    output::end_gently()?;
-    let mut watcher = Watcher::new(args.live, args.log.as_deref())?;
+    output::install_interrupt_handler()?;
+    let mut watcher = CycleRunReporter::new(args.live, args.log.as_deref())?;
     let options = RunOptions {
         program: PathBuf::from("/proc/self/exe"),
         arguments: WORDS.map(str::to_owned).to_vec(),
@@ -251,40 +263,40 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
         time: args.time,
         nodes: args.nodes.0,
         policies: args.compare,
-        divide: args.divide,
+        divide: args.split_work,
         slow,
         cores: args.tasks.cores().to_vec(),
-        clock_injected_ns,
-        hold_awake: !args.leave_idle_states,
+        injected_offset_ns: clock_injected_ns,
+        hold_awake: !args.allow_idle_states,
         timeout: args.timeout,
-        signal_by_packet: args.signal == Signal::Udp,
+        signal_by_packet: args.signal == ReleaseSourceArg::Udp,
         cluster,
         command: output::command_line(),
     };
     let ran = cycle::run(&options, &mut watcher);
     let logged = watcher.finish();
     let mut result = ran?;
-    let judge = |limit: &Limit<Figure>| limit.judge_named(of_tasks(&result, limit.figure));
+    let judge = |limit: &Limit<CycleMetric>| limit.judge_named(of_tasks(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, html::cycle], table::cycle)?;
     logged?;
     verdict(&result.limits, &result.findings)
 }
 
-/// What of it is not as it may be meant, said before so much time is spent: for the most nodes
-/// that there are, and for those of them on this machine.
+/// Notes on settings that may be unintended, printed before time is spent: for the largest number
+/// of nodes, and for those of them on this host.
 fn notes(set: &TaskSet, cores: &[usize], (most, local): (u16, u16)) -> Vec<String> {
     let mut notes = Vec::new();
-    let meets = |work: &Work| match work {
-        Work::Steps(steps) => steps.iter().any(|step| step.message.is_some() || step.barrier),
+    let meets = |work: &TaskWork| match work {
+        TaskWork::Steps(steps) => steps.iter().any(|step| step.message.is_some() || step.barrier),
         _ => false,
     };
     if most < 2
         && let Some(task) = set.tasks().iter().find(|task| meets(&task.work))
     {
         notes.push(format!(
-            "task '{}' has a message or a barrier, and there is one node: it has nobody to talk \
-             to; say --nodes 2 or more",
+            "task '{}' has a message or a barrier, but there is one node: it has no peer; use \
+             --nodes 2 or more",
             task.name
         ));
     }
@@ -303,17 +315,17 @@ fn notes(set: &TaskSet, cores: &[usize], (most, local): (u16, u16)) -> Vec<Strin
             ("--core", "name more, such as --core 0,1")
         };
         notes.push(format!(
-            "all {local} nodes run task '{}' on core {core} of this machine, one after the other: \
-             {from} holds for each of them; {way}",
+            "all {local} nodes run task '{}' on core {core} of this host, one after the other: \
+             {from} applies to each of them; {way}",
             task.name
         ));
     }
     notes
 }
 
-impl RunArgs {
-    /// Refuses cores that this machine has not; other machines may have others.
-    fn check_cores(&self, set: &TaskSet) -> Result<(), Failure> {
+impl CycleRunArgs {
+    /// Rejects cores that this host does not have; other hosts may have others.
+    fn check_cores(&self, set: &TaskSet) -> Result<(), CommandFailure> {
         let of_file = set.tasks().iter().filter_map(|task| task.schedule.core);
         let named: Vec<usize> = match (self.tasks.cores(), self.cluster.listen) {
             ([], _) => of_file.collect(),
@@ -326,43 +338,66 @@ impl RunArgs {
         Ok(())
     }
 
-    /// Refuses flags that would do nothing.
-    fn check_effects(&self, set: &TaskSet) -> Result<(), Failure> {
+    /// Offset to inject into the clock of a node that joins.
+    fn own_offset(&self) -> Result<Span, CommandFailure> {
+        match self.inject_clock_offset[..] {
+            [] => Ok(Span::ZERO),
+            [InjectedOffset { node: None, offset }] => Ok(offset),
+            _ => Err(CommandFailure::usage(
+                "--inject-clock-offset: with --join, write the offset of this node alone, such as +3ms",
+            )),
+        }
+    }
+
+    /// Offsets to inject into clocks, by node.
+    fn node_offsets(&self) -> Result<Vec<(u16, Span)>, CommandFailure> {
+        let of_node = |one: &InjectedOffset| Some((one.node?, one.offset));
+        let offsets = self.inject_clock_offset.iter().map(of_node).collect::<Option<_>>();
+        offsets.ok_or_else(|| {
+            CommandFailure::usage("--inject-clock-offset: name the node as well, such as 2=+3ms")
+        })
+    }
+
+    /// Rejects flags that would have no effect.
+    fn check_effects(&self, set: &TaskSet) -> Result<(), CommandFailure> {
         if let Some(policy) = twice(&self.compare) {
             let name = policy.name();
-            return Err(Failure::usage(format!("--compare: {name} stands there twice")));
+            return Err(CommandFailure::usage(format!("--compare: {name} given twice")));
         }
+        let offsets = self.node_offsets()?;
         let of_nodes = [
-            ("--clock-error", self.clock_error.iter().map(|(node, _)| *node).collect::<Vec<_>>()),
-            ("--slow", self.slow.iter().map(|(node, _)| *node).collect()),
+            ("--inject-clock-offset", offsets.iter().map(|(node, _)| *node).collect::<Vec<_>>()),
+            ("--slow-node", self.slow_node.iter().map(|(node, _)| *node).collect()),
         ];
         for (flag, nodes) in of_nodes {
             if let Some(node) = twice(&nodes) {
-                return Err(Failure::usage(format!(
-                    "{flag}: node {node} stands there twice; say it once"
+                return Err(CommandFailure::usage(format!(
+                    "{flag}: node {node} given twice; give it once"
                 )));
             }
         }
         if self.log.as_deref().is_some_and(output::is_stdout) {
-            return Err(Failure::usage(
+            return Err(CommandFailure::usage(
                 "--log takes a file: the result goes to standard output; name one",
             ));
         }
-        if !self.clock_error.is_empty() && self.signal == Signal::Udp {
-            return Err(Failure::usage(
-                "--clock-error does nothing with --signal udp: packets need no clock; leave one out",
+        if !offsets.is_empty() && self.signal == ReleaseSourceArg::Udp {
+            return Err(CommandFailure::usage(
+                "--inject-clock-offset has no effect with --signal udp; leave one out",
             ));
         }
-        if self.cluster.listen.is_some() && self.clock_error.iter().any(|(node, _)| *node > 1) {
-            return Err(Failure::usage(
-                "--clock-error is for nodes on this machine; a node that joins has --clock-ahead",
+        if self.cluster.listen.is_some() && offsets.iter().any(|(node, _)| *node > 1) {
+            return Err(CommandFailure::usage(
+                "--inject-clock-offset: only node 1 is on this host; give the option to the node \
+                 that joins",
             ));
         }
-        let flag = if self.divide { "--divide" } else { "--slow" };
-        let multiplies = self.divide || !self.slow.is_empty();
-        if multiplies && !set.tasks().iter().any(|task| matches!(task.work, Work::Steps(_))) {
-            return Err(Failure::usage(format!(
-                "{flag} changes what tasks compute, and these are commands, programs or servers"
+        let flag = if self.split_work { "--split-work" } else { "--slow-node" };
+        let multiplies = self.split_work || !self.slow_node.is_empty();
+        if multiplies && !set.tasks().iter().any(|task| matches!(task.work, TaskWork::Steps(_))) {
+            return Err(CommandFailure::usage(format!(
+                "{flag} changes the computation of tasks, and these are commands, programs or \
+                    servers"
             )));
         }
         Ok(())
@@ -370,47 +405,50 @@ impl RunArgs {
 }
 
 impl ClusterArgs {
-    fn options(&self, set: &TaskSet, nodes: u16) -> Result<Option<ClusterOptions>, Failure> {
+    fn options(&self, set: &TaskSet, nodes: u16) -> Result<Option<ClusterOptions>, CommandFailure> {
         let Some(listen) = self.listen else {
-            return match self.wait {
-                Some(_) => Err(Failure::usage("--wait needs --listen or --join")),
+            return match self.join_timeout {
+                Some(_) => Err(CommandFailure::usage("--join-timeout needs --listen or --join")),
                 None => Ok(None),
             };
         };
         if nodes < 2 {
-            return Err(Failure::usage(
-                "--listen waits for other nodes; say --nodes 2 or more, or leave it out",
+            return Err(CommandFailure::usage(
+                "--listen waits for other nodes; use --nodes 2 or more, or omit it",
             ));
         }
         if listen.ip().is_unspecified() {
-            return Err(Failure::usage(format!(
-                "--listen {listen}: the other nodes need an address of this machine to send to; \
+            return Err(CommandFailure::usage(format!(
+                "--listen {listen}: the other nodes need an address of this host to send to; \
                  give one"
             )));
         }
         let shortest = set.tasks().iter().map(|task| task.period_ns).min().unwrap_or(0);
         let max_offset = self.max_offset.map(|span| span.as_ns().unsigned_abs());
         let max_offset_ns = max_offset.unwrap_or(shortest / 10);
-        Ok(Some(ClusterOptions { listen, max_offset_ns, wait: self.wait }))
+        Ok(Some(ClusterOptions { listen, max_offset_ns, wait: self.join_timeout }))
     }
 }
 
-/// The figure of each task of each node and run.
-fn of_tasks(result: &CycleResult, figure: Figure) -> impl Iterator<Item = (String, Option<f64>)> {
+/// The metric of each task of each node and run.
+fn of_tasks(
+    result: &CycleResult,
+    figure: CycleMetric,
+) -> impl Iterator<Item = (String, Option<f64>)> {
     cycle::tasks(result).map(move |(place, task)| {
         let value = match figure {
-            // What was never released was not done by its deadline either.
-            Figure::Missed => {
+            // A period that was never released did not complete by its deadline either.
+            CycleMetric::Missed => {
                 let due = task.periods + task.unreleased;
                 (due > 0).then(|| (task.missed + task.unreleased) as f64 / due as f64)
             }
-            Figure::Of(of, figure) => of(task).map(figure),
+            CycleMetric::Of(of, figure) => of(task).map(figure),
         };
         (format!("task '{}' on {place}", task.name), value)
     })
 }
 
-impl From<RunError> for Failure {
+impl From<RunError> for CommandFailure {
     fn from(error: RunError) -> Self {
         Self::environment(error)
     }
@@ -428,7 +466,7 @@ mod tests {
         };
         let (plain, barrier, tied) = (set(""), set("barrier = true\n"), set("core = 3\n"));
         assert!(notes(&plain, &[], (1, 1)).is_empty() && notes(&plain, &[], (2, 2)).is_empty());
-        assert!(notes(&barrier, &[], (1, 1))[0].contains("nobody to talk to"));
+        assert!(notes(&barrier, &[], (1, 1))[0].contains("no peer"));
         assert!(notes(&barrier, &[], (2, 2)).is_empty());
         assert!(notes(&tied, &[], (1, 1)).is_empty() && notes(&tied, &[], (2, 1)).is_empty());
         let of_file = notes(&tied, &[], (2, 2));

@@ -1,48 +1,50 @@
-//! `horolog host all`: flags to all measurements of this host, their result as text, JSON and page.
+//! `horolog host all`: flags to all measurements of this host, their result as text, JSON and HTML
+//! report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use std::time::Duration;
 
 use clap::Args;
-use horolog_probe::host::all::{self, HostAllOptions, Watch};
+use horolog_probe::host::all::{self, HostAllOptions, HostCallbacks};
 use horolog_record::{Finding, HostAllResult, HostPart, LimitResult};
 use horolog_report::{html, table, to_json};
 
 use super::cores::ThreadArgs;
 use super::{delay, interrupt, switch, timer};
-use crate::failure::{Failure, verdict};
+use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
 use crate::limit::{Limit, TimeOf};
-use crate::output::{self, Progress};
+use crate::output::{self, ProgressLine};
 use crate::values;
 
 const TIME_MIN: Duration = Duration::from_secs(5);
 const TIME_MAX: Duration = Duration::from_hours(1);
 
-/// Measure all of this machine in about a minute: clock, delay, timer, switch, interrupt, and nic
-/// for each card, one after the other, with a verdict and the three worst findings.
+/// Measure all properties of this host in about a minute: clock, delay, timer, switch, interrupt,
+/// and nic for each NIC, one after the other, with a verdict and the three worst findings.
 ///
-/// The verdict says whether this host is fit for measuring in microseconds: fit, fit with doubts (a
-/// warning), not fit (an error), or not known (wake-ups or stolen time were not measured). Wake-ups
-/// of which one in a hundred is later than 100us are a warning, later than 1ms an error; so are
-/// over 1% and over 10% of a core that others take. A part that lacks privilege or something else
-/// says so, and the others run. The result holds each part's own. Exit status 1 where the verdict
-/// is 'not fit' or a limit was broken.
+/// The verdict states whether this host is fit for measurements in microseconds: fit, fit with
+/// doubts (a warning), not fit (an error), or not known (wake-ups or OS noise were not measured). A
+/// 99th percentile of wake-up latency above 100us is a warning, above 1ms an error; OS noise above
+/// 1% and above 10% of a core likewise. A part that lacks a privilege or another prerequisite
+/// reports that, and the others run. The result contains that of each part. Exit status 1 if the
+/// verdict is 'not fit' or a limit failed.
 #[derive(Args, Debug)]
 pub(crate) struct AllArgs {
-    /// About how long all of it may take, 5s to 1h; of less than 30s 'delay' has no waits above
-    /// 10ms and no claims.
+    /// Approximate total duration, 5s to 1h; below 30s 'delay' has no waits above 10ms and no
+    /// claims.
     #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "1m")]
     time: Duration,
-    /// Parts to leave out, such as 'delay,nic': clock, delay, timer, switch, interrupt, nic.
+    /// Parts to skip, such as 'delay,nic': clock, delay, timer, switch, interrupt, nic.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = part)]
     skip: Vec<HostPart>,
     #[command(flatten)]
     threads: ThreadArgs,
-    /// End with status 1 if this holds of a part, such as 'timer.p99>100us' or
-    /// 'interrupt.stolen>1%'; may be given more than once. Figures: those of delay, timer, switch
-    /// and interrupt, behind the part's name. What was not measured breaks its limit.
+    /// Exit with status 1 if this expression is true for a part, such as 'timer.p99>100us' or
+    /// 'interrupt.os-noise>1%'. Repeatable. A limit on a metric that was not measured fails.
+    ///
+    /// Metrics: those of delay, timer, switch and interrupt, after the part's name.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
     fail_if: Vec<PartLimit>,
     #[command(flatten)]
@@ -62,7 +64,7 @@ fn part(text: &str) -> Result<HostPart, String> {
     found.ok_or_else(|| format!("write one of {}", names()))
 }
 
-/// A limit on a figure of a part.
+/// A limit on a metric of a part.
 #[derive(Clone, Debug)]
 struct PartLimit {
     expression: String,
@@ -73,15 +75,15 @@ struct PartLimit {
 #[derive(Clone, Debug)]
 enum PartFigure {
     Delay(Limit<TimeOf>),
-    Timer(Limit<timer::Figure>),
-    Switch(Limit<switch::Figure>),
-    Interrupt(Limit<interrupt::Figure>),
+    Timer(Limit<timer::TimerMetric>),
+    Switch(Limit<switch::SwitchMetric>),
+    Interrupt(Limit<interrupt::InterruptMetric>),
 }
 
 fn limit(text: &str) -> Result<PartLimit, String> {
     let form = || {
-        "write a part (delay, timer, switch, interrupt), a dot, its figure, '>' and a bound, such \
-         as 'timer.p99>100us'"
+        "expected PART.METRIC>BOUND (PART: delay, timer, switch, interrupt), such as \
+         'timer.p99>100us'"
             .to_owned()
     };
     let (name, rest) = text.split_once('.').ok_or_else(form)?;
@@ -101,37 +103,37 @@ impl PartLimit {
         let judged =
             match &self.of {
                 PartFigure::Delay(limit) => limit
-                    .judge_named(delay.iter().flat_map(|one| delay::overshoots(one, limit.figure))),
+                    .judge_named(delay.iter().flat_map(|one| delay::overshoots(one, limit.metric))),
                 PartFigure::Timer(limit) => limit
-                    .judge_named(timer.iter().flat_map(|one| timer::of_cores(one, limit.figure))),
+                    .judge_named(timer.iter().flat_map(|one| timer::of_cores(one, limit.metric))),
                 PartFigure::Switch(limit) => limit
-                    .judge_named(switch.iter().flat_map(|one| switch::measured(one, limit.figure))),
+                    .judge_named(switch.iter().flat_map(|one| switch::measured(one, limit.metric))),
                 PartFigure::Interrupt(limit) => limit.judge_named(
-                    interrupt.iter().flat_map(|one| interrupt::of_cores(one, limit.figure)),
+                    interrupt.iter().flat_map(|one| interrupt::of_cores(one, limit.metric)),
                 ),
             };
         LimitResult { expression: self.expression.clone(), ..judged }
     }
 }
 
-pub(super) fn run(args: &AllArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &AllArgs) -> Result<(), CommandFailure> {
     let parts: Vec<_> =
         HostPart::ALL.into_iter().filter(|part| !args.skip.contains(part)).collect();
     if parts.is_empty() {
-        return Err(Failure::usage("nothing is left to measure; give fewer parts to --skip"));
+        return Err(CommandFailure::usage("no parts left to measure; give fewer to --skip"));
     }
     let files = args.files.open()?;
-    output::end_gently()?;
+    output::install_interrupt_handler()?;
     let options = HostAllOptions {
         time: args.time,
         parts,
         priority: args.threads.priority(),
-        hold_awake: !args.threads.leave_idle_states,
+        hold_awake: !args.threads.allow_idle_states,
         command: output::command_line(),
     };
-    let progress = Progress::new();
-    let watch = Watch {
-        doing: &|part, what| progress.doing(&format!("{}: {what}", part.name())),
+    let progress = ProgressLine::new();
+    let watch = HostCallbacks {
+        doing: &|part, what| progress.set_message(&format!("{}: {what}", part.name())),
         done: &|outcome| progress.keep(&table::host_part(outcome)),
         is_over: &|| output::flow().is_break(),
     };
@@ -139,7 +141,7 @@ pub(super) fn run(args: &AllArgs) -> Result<(), Failure> {
     progress.finish();
     result.limits = args.fail_if.iter().map(|one| one.judge(&result)).collect();
     files.write(&result, [to_json, html::host_all], table::host_all)?;
-    let worst: Vec<Finding> = result.worst.into_iter().map(|one| one.finding).collect();
+    let worst: Vec<Finding> = result.worst_findings.into_iter().map(|one| one.finding).collect();
     verdict(&result.limits, &worst)
 }
 

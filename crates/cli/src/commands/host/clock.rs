@@ -1,30 +1,31 @@
-//! `horolog host clock`: flags to a look at this host's clocks, its result as text, JSON and page.
+//! `horolog host clock`: flags to a measurement of this host's clocks, its result as text, JSON and
+//! HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use std::time::Duration;
 
 use clap::Args;
-use horolog_probe::host::clock::{HostClockOptions, look};
+use horolog_probe::host::clock::{HostClockOptions, measure};
 use horolog_report::{html, table, to_json};
 
-use crate::failure::{Failure, verdict};
+use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
-use crate::output::{self, Progress};
+use crate::output::{self, ProgressLine};
 use crate::values;
 
-/// Rates of a longer time say no more.
+/// Longest measurement; rates over a longer time are no better.
 const TIME_MAX: Duration = Duration::from_hours(1);
 
-/// Show what this host's clocks are and do: the tick (HZ, jiffies), the clocksource, every POSIX
-/// clock with its resolution, cost and rate, RTC and PTP clocks, the kernel's discipline, what
-/// makes wake-ups late.
+/// Show the clocks of this host and their behaviour: the tick (HZ, jiffies), the clocksource, POSIX
+/// clocks with resolution, cost and rate, RTC and PTP clocks, the kernel's discipline, and causes
+/// of late wake-ups.
 ///
-/// Each fact has a line on what it means. Nothing is set. Root is told the count of jiffies too.
-/// Exit status 1 where a clock goes back from one core to another.
+/// Each fact has a line on its meaning. No clock is changed. The count of jiffies requires root.
+/// Exit status 1 if a clock goes backwards from one core to another.
 #[derive(Args, Debug)]
-pub(crate) struct ClockArgs {
-    /// For how long to watch the clocks' rates against each other, 1h at most.
+pub(crate) struct HostClockArgs {
+    /// Observation time of the clocks' rates against each other, at most 1h.
     #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "2s")]
     time: Duration,
     #[command(flatten)]
@@ -33,18 +34,18 @@ pub(crate) struct ClockArgs {
 
 fn time(text: &str) -> Result<Duration, String> {
     match values::long_duration(text)? {
-        long if long > TIME_MAX => Err("1h at most".into()),
+        long if long > TIME_MAX => Err("at most 1h".into()),
         time => Ok(time),
     }
 }
 
-pub(super) fn run(args: &ClockArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &HostClockArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
-    output::end_gently()?;
-    let progress = Progress::new();
-    progress.doing("watching the clocks");
+    output::install_interrupt_handler()?;
+    let progress = ProgressLine::new();
+    progress.set_message("observing the clocks");
     let options = HostClockOptions { time: args.time, command: output::command_line() };
-    let result = look(options, &|| output::flow().is_break());
+    let result = measure(options, &|| output::flow().is_break());
     progress.finish();
     files.write(&result, [to_json, html::host_clock], table::host_clock)?;
     verdict(&[], &result.findings)

@@ -1,13 +1,13 @@
-//! Which cores are measured, and how threads run there, as they are written. Pure.
+//! Notation of the cores to measure and of the scheduling of threads there. Pure.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use clap::Args;
 
-/// More cores than Linux can be built for.
+/// Greatest number of cores that Linux can be built for.
 const CORES_MAX: usize = 8_192;
 
-/// Cores, as `0,2..6:2`.
+/// Cores, written as `0,2..6:2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CoreList(pub(super) Vec<usize>);
 
@@ -21,7 +21,7 @@ pub(super) fn core_list(text: &str) -> Result<CoreList, String> {
     Ok(CoreList(cores))
 }
 
-/// One core, or those from one to another, each so many behind the last.
+/// One core, or a range of cores with a step.
 fn range(text: &str) -> Option<impl Iterator<Item = usize>> {
     let core = |text: &str| text.parse::<usize>().ok().filter(|core| *core < CORES_MAX);
     let (from, rest) = text.split_once("..").unwrap_or((text, text));
@@ -30,27 +30,27 @@ fn range(text: &str) -> Option<impl Iterator<Item = usize>> {
     (from <= to).then(|| (from..=to).step_by(step))
 }
 
-/// How the measuring threads run.
+/// Scheduling of the measuring threads.
 #[derive(Args, Debug)]
 pub(super) struct ThreadArgs {
-    /// Real-time priority of the measuring threads, 1 to 99 (SCHED_FIFO). Where it is refused they
-    /// run as ordinary ones, which the result says.
+    /// Real-time priority of the measuring threads, 1 to 99 (SCHED_FIFO). If it is refused they run
+    /// as SCHED_OTHER, which the result reports.
     #[arg(short, long, value_name = "N", default_value_t = 80,
-          value_parser = clap::value_parser!(u8).range(1..=99), conflicts_with = "ordinary")]
+          value_parser = clap::value_parser!(u8).range(1..=99), conflicts_with = "sched_other")]
     priority: u8,
-    /// Run as ordinary threads (SCHED_OTHER), as most programs do.
+    /// Run as SCHED_OTHER threads, as most programs do.
     #[arg(long)]
-    ordinary: bool,
-    /// Leave the processors' idle states as they are; else the deep ones are held off
-    /// (/dev/cpu_dma_latency) while it measures.
+    sched_other: bool,
+    /// Leave the CPU's idle states enabled; otherwise the deep ones are prevented
+    /// (/dev/cpu_dma_latency) during the measurement.
     #[arg(long)]
-    pub(super) leave_idle_states: bool,
+    pub(super) allow_idle_states: bool,
 }
 
 impl ThreadArgs {
-    /// The priority to ask for.
+    /// The priority to request.
     pub(super) fn priority(&self) -> Option<u8> {
-        (!self.ordinary).then_some(self.priority)
+        (!self.sched_other).then_some(self.priority)
     }
 }
 

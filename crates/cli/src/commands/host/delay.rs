@@ -6,55 +6,57 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::host::delay::{HostDelayOptions, measure};
-use horolog_record::{Code, DelayKind, DelaySlack, HostDelayResult, SchedulingPolicy};
+use horolog_record::{DelayKind, DelaySlack, FindingCode, HostDelayResult, SchedulingPolicy};
 use horolog_report::units::human_ns;
 use horolog_report::{html, setting_name, table, to_json};
 
-use crate::failure::{Failure, no_lack, verdict};
+use crate::failure::{CommandFailure, no_lack, verdict};
 use crate::files::FileArgs;
-use crate::limit::{Limit, TimeOf, times};
-use crate::output::{self, Progress};
+use crate::limit::{Limit, TimeOf, time_metrics};
+use crate::output::{self, ProgressLine};
 use crate::values;
 
-/// A wait that is longer keeps nobody's attention.
+/// Longest delay; longer ones are of no interest.
 const DELAY_MAX: Duration = Duration::from_mins(1);
 const DELAYS_MAX: usize = 40;
 
-/// Measure what the functions deliver by which programs wait: sleep, alarm and pause, usleep,
+/// Measure the accuracy of the functions by which programs wait: sleep, alarm and pause, usleep,
 /// nanosleep, clock_nanosleep, select, poll, epoll, timerfd, io_uring.
 ///
-/// Each function is asked for each delay that it can take, under SCHED_OTHER and SCHED_FIFO, with
-/// the timer slack as it is and with the least. The overshoot is how much later the wait ended.
-/// Then what is commonly said of clocks and delays on Linux is held against the figures. Waits of
-/// 5ms and more are measured all at once; the whole takes about 20 s. Handlers, scheduling and
-/// slack of this process stay as they are.
+/// Each function is called with each delay that it supports, with SCHED_OTHER and SCHED_FIFO, with
+/// the inherited timer slack and with the least. The overshoot is the time from the requested to
+/// the actual end of a wait. Common claims about clocks and delays on Linux are then compared with
+/// the measured values. Waits of 5ms and more are measured in parallel; the whole takes about 20 s.
+/// Signal handlers, scheduling and slack of this process stay as they are.
 #[derive(Args, Debug)]
-pub(crate) struct DelayArgs {
-    /// The functions, such as 'nanosleep,select' [default: all]: sleep, alarm-pause, poll,
-    /// epoll-wait, usleep, select, nanosleep, clock-nanosleep, clock-nanosleep-absolute,
-    /// epoll-pwait2, timerfd, io-uring.
+pub(crate) struct HostDelayArgs {
+    /// Functions, such as 'nanosleep,select' [default: all]: sleep, alarm-pause, poll, epoll-wait,
+    /// usleep, select, nanosleep, clock-nanosleep, clock-nanosleep-absolute, epoll-pwait2, timerfd,
+    /// io-uring.
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = function)]
     functions: Vec<DelayKind>,
-    /// The delays to ask for, such as '50us,2ms', up to 1m.
+    /// Delays to request, such as '50us,2ms', up to 1m.
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = delay,
           default_value = "1us,10us,100us,1ms,10ms,100ms,1s")]
     delays: Vec<Duration>,
-    /// Waits of each function at each delay; of a long delay as many as fit into a second, three at
-    /// least.
+    /// Waits of each function at each delay; for long delays as many as fit into a second, at least
+    /// three.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     samples: u64,
-    /// How threads that wait are scheduled, such as 'other' [default: other,fifo].
+    /// Scheduling policies of the waiting threads, such as 'other' [default: other,fifo].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = policy)]
     policy: Vec<SchedulingPolicy>,
-    /// The timer slack: default, as it was inherited, or minimal, 1 ns [default: default,minimal].
+    /// Timer slack: default, as inherited, or minimal, 1 ns [default: default,minimal].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = slack)]
     slack: Vec<DelaySlack>,
-    /// Leave out what is commonly said, and the signals.
+    /// Skip the common claims, and the signals.
     #[arg(long)]
     no_claims: bool,
-    /// End with status 1 if this holds of the overshoot of any function at any delay, such as
-    /// 'p99>1ms'; may be given more than once. Figures: mean, p50, p90, p99, p99.9, max.
+    /// Exit with status 1 if this expression is true for the overshoot of any function at any
+    /// delay, such as 'p99>1ms'. Repeatable.
+    ///
+    /// Metrics: mean, p50, p90, p99, p99.9, max.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
     fail_if: Vec<Limit<TimeOf>>,
     #[command(flatten)]
@@ -62,7 +64,7 @@ pub(crate) struct DelayArgs {
 }
 
 pub(super) fn limit(text: &str) -> Result<Limit<TimeOf>, String> {
-    Limit::parse(text, times(|of| of))
+    Limit::parse(text, time_metrics(|of| of))
 }
 
 fn function(text: &str) -> Result<DelayKind, String> {
@@ -73,7 +75,7 @@ fn function(text: &str) -> Result<DelayKind, String> {
 
 fn delay(text: &str) -> Result<Duration, String> {
     match values::long_duration(text)? {
-        long if long > DELAY_MAX => Err("1m at most".into()),
+        long if long > DELAY_MAX => Err("at most 1m".into()),
         delay => Ok(delay),
     }
 }
@@ -94,8 +96,8 @@ fn slack(text: &str) -> Result<DelaySlack, String> {
     }
 }
 
-/// What was given, each once and in its order, or else all.
-fn given<T: Copy + PartialEq>(given: &[T], all: &[T]) -> Vec<T> {
+/// The specified values, each once and in order; all if none is specified.
+fn selected_values<T: Copy + PartialEq>(given: &[T], all: &[T]) -> Vec<T> {
     let mut once = Vec::new();
     for one in if given.is_empty() { all } else { given } {
         if !once.contains(one) {
@@ -105,58 +107,60 @@ fn given<T: Copy + PartialEq>(given: &[T], all: &[T]) -> Vec<T> {
     once
 }
 
-impl DelayArgs {
-    fn options(&self) -> Result<HostDelayOptions, Failure> {
-        let mut delays = given(&self.delays, &[]);
+impl HostDelayArgs {
+    fn options(&self) -> Result<HostDelayOptions, CommandFailure> {
+        let mut delays = selected_values(&self.delays, &[]);
         delays.sort_unstable();
         let options = HostDelayOptions {
-            functions: given(&self.functions, &DelayKind::ALL),
+            functions: selected_values(&self.functions, &DelayKind::ALL),
             delays,
             samples: self.samples,
-            policies: given(&self.policy, &[SchedulingPolicy::Other, SchedulingPolicy::Fifo]),
-            slacks: given(&self.slack, &[DelaySlack::Default, DelaySlack::Minimal]),
+            policies: selected_values(
+                &self.policy,
+                &[SchedulingPolicy::Other, SchedulingPolicy::Fifo],
+            ),
+            slacks: selected_values(&self.slack, &[DelaySlack::Default, DelaySlack::Minimal]),
             claims: !self.no_claims,
             command: output::command_line(),
         };
         if options.delays.len() > DELAYS_MAX {
-            return Err(Failure::usage(format!("at most {DELAYS_MAX} delays; give fewer")));
+            return Err(CommandFailure::usage(format!("at most {DELAYS_MAX} delays; give fewer")));
         }
         if !options.is_any_possible() {
-            return Err(Failure::usage(
-                "none of these functions can be asked for these delays: sleep and alarm-pause take \
-                 whole seconds, poll and epoll-wait whole milliseconds, usleep and select whole \
-                 microseconds",
+            return Err(CommandFailure::usage(
+                "no function supports these delays: sleep and alarm-pause take whole seconds, \
+                 poll and epoll-wait whole milliseconds, usleep and select whole microseconds",
             ));
         }
         Ok(options)
     }
 }
 
-pub(super) fn run(args: &DelayArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &HostDelayArgs) -> Result<(), CommandFailure> {
     let options = args.options()?;
     let files = args.files.open()?;
-    output::end_gently()?;
-    let progress = Progress::new();
+    output::install_interrupt_handler()?;
+    let progress = ProgressLine::new();
     let is_over = || output::flow().is_break();
-    let mut result = measure(options, &|what| progress.doing(what), &is_over);
+    let mut result = measure(options, &|what| progress.set_message(what), &is_over);
     progress.finish();
-    let judge = |limit: &Limit<TimeOf>| limit.judge_named(overshoots(&result, limit.figure));
+    let judge = |limit: &Limit<TimeOf>| limit.judge_named(overshoots(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, html::host_delay], table::host_delay)?;
     verdict(&result.limits, &result.findings)?;
     no_lack(lack(&result))
 }
 
-/// Why there is no figure at all; `None` where there is one, or the run was ended before.
+/// The reason why there is no value at all; `None` if there is one, or the run was ended before.
 fn lack(result: &HostDelayResult) -> Option<String> {
     let is_measured = result.cells.iter().any(|cell| cell.overshoot_ns.is_some());
-    let is_ended = result.findings.iter().any(|finding| finding.code == Code::Interrupted);
+    let is_ended = result.findings.iter().any(|finding| finding.code == FindingCode::Interrupted);
     let of_settings = result.settings.iter().filter_map(|setting| setting.error.clone());
     let of_cells = result.cells.iter().filter_map(|cell| cell.error.clone());
     of_settings.chain(of_cells).next().filter(|_| !is_measured && !is_ended)
 }
 
-/// The figure of each function at each delay that was measured.
+/// The metric of each function at each delay that was measured.
 pub(super) fn overshoots(
     result: &HostDelayResult,
     of: TimeOf,
@@ -177,8 +181,8 @@ mod tests {
     fn lists_are_read_and_nothing_is_measured_twice() {
         assert_eq!(function("epoll-pwait2"), Ok(DelayKind::EpollPwait2));
         assert!(function("nap").is_err_and(|why| why.contains("clock-nanosleep")));
-        assert_eq!(given(&[3, 1, 3], &[7]), [3, 1]);
-        assert_eq!(given(&[], &[7, 8]), [7, 8]);
+        assert_eq!(selected_values(&[3, 1, 3], &[7]), [3, 1]);
+        assert_eq!(selected_values(&[], &[7, 8]), [7, 8]);
         for wrong in ["0", "2m", "soon", ""] {
             assert!(delay(wrong).is_err(), "{wrong}");
         }

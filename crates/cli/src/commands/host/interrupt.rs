@@ -1,5 +1,5 @@
 //! `horolog host interrupt`: flags to a run of expiries and a spin, its result as text, JSON and
-//! page.
+//! HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -11,56 +11,56 @@ use horolog_record::{HandlerKind, HostInterruptResult, LimitUnit};
 use horolog_report::{html, table, to_json};
 
 use super::cores::{CoreList, ThreadArgs, core_list};
-use crate::failure::{Failure, no_lack, verdict};
+use crate::failure::{CommandFailure, no_lack, verdict};
 use crate::files::FileArgs;
-use crate::limit::{Limit, Limited, MAX, MEAN, P99, TimeOf};
-use crate::output::{self, Progress};
+use crate::limit::{Limit, LimitedMetric, MAX, MEAN, P99, TimeOf};
+use crate::output::{self, ProgressLine};
 use crate::values;
 
-/// What can be limited of each core.
+/// Metric of each core that can be limited.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Figure {
-    /// Of the delay of a kind of handler.
+pub(super) enum InterruptMetric {
+    /// The delay of a kind of handler.
     Delay(HandlerKind, TimeOf),
-    /// The share of the core that was stolen.
+    /// The share of the core taken from the spinning thread.
     Stolen,
     /// The longest gap.
     Gap,
 }
 
-const FIGURES: [Limited<Figure>; 11] = [
-    ("kernel.p99", LimitUnit::Ns, Figure::Delay(HandlerKind::Kernel, P99)),
-    ("kernel.mean", LimitUnit::Ns, Figure::Delay(HandlerKind::Kernel, MEAN)),
-    ("kernel.max", LimitUnit::Ns, Figure::Delay(HandlerKind::Kernel, MAX)),
-    ("signal.mean", LimitUnit::Ns, Figure::Delay(HandlerKind::Signal, MEAN)),
-    ("signal.p99", LimitUnit::Ns, Figure::Delay(HandlerKind::Signal, P99)),
-    ("signal.max", LimitUnit::Ns, Figure::Delay(HandlerKind::Signal, MAX)),
-    ("timerfd.mean", LimitUnit::Ns, Figure::Delay(HandlerKind::Timerfd, MEAN)),
-    ("timerfd.p99", LimitUnit::Ns, Figure::Delay(HandlerKind::Timerfd, P99)),
-    ("timerfd.max", LimitUnit::Ns, Figure::Delay(HandlerKind::Timerfd, MAX)),
-    ("stolen", LimitUnit::Ratio, Figure::Stolen),
-    ("gap", LimitUnit::Ns, Figure::Gap),
+const FIGURES: [LimitedMetric<InterruptMetric>; 11] = [
+    ("kernel.p99", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Kernel, P99)),
+    ("kernel.mean", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Kernel, MEAN)),
+    ("kernel.max", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Kernel, MAX)),
+    ("signal.mean", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Signal, MEAN)),
+    ("signal.p99", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Signal, P99)),
+    ("signal.max", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Signal, MAX)),
+    ("timerfd.mean", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Timerfd, MEAN)),
+    ("timerfd.p99", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Timerfd, P99)),
+    ("timerfd.max", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Timerfd, MAX)),
+    ("os-noise", LimitUnit::Ratio, InterruptMetric::Stolen),
+    ("gap", LimitUnit::Ns, InterruptMetric::Gap),
 ];
 const DISTANCE_MIN: Duration = Duration::from_micros(20);
 const DISTANCE_MAX: Duration = Duration::from_secs(1);
 
-/// How late handlers run behind a timer's expiry, and what is taken from each core.
+/// Measure the delay of timer handlers after the expiry, and the OS noise of each core.
 ///
-/// Timers expire at random distances; the delay counts from the expiry to the first reading of the
-/// clock in the handler: in the kernel (bpf_timer, whose callback runs in the soft interrupt behind
-/// the timer's own), in a signal handler, and in a thread that waits for a timerfd. Then a thread
-/// spins on each core, as an ordinary one, and reads the clock: a turn of its loop that took longer
-/// than the threshold is a gap, and the kernel is asked whether another thread ran in it; if not,
-/// it was an interrupt, system management or the host.
+/// Timers expire at random intervals; the delay counts from the expiry to the first reading of the
+/// clock in the handler: in the kernel (bpf_timer, whose callback runs in the soft interrupt after
+/// the timer's own), in a signal handler, and in a thread that waits for a timerfd. Then a
+/// SCHED_OTHER thread spins on each core and reads the clock: an iteration that took longer than
+/// the threshold is a gap, and the kernel's accounting shows whether another thread ran in it; if
+/// not, the gap is attributed to an interrupt, system management or the hypervisor.
 #[derive(Args, Debug)]
 pub(crate) struct InterruptArgs {
-    /// The cores, such as 0,2..6:2 [default: all that this process may run on].
+    /// Cores, such as 0,2..6:2 [default: all that this process may run on].
     #[arg(short, long, value_name = "LIST", value_parser = core_list)]
     cores: Option<CoreList>,
     /// Kinds of handlers.
     #[arg(long, value_name = "KIND", value_delimiter = ',',
-          default_values_t = [Kind::Kernel, Kind::Signal, Kind::Timerfd])]
-    handlers: Vec<Kind>,
+          default_values_t = [HandlerKindArg::Kernel, HandlerKindArg::Signal, HandlerKindArg::Timerfd])]
+    handlers: Vec<HandlerKindArg>,
     /// Expiries of each repetition.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1_000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
@@ -69,37 +69,38 @@ pub(crate) struct InterruptArgs {
     #[arg(short, long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u16).range(1..=1_000))]
     repetitions: u16,
-    /// Mean distance from a handler to the next expiry, 20us to 1s; each is random from a tenth of
-    /// it up to nineteen tenths.
+    /// Mean interval from a handler to the next expiry, 20us to 1s; each is random, from 0.1 to 1.9
+    /// times the mean.
     #[arg(short, long, value_name = "TIME", value_parser = distance, default_value = "500us")]
-    distance: Duration,
-    /// How long to look for stolen time; 0 for not at all.
-    #[arg(short, long, value_name = "TIME", value_parser = values::duration, default_value = "5s")]
-    spin: Duration,
-    /// A turn of the spinning loop that takes longer than this is a gap.
+    interval: Duration,
+    /// Duration of the OS noise measurement; 0 skips it.
+    #[arg(short = 't', long, value_name = "TIME", value_parser = values::duration, default_value = "5s")]
+    noise_time: Duration,
+    /// Threshold above which an iteration of the spinning loop is a gap.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "2us")]
     threshold: Duration,
     #[command(flatten)]
     threads: ThreadArgs,
-    /// End with status 1 if this holds of any core, such as 'kernel.p99>50us', 'stolen>1%' or
-    /// 'gap>1ms'; may be given more than once. Figures: mean, p99, max of kernel, signal, timerfd;
-    /// stolen (a share), gap (the longest). What was not measured breaks its limit.
+    /// Exit with status 1 if this expression is true for any core, such as 'kernel.p99>50us',
+    /// 'os-noise>1%' or 'gap>1ms'. Repeatable. A limit on a metric that was not measured fails.
+    ///
+    /// Metrics: mean, p99, max of kernel, signal, timerfd; os-noise (a share), gap (the longest).
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<Limit<Figure>>,
+    fail_if: Vec<Limit<InterruptMetric>>,
     #[command(flatten)]
     files: FileArgs,
 }
 
-/// Kinds of handlers, as they are written.
+/// Kinds of handlers, by their names on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum HandlerKindArg {
     Kernel,
     Signal,
     Timerfd,
 }
 
-impl std::fmt::Display for Kind {
+impl std::fmt::Display for HandlerKindArg {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Kernel => "kernel",
@@ -109,12 +110,12 @@ impl std::fmt::Display for Kind {
     }
 }
 
-impl From<Kind> for HandlerKind {
-    fn from(kind: Kind) -> Self {
+impl From<HandlerKindArg> for HandlerKind {
+    fn from(kind: HandlerKindArg) -> Self {
         match kind {
-            Kind::Kernel => Self::Kernel,
-            Kind::Signal => Self::Signal,
-            Kind::Timerfd => Self::Timerfd,
+            HandlerKindArg::Kernel => Self::Kernel,
+            HandlerKindArg::Signal => Self::Signal,
+            HandlerKindArg::Timerfd => Self::Timerfd,
         }
     }
 }
@@ -126,57 +127,62 @@ fn distance(text: &str) -> Result<Duration, String> {
     }
 }
 
-pub(super) fn limit(text: &str) -> Result<Limit<Figure>, String> {
+pub(super) fn limit(text: &str) -> Result<Limit<InterruptMetric>, String> {
     Limit::parse(text, FIGURES)
 }
 
-pub(super) fn run(args: InterruptArgs) -> Result<(), Failure> {
+pub(super) fn run(args: InterruptArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
-    output::end_gently()?;
+    output::install_interrupt_handler()?;
     let options = InterruptOptions {
         cores: args.cores.map(|list| list.0).unwrap_or_default(),
         kinds: args.handlers.into_iter().map(HandlerKind::from).collect(),
         expiries: args.expiries,
         repetitions: args.repetitions.into(),
-        distance: (args.distance / 10, args.distance * 19 / 10),
-        spin: args.spin,
+        distance: (args.interval / 10, args.interval * 19 / 10),
+        spin: args.noise_time,
         threshold: args.threshold,
         priority: args.threads.priority(),
-        hold_awake: !args.threads.leave_idle_states,
+        hold_awake: !args.threads.allow_idle_states,
         command: output::command_line(),
     };
-    let progress = Progress::new();
-    let told = |what: &str| progress.doing(what);
+    let progress = ProgressLine::new();
+    let told = |what: &str| progress.set_message(what);
     let mut result = interrupt::run(options, &told, &|| output::flow().is_break())?;
     progress.finish();
-    let judge = |limit: &Limit<Figure>| limit.judge_named(of_cores(&result, limit.figure));
+    let judge = |limit: &Limit<InterruptMetric>| limit.judge_named(of_cores(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, html::host_interrupt], table::host_interrupt)?;
     verdict(&result.limits, &result.findings)?;
     no_lack(lack(&result))
 }
 
-/// Why there is no figure at all; `None` where there is one, or nothing was in the way.
+/// The reason why there is no value at all; `None` if there is one, or nothing was in the way.
 fn lack(result: &HostInterruptResult) -> Option<String> {
     let is_measured = result.handlers.iter().any(|handler| handler.delay_ns.is_some());
     let error = result.handlers.iter().find_map(|handler| handler.error.clone());
-    error.filter(|_| !is_measured && result.stolen.is_empty())
+    error.filter(|_| !is_measured && result.os_noise.is_empty())
 }
 
-/// The figure of each core.
-pub(super) fn of_cores(result: &HostInterruptResult, figure: Figure) -> Vec<(String, Option<f64>)> {
-    let stolen = result.stolen.iter();
+/// The metric of each core.
+pub(super) fn of_cores(
+    result: &HostInterruptResult,
+    figure: InterruptMetric,
+) -> Vec<(String, Option<f64>)> {
+    let stolen = result.os_noise.iter();
     let core = |number: usize, value| (format!("core {number}"), value);
     match figure {
-        Figure::Delay(kind, of) => {
+        InterruptMetric::Delay(kind, of) => {
             let handlers = result.handlers.iter().filter(|handler| handler.kind == kind);
             handlers.map(|one| core(one.core, one.delay_ns.as_ref().map(of))).collect()
         }
-        Figure::Stolen => stolen
+        InterruptMetric::Stolen => stolen
             .map(|one| {
                 core(one.core, Some(one.all.total_ns as f64 / one.duration_ns.max(1) as f64))
             })
             .collect(),
-        Figure::Gap => stolen.map(|one| core(one.core, Some(one.all.max_ns as f64))).collect(),
+        InterruptMetric::Gap => {
+            stolen.map(|one| core(one.core, Some(one.all.max_ns as f64))).collect()
+        }
     }
 }

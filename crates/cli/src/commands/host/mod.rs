@@ -1,9 +1,9 @@
-//! `horolog host`: what this machine is capable of, and why.
+//! `horolog host`: capabilities of this host, and their reasons.
 
 use clap::{Args, Subcommand};
 use horolog_probe::host::HostError;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 mod all;
 mod clock;
@@ -14,7 +14,7 @@ mod nic;
 mod switch;
 mod timer;
 
-/// What this machine's clocks, delays, scheduler, timers and interrupts really do.
+/// Measure this host's clocks, delays, scheduler, timers and interrupts.
 #[derive(Args, Debug)]
 pub(crate) struct HostArgs {
     #[command(subcommand)]
@@ -26,13 +26,13 @@ enum HostCommand {
     All(all::AllArgs),
     Interrupt(interrupt::InterruptArgs),
     Switch(switch::SwitchArgs),
-    Clock(clock::ClockArgs),
-    Delay(Box<delay::DelayArgs>),
+    Clock(clock::HostClockArgs),
+    Delay(Box<delay::HostDelayArgs>),
     Nic(nic::NicArgs),
     Timer(timer::TimerArgs),
 }
 
-pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: HostArgs) -> Result<(), CommandFailure> {
     match args.command {
         HostCommand::All(args) => all::run(&args),
         HostCommand::Interrupt(args) => interrupt::run(args),
@@ -44,7 +44,7 @@ pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
     }
 }
 
-impl From<HostError> for Failure {
+impl From<HostError> for CommandFailure {
     fn from(error: HostError) -> Self {
         if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
     }

@@ -1,53 +1,53 @@
-//! `horolog host switch`: flags to a run of switches, its result as text, JSON and page.
+//! `horolog host switch`: flags to a run of switches, its result as text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use clap::Args;
 use horolog_probe::host::switch::{self, SwitchOptions, TURNS_MAX};
 use horolog_record::{
-    HostSwitchResult, LimitUnit, SwitchExchange, SwitchPartner, SwitchSteps, SwitchWay,
+    HostSwitchResult, LimitUnit, SwitchExchange, SwitchMechanism, SwitchPeer, SwitchSteps,
 };
 use horolog_report::{html, table, to_json};
 
 use super::cores::{CoreList, ThreadArgs, core_list};
-use crate::failure::{Failure, verdict};
+use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
-use crate::limit::{Limit, Limited};
-use crate::output::{self, Progress};
+use crate::limit::{Limit, LimitedMetric};
+use crate::output::{self, ProgressLine};
 
-/// What can be limited.
+/// Metric that can be limited.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Figure {
+pub(super) enum SwitchMetric {
     /// A switch by the eight steps.
-    Switch(SwitchPartner),
+    Switch(SwitchPeer),
     /// The mean turn of each exchange.
-    Turn(SwitchWay),
+    Turn(SwitchMechanism),
 }
 
-const FIGURES: [Limited<Figure>; 5] = [
-    ("process", LimitUnit::Ns, Figure::Switch(SwitchPartner::Process)),
-    ("thread", LimitUnit::Ns, Figure::Switch(SwitchPartner::Thread)),
-    ("pipe", LimitUnit::Ns, Figure::Turn(SwitchWay::Pipe)),
-    ("futex", LimitUnit::Ns, Figure::Turn(SwitchWay::Futex)),
-    ("eventfd", LimitUnit::Ns, Figure::Turn(SwitchWay::Eventfd)),
+const FIGURES: [LimitedMetric<SwitchMetric>; 5] = [
+    ("process", LimitUnit::Ns, SwitchMetric::Switch(SwitchPeer::Process)),
+    ("thread", LimitUnit::Ns, SwitchMetric::Switch(SwitchPeer::Thread)),
+    ("pipe", LimitUnit::Ns, SwitchMetric::Turn(SwitchMechanism::Pipe)),
+    ("futex", LimitUnit::Ns, SwitchMetric::Turn(SwitchMechanism::Futex)),
+    ("eventfd", LimitUnit::Ns, SwitchMetric::Turn(SwitchMechanism::Eventfd)),
 ];
 
-/// What it costs to switch between processes and between threads.
+/// Measure the cost of switching between processes and between threads.
 ///
 /// By the eight steps of Hao, Xue and Qin 2010 (section 4.1.1): n calls of sched_yield alone, then
 /// n turns with a child (a process, then a thread) of the same real-time priority on the same core.
-/// Each turn has two switches; the figure for each switch has both sides' calls taken off, the
-/// document's own has one side's. Then turns that hand over and wait, by a pipe, a futex and an
-/// eventfd, on one core and across two; their figure for each switch has the same calls alone taken
-/// off, as lmbench does. A figure that comes out negative is refused.
+/// Each turn has two switches; the cost of each switch excludes the calls of both sides, that of
+/// the paper excludes those of one side. Then turns that hand over and wait, by a pipe, a futex and
+/// an eventfd, on one core and across two; their cost of each switch excludes the same calls made
+/// alone, as in lmbench. A negative result is rejected.
 #[derive(Args, Debug)]
 pub(crate) struct SwitchArgs {
-    /// The core of the one side, and that of the other for turns across cores, such as 0,1
-    /// [default: the first two that this process may run on].
+    /// Cores of the two sides for turns across cores, such as 0,1; the first is also that of turns
+    /// on one core [default: the first two that this process may run on].
     #[arg(short, long, value_name = "LIST", value_parser = pair)]
     cores: Option<CoreList>,
-    /// Turns of each repetition, up to 50000: more, which do not sleep, would run into the
-    /// throttling of real-time threads.
+    /// Turns of each repetition, up to 50000; more, without sleeping, would reach the throttling of
+    /// real-time threads.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 5_000,
           value_parser = clap::value_parser!(u64).range(100..=TURNS_MAX))]
     turns: u64,
@@ -57,11 +57,13 @@ pub(crate) struct SwitchArgs {
     repetitions: u16,
     #[command(flatten)]
     threads: ThreadArgs,
-    /// End with status 1 if this holds, such as 'process>5us' or 'pipe>20us'; may be given more
-    /// than once. Figures: process, thread (a switch by the eight steps), pipe, futex, eventfd (the
-    /// mean turn, the worst place and partner). What was not measured breaks its limit.
+    /// Exit with status 1 if this expression is true, such as 'process>5us' or 'pipe>20us'.
+    /// Repeatable. A limit on a metric that was not measured fails.
+    ///
+    /// Metrics: process, thread (a switch by the eight steps), pipe, futex, eventfd (the mean turn,
+    /// of the worst placement and peer).
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<Limit<Figure>>,
+    fail_if: Vec<Limit<SwitchMetric>>,
     #[command(flatten)]
     files: FileArgs,
 }
@@ -73,43 +75,46 @@ fn pair(text: &str) -> Result<CoreList, String> {
     }
 }
 
-pub(super) fn limit(text: &str) -> Result<Limit<Figure>, String> {
+pub(super) fn limit(text: &str) -> Result<Limit<SwitchMetric>, String> {
     Limit::parse(text, FIGURES)
 }
 
-pub(super) fn run(args: SwitchArgs) -> Result<(), Failure> {
+pub(super) fn run(args: SwitchArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
-    output::end_gently()?;
+    output::install_interrupt_handler()?;
     let options = SwitchOptions {
         cores: args.cores.map(|list| list.0).unwrap_or_default(),
         turns: args.turns,
         repetitions: args.repetitions.into(),
         priority: args.threads.priority(),
-        hold_awake: !args.threads.leave_idle_states,
+        hold_awake: !args.threads.allow_idle_states,
         command: output::command_line(),
     };
-    let progress = Progress::new();
+    let progress = ProgressLine::new();
     let told = |done, total| progress.counted(done, total, "repetitions");
     let mut result = switch::run(options, &told, &|| output::flow().is_break())?;
     progress.finish();
-    let judge = |limit: &Limit<Figure>| limit.judge_named(measured(&result, limit.figure));
+    let judge = |limit: &Limit<SwitchMetric>| limit.judge_named(measured(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, html::host_switch], table::host_switch)?;
     verdict(&result.limits, &result.findings)
 }
 
-/// All that was measured of a figure.
-pub(super) fn measured(result: &HostSwitchResult, figure: Figure) -> Vec<(String, Option<f64>)> {
+/// All measured values of a metric.
+pub(super) fn measured(
+    result: &HostSwitchResult,
+    figure: SwitchMetric,
+) -> Vec<(String, Option<f64>)> {
     match figure {
-        Figure::Switch(partner) => {
-            let steps = result.steps.iter().filter(|steps| steps.partner == partner);
+        SwitchMetric::Switch(partner) => {
+            let steps = result.steps.iter().filter(|steps| steps.peer == partner);
             let per_switch = |steps: &SwitchSteps| {
-                (format!("a {}", table::partner_name(steps.partner)), steps.per_switch_ns)
+                (format!("a {}", table::peer_name(steps.peer)), steps.per_switch_ns)
             };
             steps.map(per_switch).collect()
         }
-        Figure::Turn(way) => {
-            let exchanges = result.exchanges.iter().filter(|exchange| exchange.way == way);
+        SwitchMetric::Turn(way) => {
+            let exchanges = result.exchanges.iter().filter(|exchange| exchange.mechanism == way);
             let turn = |one: &SwitchExchange| (table::exchange_name(one), one.turn_mean_ns);
             exchanges.map(turn).collect()
         }

@@ -1,4 +1,4 @@
-//! `horolog host timer`: flags to a run of wake-ups, its result as text, JSON and page.
+//! `horolog host timer`: flags to a run of wake-ups, its result as text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -10,32 +10,32 @@ use horolog_record::{Distribution, HostTimerResult, LimitUnit};
 use horolog_report::{html, table, to_json};
 
 use super::cores::{CoreList, ThreadArgs, core_list};
-use crate::failure::{Failure, verdict};
+use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
-use crate::limit::{Limit, TimeOf, times};
-use crate::output::{self, Progress};
+use crate::limit::{Limit, TimeOf, time_metrics};
+use crate::output::{self, ProgressLine};
 use crate::values;
 
 const INTERVAL_MIN: Duration = Duration::from_micros(50);
-/// Weeks of the shortest period.
+/// Greatest number of cycles: weeks of the shortest period.
 const CYCLES_MAX: u128 = 100_000_000_000;
 
-/// How late threads wake up that are to run in each period, as cyclictest measures it.
+/// Measure the wake-up latency of periodic threads, as cyclictest does.
 ///
-/// One thread for each core, tied to it and in real time where that is allowed, sleeps until the
-/// instant of each period (clock_nanosleep, absolute, CLOCK_MONOTONIC) and reads the clock. No
-/// period is skipped: one that is over before the thread comes to wait for it is counted as missed,
-/// and its latency counts from its own instant. Memory is locked meanwhile. All of it is as before
-/// when the command ends.
+/// One thread for each core, pinned to it and real-time if permitted, sleeps until the instant of
+/// each period (clock_nanosleep, absolute, CLOCK_MONOTONIC) and reads the clock. No period is
+/// skipped: one that has passed before the thread waits for it is counted as missed, and its
+/// latency counts from its own instant. Memory is locked meanwhile. All settings are restored when
+/// the command ends.
 #[derive(Args, Debug)]
 pub(crate) struct TimerArgs {
-    /// The cores, such as 0,2..6:2 [default: all that this process may run on].
+    /// Cores, such as 0,2..6:2 [default: all that this process may run on].
     #[arg(short, long, value_name = "LIST", value_parser = core_list)]
     cores: Option<CoreList>,
-    /// The period of each thread, 50us at least.
+    /// Period of each thread, at least 50us.
     #[arg(short, long, value_name = "TIME", value_parser = interval, default_value = "1ms")]
     interval: Duration,
-    /// How long to measure.
+    /// Duration of the measurement.
     #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
           default_value = "10s")]
     time: Duration,
@@ -44,75 +44,80 @@ pub(crate) struct TimerArgs {
     /// End at the first latency above this, with status 1.
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration)]
     break_above: Option<Duration>,
-    /// End with status 1 if this holds of any core, such as 'p99>100us' or 'missed>0.1%'; may be
-    /// given more than once. Figures: mean, p50, p90, p99, p99.9, max, missed (a share). What was
-    /// not measured breaks its limit.
+    /// Exit with status 1 if this expression is true for any core, such as 'p99>100us' or
+    /// 'missed>0.1%'. Repeatable. A limit on a metric that was not measured fails.
+    ///
+    /// Metrics: mean, p50, p90, p99, p99.9, max, missed (a share).
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<Limit<Figure>>,
+    fail_if: Vec<Limit<TimerMetric>>,
     #[command(flatten)]
     files: FileArgs,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
     match values::duration(text)? {
-        short if short < INTERVAL_MIN => Err("50us at least".into()),
+        short if short < INTERVAL_MIN => Err("at least 50us".into()),
         interval => Ok(interval),
     }
 }
 
-/// What can be limited of each core.
+/// Metric of each core that can be limited.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Figure {
+pub(super) enum TimerMetric {
     Latency(TimeOf),
-    /// The share of periods that were missed.
+    /// The share of missed periods.
     Missed,
 }
 
-pub(super) fn limit(text: &str) -> Result<Limit<Figure>, String> {
-    let missed = ("missed", LimitUnit::Ratio, Figure::Missed);
-    Limit::parse(text, times(Figure::Latency).into_iter().chain([missed]))
+pub(super) fn limit(text: &str) -> Result<Limit<TimerMetric>, String> {
+    let missed = ("missed", LimitUnit::Ratio, TimerMetric::Missed);
+    Limit::parse(text, time_metrics(TimerMetric::Latency).into_iter().chain([missed]))
 }
 
-pub(super) fn run(args: TimerArgs) -> Result<(), Failure> {
+pub(super) fn run(args: TimerArgs) -> Result<(), CommandFailure> {
     let cycles = args.time.as_nanos() / args.interval.as_nanos();
     if cycles == 0 {
-        return Err(Failure::usage("the --time is shorter than one --interval; give a longer one"));
+        return Err(CommandFailure::usage(
+            "--time is shorter than one --interval; give a longer one",
+        ));
     }
     if cycles > CYCLES_MAX {
-        return Err(Failure::usage(format!("at most {CYCLES_MAX} periods; give a shorter --time")));
+        return Err(CommandFailure::usage(format!(
+            "at most {CYCLES_MAX} periods; give a shorter --time"
+        )));
     }
     let files = args.files.open()?;
-    output::end_gently()?;
+    output::install_interrupt_handler()?;
     let options = TimerOptions {
         cores: args.cores.map(|list| list.0).unwrap_or_default(),
         interval: args.interval,
         cycles: cycles as u64,
         priority: args.threads.priority(),
-        hold_awake: !args.threads.leave_idle_states,
+        hold_awake: !args.threads.allow_idle_states,
         break_above: args.break_above,
         command: output::command_line(),
     };
-    let progress = Progress::new();
+    let progress = ProgressLine::new();
     let told = |done: Duration, total: Duration| {
         progress.counted(done.as_secs(), total.as_secs(), "s");
     };
     let mut result = timer::run(options, &told, &|| output::flow().is_break())?;
     progress.finish();
-    let judge = |limit: &Limit<Figure>| limit.judge_named(of_cores(&result, limit.figure));
+    let judge = |limit: &Limit<TimerMetric>| limit.judge_named(of_cores(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, html::host_timer], table::host_timer)?;
     verdict(&result.limits, &result.findings)
 }
 
-/// The figure of each core.
+/// The metric of each core.
 pub(super) fn of_cores(
     result: &HostTimerResult,
-    figure: Figure,
+    figure: TimerMetric,
 ) -> impl Iterator<Item = (String, Option<f64>)> {
     result.cores.iter().map(move |core| {
         let of = |latency: &Distribution| match figure {
-            Figure::Latency(of) => of(latency),
-            Figure::Missed => core.missed as f64 / latency.count as f64,
+            TimerMetric::Latency(of) => of(latency),
+            TimerMetric::Missed => core.missed as f64 / latency.count as f64,
         };
         (format!("core {}", core.core), core.latency_ns.as_ref().map(of))
     })

@@ -1,4 +1,4 @@
-//! The flags by which a load run keeps what was sent and received.
+//! Flags of a load run that record sent and received packets.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -9,15 +9,15 @@ use horolog_load::capture::{CaptureOptions, PACKETS_MAX};
 
 use crate::values;
 
-/// What is kept for Wireshark, and where.
+/// Capture of the requests and replies, for Wireshark.
 #[derive(Args, Debug)]
 pub(crate) struct CaptureArgs {
-    /// Write what was sent and received to this file (pcapng). Above 10000 requests/s one in two,
-    /// four, eight and so on is kept, and its reply with it. It takes CAP_NET_RAW and the engine
-    /// packet or udp, and costs speed.
+    /// Write the requests and replies to FILE in pcapng format. Above 10000 requests/s a sample of
+    /// them is written: one in two, four, eight and so on, with its reply. It requires CAP_NET_RAW
+    /// and the engine packet or udp, and reduces the rate.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Packets to keep at most [default: 1M].
+    /// Largest number of packets to write [default: 1M].
     #[arg(long, value_name = "PACKETS", requires = "pcap", value_parser = packets)]
     pcap_max: Option<u64>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct CaptureArgs {
 fn packets(text: &str) -> Result<u64, String> {
     match values::rate(text) {
         Ok(number) if number >= 1.0 && number.fract() == 0.0 => Ok(number as u64),
-        _ => Err("write a number of packets, such as 5000, 10k or 1M".to_owned()),
+        _ => Err("expected a number of packets, such as 5000, 10k or 1M".to_owned()),
     }
 }
 

@@ -6,26 +6,26 @@ use std::str::FromStr;
 
 use clap::Args;
 use horolog_load::LoadOptions;
-use horolog_load::mix::{Asks, NtpAsks, Part};
+use horolog_load::mix::{MixPart, NtpRequestOptions, RequestKind};
 use horolog_load::ptp::PtpKind;
 
-use super::additions::AdditionsArgs;
-use super::nts::NtsArgs;
+use super::nts::LoadNtsArgs;
 use super::ptp::{ContractArgs, HeaderArgs};
-use super::{Outputs, RunArgs};
-use crate::failure::Failure;
+use super::trailer::TrailerArgs;
+use super::{LoadOutputs, LoadRunArgs};
+use crate::failure::CommandFailure;
 
 /// Send several kinds of requests at once, each with its share of the rate, as the clients of a
-/// real server do; all are counted together, and each kind apart.
+/// real server do; counted together and by kind.
 ///
 /// Each kind has its own clients and a part of the clients' network. Each has at least one sending
-/// thread, but in the kernel, where all kinds are sent by each thread. A loss goal is held against
-/// all of them together. A port of TARGET is that of NTP.
+/// thread, except in the kernel, where each thread sends all kinds. A loss goal applies to all of
+/// them together. A port in TARGET is that of NTP.
 #[derive(Args, Debug)]
 pub(crate) struct MixArgs {
     #[command(flatten)]
-    run: RunArgs,
-    /// The kinds of requests and their weights, separated by commas: ntp, ntp-v1, ntp-v2, ntp-v3,
+    run: LoadRunArgs,
+    /// Kinds of requests with their weights, separated by commas: ntp, ntp-v1, ntp-v2, ntp-v3,
     /// ntp-interleaved, ntp-nts (with --nts or --nts-cookie), ntp-mac (with --key), ptp-delay,
     /// ptp-nsm, ptp-unicast.
     #[arg(
@@ -38,9 +38,9 @@ pub(crate) struct MixArgs {
     )]
     weights: Vec<Weight>,
     #[command(flatten)]
-    nts: NtsArgs,
+    nts: LoadNtsArgs,
     #[command(flatten)]
-    additions: AdditionsArgs,
+    additions: TrailerArgs,
     #[command(flatten)]
     header: HeaderArgs,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(crate) struct MixArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum MixRequestKind {
     Ntp(u8),
     Interleaved,
     Nts,
@@ -58,7 +58,7 @@ enum Kind {
     PtpUnicast,
 }
 
-impl Kind {
+impl MixRequestKind {
     const ALL: [(&str, Self); 10] = [
         ("ntp", Self::Ntp(4)),
         ("ntp-v1", Self::Ntp(1)),
@@ -77,7 +77,7 @@ impl Kind {
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Weight {
     name: &'static str,
-    kind: Kind,
+    kind: MixRequestKind,
     share: f64,
 }
 
@@ -85,59 +85,72 @@ impl FromStr for Weight {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, weight) = text.split_once('=').ok_or("write KIND=WEIGHT, such as ntp=70")?;
-        let known = Kind::ALL.into_iter().find(|(known, _)| *known == name.trim());
+        let (name, weight) = text.split_once('=').ok_or("expected KIND=WEIGHT, such as ntp=70")?;
+        let known = MixRequestKind::ALL.into_iter().find(|(known, _)| *known == name.trim());
         let (name, kind) = known.ok_or_else(|| {
-            let names = Kind::ALL.map(|(name, _)| name);
-            format!("there is no kind '{name}'; take one of {}", names.join(", "))
+            let names = MixRequestKind::ALL.map(|(name, _)| name);
+            format!("unknown kind '{name}'; use one of {}", names.join(", "))
         })?;
-        let share = weight.trim().parse().map_err(|_| format!("'{weight}' is no weight"))?;
+        let share = weight.trim().parse().map_err(|_| format!("'{weight}' is not a weight"))?;
         Ok(Self { name, kind, share })
     }
 }
 
 impl MixArgs {
-    pub(super) fn resolve(self) -> Result<(LoadOptions, Outputs), Failure> {
+    pub(super) fn resolve(self) -> Result<(LoadOptions, LoadOutputs), CommandFailure> {
         let additions = self.additions.resolve()?;
-        let sessions = self.nts.given()?;
+        let sessions = self.nts.imported_session()?;
         let (mut options, outputs) = self.run.resolve()?;
         options.command = self.nts.hide(options.command);
         let nts = self.nts.resolve(&options.target)?;
         let authenticated = nts.is_some() || sessions.is_some();
         let has = |wanted| self.weights.iter().any(|one| one.kind == wanted);
         let wants = [
-            (has(Kind::Nts), authenticated, "ntp-nts", "--nts with --ca, or --nts-cookie"),
-            (has(Kind::Mac), additions.mac.is_some(), "ntp-mac", "--key and --keys"),
+            (
+                has(MixRequestKind::Nts),
+                authenticated,
+                "ntp-nts",
+                "--nts with --ca, or --nts-cookie",
+            ),
+            (has(MixRequestKind::Mac), additions.mac.is_some(), "ntp-mac", "--key and --keys"),
         ];
         for (is_wanted, is_given, kind, flags) in wants {
             if is_wanted && !is_given {
-                return Err(Failure::usage(format!("{kind} takes {flags}; give them as well")));
+                return Err(CommandFailure::usage(format!("{kind} requires {flags}")));
             }
             if is_given && !is_wanted {
                 let reason = format!("no weight is given to {kind}, which takes {flags}");
-                return Err(Failure::usage(reason));
+                return Err(CommandFailure::usage(reason));
             }
         }
-        if !additions.fields.is_empty() && !has(Kind::Mac) {
-            return Err(Failure::usage("--extension goes with ntp-mac; give it a weight"));
+        if !additions.fields.is_empty() && !has(MixRequestKind::Mac) {
+            return Err(CommandFailure::usage("--extension requires ntp-mac with a weight"));
         }
         let part = |&Weight { name, kind, share: weight }: &Weight| {
-            let plain = NtpAsks::default();
+            let plain = NtpRequestOptions::default();
             let asks = match kind {
-                Kind::Ntp(version) => Asks::Ntp(NtpAsks { version, ..plain }),
-                Kind::Interleaved => Asks::Ntp(NtpAsks { interleaved: true, ..plain }),
-                Kind::Nts => {
-                    let (nts, sessions) = (nts.clone(), sessions.clone());
-                    Asks::Ntp(NtpAsks { nts, sessions, ..plain })
+                MixRequestKind::Ntp(version) => {
+                    RequestKind::Ntp(NtpRequestOptions { version, ..plain })
                 }
-                Kind::Mac => Asks::Ntp(NtpAsks { additions: additions.clone(), ..plain }),
-                Kind::PtpDelay => Asks::Ptp(self.header.plan(PtpKind::Delay)),
-                Kind::PtpNsm => Asks::Ptp(self.header.plan(PtpKind::Nsm)),
-                Kind::PtpUnicast => Asks::Ptp(self.header.plan(self.contract.kind()?)),
+                MixRequestKind::Interleaved => {
+                    RequestKind::Ntp(NtpRequestOptions { interleaved: true, ..plain })
+                }
+                MixRequestKind::Nts => {
+                    let (nts, sessions) = (nts.clone(), sessions.clone());
+                    RequestKind::Ntp(NtpRequestOptions { nts, sessions, ..plain })
+                }
+                MixRequestKind::Mac => {
+                    RequestKind::Ntp(NtpRequestOptions { additions: additions.clone(), ..plain })
+                }
+                MixRequestKind::PtpDelay => RequestKind::Ptp(self.header.plan(PtpKind::Delay)),
+                MixRequestKind::PtpNsm => RequestKind::Ptp(self.header.plan(PtpKind::Nsm)),
+                MixRequestKind::PtpUnicast => {
+                    RequestKind::Ptp(self.header.plan(self.contract.kind()?))
+                }
             };
-            Ok(Part { name: name.to_owned(), weight, asks })
+            Ok(MixPart { name: name.to_owned(), weight, request_kind: asks })
         };
-        let mix = self.weights.iter().map(part).collect::<Result<_, Failure>>()?;
+        let mix = self.weights.iter().map(part).collect::<Result<_, CommandFailure>>()?;
         Ok((LoadOptions { mix, ..options }, outputs))
     }
 }

@@ -1,6 +1,6 @@
-//! `horolog ntpperf`, and the binary where it is called so: the options of ntpperf mapped to a
-//! load, and its table on standard output for the scripts that read it. What is wrong with a result
-//! is said on standard error, once the table is complete.
+//! `horolog ntpperf`, and the binary under that name: the options of ntpperf mapped to a load, and
+//! its table on standard output for scripts that read it. Findings are printed on standard error,
+//! once the table is complete.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -13,81 +13,87 @@ use std::time::Duration;
 use clap::{ArgAction, ArgGroup, Args};
 use horolog_load::nts::Sessions;
 use horolog_load::offset::OffsetOptions;
-use horolog_load::ptp::{PtpKind, PtpPlan, Transport};
+use horolog_load::ptp::{PtpKind, PtpLoadTransport, PtpPlan};
 use horolog_load::ramp::Ramp;
-use horolog_load::target::{Hints, TargetName};
-use horolog_load::{Job, Load, LoadOptions, Observer};
-use horolog_record::{Code, Finding, LoadResult, Severity, Spacing, Trial};
+use horolog_load::target::{RouteHints, TargetName};
+use horolog_load::{LoadJob, LoadOptions, LoadRun, Observer};
+use horolog_record::{Finding, FindingCode, LoadResult, Severity, Spacing, Trial};
 use horolog_report::table::{NtpperfPanel, NtpperfTable};
 use horolog_sys::netlink::Prefix;
 use horolog_time::Span;
 use horolog_wire::ethernet::MacAddress;
 
-use super::{EngineArg, Outputs, announce, mac};
-use crate::failure::{Failure, no_error};
-use crate::keep::KeepArgs;
-use crate::output::{self, Progress};
+use super::{LoadEngineArg, LoadOutputs, announce, mac};
+use crate::failure::{CommandFailure, no_error};
+use crate::output::{self, ProgressLine};
+use crate::result_store::KeepArgs;
 use crate::secret::SecretText;
 use crate::values;
 
-/// What it is called by.
+/// Name of the command.
 const NAME: &str = "ntpperf";
 
-/// The rates that it takes, in requests per second.
-const RATES: RangeInclusive<u32> = 1_000..=1_000_000;
+/// Accepted rates, in requests per second: ntpperf's interval is a whole number of nanoseconds.
+const RATES: RangeInclusive<u32> = 1..=1_000_000_000;
 
 /// Requests per second of each simulated client, of which there are 16,384 at most.
 const RATE_PER_CLIENT: f64 = 10.0;
 
-/// How many times each client asks before it is counted in interleaved mode: a server answers in
+/// Number of requests of each client before it is counted in interleaved mode: a server answers in
 /// that mode from the second or third request on.
 const WARM_UP: u32 = 3;
 
-/// The share by which the rate sent may miss the planned one, and the time by which the last
-/// request may be late; in the usual two seconds they are the same.
+/// The share by which the rate sent may miss the intended one, and the time by which the last
+/// request may be late; in the default two seconds they are equal.
 const BEHIND: f64 = 0.01;
 const LATE_S: f64 = 0.02;
 
-/// Random intervals make a trial longer or shorter by fewer standard deviations than this.
+/// Bound in standard deviations on the variation of a trial's duration due to random intervals.
 const DEVIATIONS: f64 = 5.0;
 
-const MODE: &str = "Mode (one of them)";
+const MODE: &str = "Mode (the last one counts)";
+/// The modes, each of which replaces one before it, as with getopt.
+const MODES: [&str; 4] = ["basic", "interleaved", "delay", "monitor"];
 const NETWORK: &str = "Network options";
 const OTHER: &str = "Other options";
 const BEYOND: &str = "Beyond ntpperf";
 
-/// Load a time server in the way of ntpperf, with its options and its table.
+/// Load a time server with the options and the table of ntpperf.
 ///
 /// Clients are simulated: one for each 10 requests per second, up to 16384. The rate rises until
 /// the highest is reached, more than half of the requests are lost, or they cannot be sent in time.
 ///
-/// The table is on standard output; which engine sends, and what there is to doubt about the
-/// figures, on standard error. Shares are of the requests that really left. Lost are those without
-/// a complete, valid answer in time: never less than none, and never more than all, also where two
-/// messages are owed to each (-N). Behind the shares stand the server's response times, or with -o
-/// the offsets of its transmit timestamps; neither is known of delay requests.
+/// The table is on standard output; the engine and the findings are on standard error. Shares are
+/// of the requests actually sent. Requests without a reply in time are lost: never fewer than none
+/// and never more than all, even if two messages are due for each (-N). NTP replies are invalid, as
+/// in ntpperf, by their mode, origin and length; JSON and HTML report check more. The columns after
+/// the shares are the server's response times, or with -o the offsets of its transmit timestamps;
+/// neither is known for delay requests.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true, disable_version_flag = true, args_override_self = true)]
-#[command(group(ArgGroup::new("mode").required(true)))]
+#[command(group(ArgGroup::new("mode").required(true).multiple(true)))]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct NtpperfArgs {
-    /// NTP requests of clients in basic mode.
-    #[arg(short = 'B', group = "mode", help_heading = MODE)]
+    /// Send NTP requests of clients in basic mode.
+    #[arg(short = 'B', group = "mode", overrides_with_all = MODES, help_heading = MODE)]
     basic: bool,
-    /// NTP requests of clients in interleaved mode; each asks a few times before it is counted.
-    #[arg(short = 'I', group = "mode", help_heading = MODE)]
+    /// Send NTP requests of clients in interleaved mode; the first few requests of each are not
+    /// counted.
+    #[arg(short = 'I', group = "mode", overrides_with_all = MODES, help_heading = MODE)]
     interleaved: bool,
-    /// PTP delay requests in this domain.
-    #[arg(short = 'D', value_name = "DOMAIN", group = "mode", help_heading = MODE)]
+    /// Send PTP delay requests in this domain.
+    #[arg(short = 'D', value_name = "DOMAIN", group = "mode", overrides_with_all = MODES,
+          help_heading = MODE)]
     delay: Option<u8>,
-    /// PTP NetSync Monitor requests in this domain.
-    #[arg(short = 'N', value_name = "DOMAIN", group = "mode", help_heading = MODE)]
+    /// Send PTP NetSync Monitor requests in this domain.
+    #[arg(short = 'N', value_name = "DOMAIN", group = "mode", overrides_with_all = MODES,
+          help_heading = MODE)]
     monitor: Option<u8>,
 
-    /// Interface to send by.
+    /// Interface to send from.
     #[arg(short, value_name = "INTERFACE", help_heading = NETWORK)]
     interface: String,
-    /// Network that the simulated clients are from; the server routes it back to this machine.
+    /// Network of the simulated clients; the server routes it back to this host.
     #[arg(short, value_name = "NETWORK/BITS", help_heading = NETWORK)]
     source: Prefix,
     /// Address of the server.
@@ -97,72 +103,72 @@ pub(crate) struct NtpperfArgs {
     #[arg(short, value_name = "MAC", value_parser = mac, help_heading = NETWORK)]
     mac: Option<MacAddress>,
 
-    /// Delay requests go to the group of all PTP ports, 224.0.1.129.
+    /// Send delay requests to the group of all PTP ports, 224.0.1.129.
     #[arg(short = 'M', conflicts_with_all = ["basic", "interleaved", "monitor"],
           help_heading = OTHER)]
     multicast: bool,
-    /// Lowest and highest rate in requests per second, 1000 to 1000000.
+    /// Lowest and highest rate in requests per second, 1 to 1000000000.
     #[arg(short, value_name = "RATE[-RATE]", default_value = "1000-1000000",
           value_parser = rates, help_heading = OTHER)]
     rate: (u32, u32),
-    /// Sending threads, each with a core of its own.
+    /// Sending threads, each pinned to its own core.
     #[arg(short = 'p', value_name = "NUMBER", default_value_t = 1, help_heading = OTHER)]
     threads: usize,
-    /// Intervals between requests are distributed exponentially.
+    /// Distribute intervals between requests exponentially.
     #[arg(short, help_heading = OTHER)]
     exponential: bool,
-    /// Requests may leave late, and a rate that is missed does not end the run.
+    /// Permit late requests; a rate that is not reached does not end the run.
     #[arg(short, help_heading = OTHER)]
     late: bool,
-    /// Each rate is the one before, times this.
+    /// Ratio of each rate to the one before it.
     #[arg(short = 'x', value_name = "MULT", default_value_t = 1.5, help_heading = OTHER)]
     multiplier: f64,
-    /// How long each rate is held, in seconds.
+    /// Duration of each rate, in seconds.
     #[arg(short = 't', value_name = "INTERVAL", default_value = "2.0",
           value_parser = values::positive_duration, help_heading = OTHER)]
     time: Duration,
-    /// Print offsets: the local receive timestamp of a reply, less the server's transmit timestamp,
-    /// less this correction in seconds (for the network and for receiving).
+    /// Print offsets: the local receive timestamp of a reply, minus the server's transmit
+    /// timestamp, minus this correction in seconds (for the network and for receiving).
     #[arg(short = 'o', value_name = "CORRECTION", value_parser = values::signed_span,
           allow_hyphen_values = true, help_heading = OTHER)]
     offset: Option<Span>,
-    /// With -o, the mean of the server's receive and transmit timestamps instead of the latter.
+    /// Use the mean of the server's receive and transmit timestamps for -o, instead of the latter.
     #[arg(short = 'O', help_heading = OTHER)]
     offset_mean: bool,
-    /// With -o, timestamps of the network card instead of the kernel's.
+    /// Use timestamps of the NIC for -o, instead of the kernel's.
     #[arg(short = 'H', help_heading = OTHER)]
     hardware: bool,
-    /// Authenticate NTP requests by NTS with this key and cookie, in hexadecimal digits; S2C behind
-    /// them has the replies opened.
+    /// Authenticate NTP requests by NTS with this key and cookie, in hexadecimal digits; with S2C,
+    /// decrypt the replies too.
     #[arg(short = 'S', value_name = "C2S,COOKIE[,S2C]", value_parser = SecretText::read,
           conflicts_with_all = ["delay", "monitor", "interleaved"], help_heading = OTHER)]
     session: Option<SecretText>,
-    /// Print this help; --help has more.
+    /// Print this help; --help prints more.
     #[arg(short, long, action = ArgAction::Help, help_heading = OTHER)]
     help: Option<bool>,
 
-    /// How to send and receive; auto takes xdp, or else packet.
-    #[arg(long, value_enum, default_value_t = EngineArg::Auto, help_heading = BEYOND)]
-    engine: EngineArg,
-    /// The server has a public address and is yours.
+    /// Engine that sends and receives; auto takes xdp if available, otherwise packet.
+    #[arg(long, value_enum, default_value_t = LoadEngineArg::Auto, help_heading = BEYOND)]
+    engine: LoadEngineArg,
+    /// Confirm that a server with a public address is yours.
     #[arg(long, help_heading = BEYOND)]
     i_own_this_target: bool,
-    /// Write the whole result to this file.
+    /// Write the complete result to FILE as JSON.
     #[arg(long, value_name = "FILE", help_heading = BEYOND)]
     json: Option<PathBuf>,
-    /// Write the whole result as a page to this file.
+    /// Write an HTML report of the complete result to FILE.
     #[arg(long, value_name = "FILE", help_heading = BEYOND)]
     html: Option<PathBuf>,
     #[command(flatten, next_help_heading = BEYOND)]
     keep: KeepArgs,
 }
 
-/// The arguments of this process, with the command in front where it is called by its name.
+/// The arguments of this process, with the command in front if it runs under that name.
 pub(crate) fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<_> = given.collect();
     let called = arguments.first().and_then(|path| Path::new(path).file_name());
     if called.is_some_and(|name| name == NAME) {
-        // What the help calls it by.
+        // The name in the help.
         arguments.splice(..1, ["horolog".into(), NAME.into()]);
     }
     arguments
@@ -174,7 +180,7 @@ fn rates(text: &str) -> Result<(u32, u32), String> {
     match (rate(low), rate(high)) {
         (Some(low), Some(high)) if low <= high => Ok((low, high)),
         (Some(_), Some(_)) => Err("the lower rate comes first".to_owned()),
-        _ => Err("write whole numbers from 1000 to 1000000, such as 1000-200000".to_owned()),
+        _ => Err("write whole numbers from 1 to 1000000000, such as 1000-200000".to_owned()),
     }
 }
 
@@ -190,11 +196,11 @@ impl NtpperfArgs {
             domain,
             minor_version: 0,
             multicast: self.multicast,
-            transport: Transport::Udp,
+            transport: PtpLoadTransport::Udp,
         })
     }
 
-    /// Delay responses tell of no transmission.
+    /// The offset options; delay responses contain no transmit timestamp.
     fn offset(&self) -> Option<OffsetOptions> {
         let (mean_of_server, hardware) = (self.offset_mean, self.hardware);
         let correction = self.offset.filter(|_| self.delay.is_none())?;
@@ -214,7 +220,7 @@ impl NtpperfArgs {
         if self.exponential { Spacing::Exponential } else { Spacing::Constant }
     }
 
-    fn resolve(self) -> Result<LoadOptions, Failure> {
+    fn resolve(self) -> Result<LoadOptions, CommandFailure> {
         let given = self.session.as_ref().map(|text| text.session("-S")).transpose()?;
         let command = output::command_line();
         let command = self.session.as_ref().map_or(command.clone(), |secret| secret.hide(command));
@@ -222,7 +228,7 @@ impl NtpperfArgs {
         let ramp = Ramp { min, max, multiplier: self.multiplier, duration: self.time };
         let (spacing, ptp, offset) = (self.spacing(), self.ptp(), self.offset());
         Ok(LoadOptions {
-            hints: Hints { interface: Some(self.interface), mac: self.mac },
+            hints: RouteHints { interface: Some(self.interface), mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: self.engine.kind(),
             source_network: Some(self.source),
@@ -231,28 +237,28 @@ impl NtpperfArgs {
             threads: Some(self.threads),
             spacing,
             interleaved: self.interleaved,
-            sessions: given.map(|session| Arc::new(Sessions::given(&session))),
+            sessions: given.map(|session| Arc::new(Sessions::from_imported(&session))),
             ptp,
             offset,
             command,
-            ..LoadOptions::new(self.destination, Job::Ramp(ramp))
+            ..LoadOptions::new(self.destination, LoadJob::Ramp(ramp))
         })
     }
 }
 
 /// Prints each row as its trial ends, and ends the run at a rate that could not be sent.
-struct Rows {
+struct NtpperfRows {
     table: NtpperfTable,
-    progress: Progress,
-    /// How long each rate is held, in seconds.
+    progress: ProgressLine,
+    /// Duration of each rate, in seconds.
     duration_s: f64,
     spacing: Spacing,
     late_allowed: bool,
     gave_up: bool,
 }
 
-impl Rows {
-    /// Whether the generator sent noticeably less than was planned.
+impl NtpperfRows {
+    /// Returns true if the generator sent noticeably less than intended.
     fn is_behind(&self, trial: &Trial) -> bool {
         let planned = trial.offered_rate * self.duration_s;
         let chance = match self.spacing {
@@ -264,12 +270,12 @@ impl Rows {
     }
 }
 
-impl Observer for Rows {
-    fn begins(&mut self, rate: f64, duration: Duration) {
+impl Observer for NtpperfRows {
+    fn trial_started(&mut self, rate: f64, duration: Duration) {
         self.progress.trial(rate, duration);
     }
 
-    fn ended(&mut self, _: usize, trial: &Trial) -> ControlFlow<()> {
+    fn trial_ended(&mut self, _: usize, trial: &Trial) -> ControlFlow<()> {
         if !self.late_allowed && self.is_behind(trial) {
             self.gave_up = true;
             return ControlFlow::Break(());
@@ -279,45 +285,48 @@ impl Observer for Rows {
     }
 }
 
-pub(crate) fn run(args: NtpperfArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: NtpperfArgs) -> Result<(), CommandFailure> {
     if args.offset.is_some() && args.offset().is_none() {
-        output::note("horolog: delay responses tell of no transmission, so -o has no effect");
+        output::print_note(
+            "horolog: delay responses carry no transmit timestamp, so -o has no \
+            effect",
+        );
     }
     let (table, spacing) = (args.table(), args.spacing());
     let (late_allowed, duration_s) = (args.late, args.time.as_secs_f64());
-    let outputs = Outputs::open(args.json.as_deref(), args.html.as_deref(), args.keep.clone())?;
+    let outputs = LoadOutputs::open(args.json.as_deref(), args.html.as_deref(), args.keep.clone())?;
     if outputs.quiet {
-        return Err(Failure::usage("--json: the table is on standard output; give a file"));
+        return Err(CommandFailure::usage("--json: the table is on standard output; give a file"));
     }
     let options = args.resolve()?;
-    output::end_gently()?;
-    let load = Load::prepare(options)?;
+    output::install_interrupt_handler()?;
+    let load = LoadRun::prepare(options)?;
     announce(&load);
-    let progress = Progress::new();
+    let progress = ProgressLine::new();
     progress.print(&table.header());
     let gave_up = false;
-    let mut rows = Rows { table, progress, duration_s, spacing, late_allowed, gave_up };
+    let mut rows = NtpperfRows { table, progress, duration_s, spacing, late_allowed, gave_up };
     let result = load.run(&mut rows)?;
-    let Rows { progress, gave_up, .. } = rows;
+    let NtpperfRows { progress, gave_up, .. } = rows;
     let printed = progress.finish_printing();
     if let (true, Some(trial)) = (gave_up, result.trials.last()) {
-        output::note(&format!("Could not send requests at rate {:.0}", trial.offered_rate));
+        output::print_note(&format!("Could not send requests at rate {:.0}", trial.offered_rate));
     }
     outputs.write(&result, horolog_report::html::load)?;
     printed?;
-    doubts(&result, gave_up)
+    print_findings(&result, gave_up)
 }
 
-/// Says what there is to doubt, a line for each; an error ends the command with its status.
-fn doubts(result: &LoadResult, gave_up: bool) -> Result<(), Failure> {
+/// Prints the findings, one line for each; an error ends the command with its status.
+fn print_findings(result: &LoadResult, gave_up: bool) -> Result<(), CommandFailure> {
     let is_told = |finding: &&Finding| match finding.code {
-        // Both were said already.
-        Code::Interrupted | Code::GeneratorBehind => !gave_up,
-        Code::EngineFallback => true,
+        // Both were printed already.
+        FindingCode::Interrupted | FindingCode::GeneratorBehind => !gave_up,
+        FindingCode::EngineFallback => true,
         _ => finding.severity == Severity::Warning,
     };
     for finding in result.findings.iter().filter(is_told) {
-        output::note(&format!("horolog: {}; {}", finding.message, finding.advice));
+        output::print_note(&format!("horolog: {}; {}", finding.message, finding.advice));
     }
     no_error(&result.findings)
 }

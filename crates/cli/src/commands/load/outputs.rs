@@ -1,4 +1,4 @@
-//! Where the result of a load goes, and where the run is shown while it goes on.
+//! Outputs of a load: destinations of its result, and live views of the run.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -7,26 +7,26 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 
-use super::course::Rows as RowKind;
+use super::profile::RowKind;
 use crate::ci::{self, CiArgs};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::files::apart;
-use crate::keep::KeepArgs;
-use crate::live::needs_a_terminal_beside;
+use crate::live::needs_a_terminal_on_stderr;
 use crate::live::web::{self, WebArgs};
-use crate::output::{self, Destination};
+use crate::output::{self, ResultDestination};
+use crate::result_store::KeepArgs;
 
-/// The flags of a load's result.
+/// Outputs of a load's result.
 #[derive(Args, Debug)]
 pub(super) struct OutputArgs {
-    /// Write the result to this file; to standard output with -, instead of the text.
+    /// Write the result to FILE as JSON; '-' writes it to standard output instead of the text.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the result as a page to this file.
+    /// Write an HTML report to FILE.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Show the run on the terminal while it goes on: q, Escape and Ctrl-C end it with what there
-    /// is by then. The text follows when it is over.
+    /// Show the run on the terminal in progress: q, Escape and Ctrl-C end it with the result so
+    /// far. The text follows at the end.
     #[arg(long)]
     live: bool,
     #[command(flatten)]
@@ -38,61 +38,62 @@ pub(super) struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Opens what is written at the end, so that the run is not for nothing, and the page.
-    pub(super) fn open(self) -> Result<Outputs, Failure> {
+    /// Opens the outputs written at the end, so that an error is found before the run, and the live
+    /// page.
+    pub(super) fn open(self) -> Result<LoadOutputs, CommandFailure> {
         if self.live {
-            needs_a_terminal_beside()?;
+            needs_a_terminal_on_stderr()?;
         }
         self.ci.open(&[("--json", self.json.as_deref()), ("--html", self.html.as_deref())])?;
-        let outputs = Outputs::open(self.json.as_deref(), self.html.as_deref(), self.keep)?;
-        Ok(Outputs { live: self.live, web: self.web.open()?, ..outputs })
+        let outputs = LoadOutputs::open(self.json.as_deref(), self.html.as_deref(), self.keep)?;
+        Ok(LoadOutputs { live: self.live, web: self.web.open()?, ..outputs })
     }
 }
 
-/// Where a result goes besides the table, and how the table tells it.
-pub(super) struct Outputs {
-    /// The result itself takes the table's place on standard output.
+/// Destinations of a result other than the table, and the form of the table.
+pub(super) struct LoadOutputs {
+    /// True if the result itself takes the table's place on standard output.
     pub(super) quiet: bool,
-    /// How the table's rows are told.
+    /// Kind of the table's rows.
     pub(super) rows: RowKind,
-    /// Whether the run is shown on the terminal.
+    /// True if the run is shown on the terminal.
     pub(super) live: bool,
-    /// The page that it is shown on.
-    pub(super) web: Option<web::Opened>,
-    json: Option<Destination>,
-    html: Option<Destination>,
+    /// The live page, if any.
+    pub(super) web: Option<web::BoundLivePage>,
+    json: Option<ResultDestination>,
+    html: Option<ResultDestination>,
     keep: KeepArgs,
 }
 
-impl Outputs {
+impl LoadOutputs {
     pub(super) fn open(
         json: Option<&Path>,
         html: Option<&Path>,
         keep: KeepArgs,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandFailure> {
         apart(&[("--json", json), ("--html", html)])?;
         Ok(Self {
             quiet: json.is_some_and(output::is_stdout),
             rows: RowKind::Trials,
             live: false,
             web: None,
-            json: json.map(Destination::open).transpose()?,
-            html: html.map(Destination::open).transpose()?,
+            json: json.map(ResultDestination::open).transpose()?,
+            html: html.map(ResultDestination::open).transpose()?,
             keep,
         })
     }
 
-    /// Writes the files, all of them though one cannot be written, and keeps the result.
+    /// Writes all files, even if one cannot be written, and stores the result.
     pub(super) fn write<R: Serialize>(
         self,
         result: &R,
         page: fn(&R) -> String,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         ci::measured(result);
         let json = self.json.map(|file| file.write(&horolog_report::to_json(result)));
         let html = self.html.map(|file| file.write(&page(result)));
         let written: Vec<_> = json.into_iter().chain(html).collect();
-        self.keep.keep(result, written.iter().any(Result::is_err));
+        self.keep.store_result(result, written.iter().any(Result::is_err));
         written.into_iter().collect()
     }
 }

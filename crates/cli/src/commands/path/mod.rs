@@ -1,15 +1,15 @@
-//! `horolog path`: what a network path really does, and the far end to measure it with.
+//! `horolog path`: measured properties of a network path, and the far end for it.
 
 use clap::{Args, Subcommand};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 mod serve;
 mod stall;
 mod tcp;
 mod udp;
 
-/// Network paths: what they and the kernels at both ends really do.
+/// Measure network paths, and the kernels at both ends.
 #[derive(Args, Debug)]
 pub(crate) struct PathArgs {
     #[command(subcommand)]
@@ -18,13 +18,13 @@ pub(crate) struct PathArgs {
 
 #[derive(Subcommand, Debug)]
 enum PathCommand {
-    Serve(serve::ServeArgs),
+    Serve(serve::PathServeArgs),
     Udp(Box<udp::UdpArgs>),
     Tcp(Box<tcp::TcpArgs>),
     Stall(Box<stall::StallArgs>),
 }
 
-pub(crate) fn run(args: PathArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: PathArgs) -> Result<(), CommandFailure> {
     match args.command {
         PathCommand::Serve(args) => serve::run(&args),
         PathCommand::Udp(args) => udp::run(*args),

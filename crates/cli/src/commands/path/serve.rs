@@ -1,9 +1,8 @@
-//! `horolog path serve`: the far end, part by part, until it is told to end.
+//! `horolog path serve`: the far end, part by part, until it is stopped.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,111 +11,105 @@ use horolog_probe::path::serve::udp::{self, ListenOptions};
 use horolog_probe::path::serve::{FarEnd, ServeError};
 use horolog_probe::path::tcp::{self, FarEndSettings, TcpFarEnd, TcpLimits};
 use horolog_report::units::full_count;
+use horolog_sys::listen::Wildcards;
 use horolog_sys::netlink::Prefix;
 use horolog_sys::signal::{BlockedSignals, Signal};
+use horolog_sys::zone::{self, AddressError};
 use horolog_wire::{path_probe, stamp as stamp_format};
 use sd_notify::NotifyState;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output;
 use crate::values;
 
-/// How often to look whether all parts still run.
+/// Interval of the check that all parts still run.
 const TICK: Duration = Duration::from_millis(200);
-/// Answers in a second of a part that strangers may ask.
+/// Replies per second of a part that is open to any client.
 const STAMP_RATE_MAX: u64 = 100_000;
 
 /// Answer the measurements of 'horolog path' from other hosts, until Ctrl-C or SIGTERM.
 ///
-/// Over UDP, probes are echoed only to who showed to receive at the address that it sends from, no
-/// answer is longer than what it answers, and sessions and answers are bounded. So this host cannot
-/// be made to flood another. Over TCP, who connects may have what it asks for, within bounds of
-/// connections, time and bytes; who reaches one is told so. It needs no privilege, but for --stamp
-/// at a port below 1024.
+/// Over UDP, probes are echoed only to a client that has proved to receive at its source address,
+/// no reply is longer than its request, and sessions and replies are bounded, so this host cannot
+/// be made to flood another. Over TCP, a client that connects receives what it requests, within
+/// limits of connections, time and bytes; a client that reaches one is informed. No privilege is
+/// required, except for --stamp at a port below 1024.
 #[derive(Args, Debug)]
-pub(crate) struct ServeArgs {
-    /// Where to listen, over UDP and TCP, as ADDRESS or ADDRESS:PORT; may be given several times
-    /// [default: all addresses of both versions of IP, port 8625].
+pub(crate) struct PathServeArgs {
+    /// Address to listen at, over UDP and TCP, as ADDRESS or ADDRESS:PORT. Repeatable [default: all
+    /// IPv4 and IPv6 addresses, port 8625].
     #[arg(short, long, value_name = "ADDR", value_parser = path_address)]
     listen: Vec<SocketAddr>,
-    /// Be a STAMP session-reflector (RFC 8762; stateless, without authentication) as well, for the
-    /// senders of other makers.
+    /// Run a STAMP session-reflector (RFC 8762; stateless, without authentication) as well, for
+    /// senders of other implementations.
     #[arg(long)]
     stamp: bool,
-    /// Where to listen for STAMP; may be given several times [default: the same addresses, port
-    /// 862].
+    /// Address to listen at for STAMP. Repeatable [default: the same addresses, port 862].
     #[arg(long, value_name = "ADDR", value_parser = stamp_address, requires = "stamp")]
     stamp_listen: Vec<SocketAddr>,
-    /// Answer STAMP from this network of the Internet too, where anybody may forge a sender's
-    /// address; may be given several times. Private networks are always answered.
+    /// Answer STAMP from this public network too, where source addresses can be forged. Repeatable.
+    /// Private networks are always answered.
     #[arg(long, value_name = "NETWORK", requires = "stamp")]
     allow: Vec<Prefix>,
-    /// Look for datagrams all the time instead of sleeping until one comes: answers are faster, and
-    /// each address takes a processor.
+    /// Poll for datagrams continuously instead of sleeping: replies are faster, and each address
+    /// occupies a CPU.
     #[arg(long)]
     busy_poll: bool,
-    /// Probes answered in a second at each address, at most.
+    /// Limit on the probes answered per second at each address.
     #[arg(long, value_name = "RATE", value_parser = values::count, default_value = "1M")]
     max_rate: u32,
-    /// TCP connections at a time.
+    /// Limit on concurrent TCP connections.
     #[arg(long, value_name = "N", default_value_t = TcpLimits::default().connections,
            value_parser = clap::value_parser!(u32).range(1..=4_096))]
     tcp_connections: u32,
-    /// Longest time of a TCP connection.
+    /// Time limit of a TCP connection.
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = values::long_duration)]
     tcp_time: Duration,
-    /// Bytes that a TCP connection may carry, there and back; k is 1024 and kB 1000.
+    /// Limit on the bytes of a TCP connection, in both directions together; k is 1024 and kB 1000.
     #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = values::size)]
     tcp_bytes: u64,
-    /// Bytes that all TCP connections to an address may carry in an hour, beginning with an hour's
-    /// worth.
+    /// Limit on the bytes of all TCP connections to an address per hour, with an hour's budget at
+    /// the start.
     #[arg(long, value_name = "SIZE", default_value = "256G", value_parser = values::size)]
-    tcp_bytes_hour: u64,
-    /// Tell those who measure over TCP nothing of this machine (processor, kernel, interface).
+    tcp_bytes_per_hour: u64,
+    /// Do not reveal this host's CPU, kernel and interface to TCP clients.
     #[arg(long)]
-    discreet: bool,
+    no_host_facts: bool,
 }
 
-fn path_address(text: &str) -> Result<SocketAddr, String> {
+fn path_address(text: &str) -> Result<SocketAddr, AddressError> {
     address(text, path_probe::PORT)
 }
 
-fn stamp_address(text: &str) -> Result<SocketAddr, String> {
+fn stamp_address(text: &str) -> Result<SocketAddr, AddressError> {
     address(text, stamp_format::PORT)
 }
 
-fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
-    let bare = text.trim_start_matches('[').trim_end_matches(']');
-    if let Ok(address) = bare.parse::<IpAddr>() {
-        return Ok((address, port).into());
+fn address(text: &str, port: u16) -> Result<SocketAddr, AddressError> {
+    match zone::split_host(text) {
+        Ok((host, given)) => {
+            zone::host_address(host, given.unwrap_or(port)).and_then(zone::in_a_zone)
+        }
+        Err(_) => zone::socket_address(text),
     }
-    text.parse().map_err(|_| {
-        format!(
-            "write an address, with a port or without, such as 192.0.2.1 or [2001:db8::1]:{port}"
-        )
-    })
 }
 
-impl From<ServeError> for Failure {
+impl From<ServeError> for CommandFailure {
     fn from(error: ServeError) -> Self {
         Self::environment(error)
     }
 }
 
-/// Both wildcard addresses, of which a host without IPv6 has one.
-fn all(port: u16) -> impl Iterator<Item = SocketAddr> {
-    let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
-    let both = [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()];
-    both.into_iter().filter(move |at: &SocketAddr| at.is_ipv4() || has_ipv6)
-}
-
-impl ServeArgs {
+impl PathServeArgs {
     fn own_addresses(&self) -> Vec<SocketAddr> {
-        if self.listen.is_empty() { all(path_probe::PORT).collect() } else { self.listen.clone() }
+        if !self.listen.is_empty() {
+            return self.listen.clone();
+        }
+        Wildcards::of_this_kernel(path_probe::PORT).addresses
     }
 
-    /// The parts without connections.
-    fn start(&self) -> Result<FarEnd, Failure> {
+    /// Starts the parts without connections.
+    fn start(&self) -> Result<FarEnd, CommandFailure> {
         let mut far = FarEnd::new();
         let rate_max = u64::from(self.max_rate);
         let busy_polling = self.busy_poll;
@@ -137,17 +130,17 @@ impl ServeArgs {
         Ok(far)
     }
 
-    fn start_tcp(&self) -> Result<Vec<TcpFarEnd>, Failure> {
+    fn start_tcp(&self) -> Result<Vec<TcpFarEnd>, CommandFailure> {
         let usual = TcpLimits::default();
         let limits = TcpLimits {
             connections: self.tcp_connections,
             connections_of_address: usual.connections_of_address.min(self.tcp_connections),
             time: self.tcp_time,
             bytes: self.tcp_bytes,
-            bytes_in_hour: self.tcp_bytes_hour,
+            bytes_in_hour: self.tcp_bytes_per_hour,
             ..usual
         };
-        let settings = FarEndSettings { limits, is_discreet: self.discreet };
+        let settings = FarEndSettings { limits, hides_host_facts: self.no_host_facts };
         let one = |address: SocketAddr| {
             tcp::serve(address, settings.clone())
                 .map_err(|error| ServeError::new("TCP", address, error).into())
@@ -156,31 +149,48 @@ impl ServeArgs {
     }
 }
 
-pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &PathServeArgs) -> Result<(), CommandFailure> {
     // Before the threads are started, which inherit them.
     let signals = BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate])
-        .map_err(Failure::environment)?;
+        .map_err(CommandFailure::environment)?;
     let far = args.start()?;
-    let at = |part: &horolog_probe::path::serve::Part| format!("{} at {}", part.name, part.address);
+    if let Some(missing) = Wildcards::of_this_kernel(0).missing.filter(|_| args.listen.is_empty()) {
+        output::print_note(&format!("horolog: {missing}"));
+    }
+    let at =
+        |part: &horolog_probe::path::serve::Service| format!("{} at {}", part.name, part.address);
     let tcp = args.start_tcp()?;
     let tcp_at = tcp.iter().map(|end| format!("TCP at {}", end.address()));
     let parts: Vec<_> = far.parts().iter().map(at).chain(tcp_at).collect();
-    output::note(&format!("horolog: path far end: {}", parts.join(", ")));
+    output::print_note(&format!("horolog: path far end: {}", parts.join(", ")));
     output::notify(&[NotifyState::Ready]);
-    while signals.wait(TICK).map_err(Failure::environment)?.is_none() {
-        if let Some(dead) = far.dead() {
-            return Err(Failure::environment(format!("{} has ended by itself", at(dead))));
+    while signals.wait(TICK).map_err(CommandFailure::environment)?.is_none() {
+        if let Some(dead) = far.failed_service() {
+            return Err(CommandFailure::environment(format!("{} has exited", at(dead))));
         }
         if let Some(dead) = tcp.iter().find(|end| end.has_died()) {
-            let told = format!("TCP at {} has ended by itself", dead.address());
-            return Err(Failure::environment(told));
+            let told = format!("TCP at {} has exited", dead.address());
+            return Err(CommandFailure::environment(told));
         }
     }
     let of_tcp = tcp.into_iter().map(|end| ("TCP", end.address(), end.end()));
     for (name, address, counts) in far.end().into_iter().chain(of_tcp) {
         let counts = counts.iter().map(|(what, count)| format!("{what} {}", full_count(*count)));
         let counts: Vec<_> = counts.collect();
-        output::note(&format!("horolog: {name} at {address}: {}", counts.join(", ")));
+        output::print_note(&format!("horolog: {name} at {address}: {}", counts.join(", ")));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_local_address_has_to_have_its_zone() {
+        for text in ["fe80::1", "[fe80::1]:9000"] {
+            assert!(matches!(path_address(text), Err(AddressError::NeedsZone(_))), "{text}");
+        }
+        assert_eq!(path_address("::1").map(|at| at.port()), Ok(path_probe::PORT));
+    }
 }

@@ -1,5 +1,5 @@
 //! `horolog path stall`: flags to a search for stalls or a watch over a port, the result as text,
-//! JSON and page.
+//! JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -10,84 +10,88 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_io::target::TargetName;
-use horolog_probe::path::stall::{StallOptions, StallPath, Watch, WatchGlance, WatchOptions};
+use horolog_probe::path::stall::{PortWatch, StallOptions, StallRun, StallSnapshot, WatchOptions};
 use horolog_record::PathStallResult;
 use horolog_report::{html, table, to_json};
 
-use self::figures::{Figure, limit};
-use self::live::Live;
+use self::figures::{StallMetric, limit};
+use self::live::StallLiveView;
 use super::tcp::{family, target};
-use crate::failure::{Failure, verdict};
+use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
 use crate::limit::Limit;
-use crate::live::needs_a_terminal_beside;
-use crate::output::{self, Progress};
+use crate::live::needs_a_terminal_on_stderr;
+use crate::output::{self, ProgressLine};
 use crate::values;
 
 /// Longest watch.
 const WATCH_MAX: Duration = Duration::from_hours(24);
 
-/// Find the ways of writing to a TCP connection that wait for a timer (delayed acknowledgements,
-/// Nagle's algorithm, a full congestion window, a cork), and what cures them.
+/// Find the patterns of writing to a TCP connection that wait for a timer (delayed ACK, Nagle's
+/// algorithm, a full congestion window, a cork), and their remedies.
 ///
-/// With a 'horolog path serve' at TARGET, patterns of writing are run under each option of sockets:
-/// a single write, two small writes before a read, whole segments, batches of 132 bytes, a header
-/// and a body by sendfile, a cork that is closed or forgotten. With --watch PORT, the traffic of
-/// other programs is watched instead. No setting of the kernel is ever changed.
+/// With a 'horolog path serve' at TARGET, patterns of writing are run with each socket option: a
+/// single write, two small writes before a read, whole segments, batches of 132 bytes, a header and
+/// a body by sendfile, a cork that is closed or forgotten. With --watch PORT, the traffic of other
+/// programs is observed instead. No setting of the kernel is ever changed.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct StallArgs {
-    /// The far end: ADDRESS, NAME, either with :PORT [default port: 8625].
+    /// Far end: ADDRESS or NAME, each with an optional :PORT; a link-local address as
+    /// IPV6%INTERFACE or [IPV6%INTERFACE]:PORT [default port: 8625].
     #[arg(value_name = "TARGET", value_parser = target, conflicts_with = "watch")]
     target: Option<TargetName>,
-    /// Watch the connections of this port, of this host or passing by it, and send nothing.
+    /// Observe the connections of this port, of this host or forwarded by it, and send nothing.
     #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     watch: Option<u16>,
-    /// Interface to watch [default: all].
+    /// Interface to observe [default: all].
     #[arg(short, long, value_name = "IF", requires = "watch")]
     interface: Option<String>,
-    /// How long to watch, up to 24h.
+    /// Duration of the observation, up to 24h.
     #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
           default_value = "10s", requires = "watch")]
     time: Duration,
-    /// Exchanges of each pattern under each option.
+    /// Exchanges of each pattern with each option.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     count: u32,
-    /// Writes in a batch, one number for each batch that is tried.
+    /// Number of writes in a batch; a list for one batch of each.
     #[arg(short, long, value_name = "LIST", value_parser = batches, default_value = "1..32:1",
           conflicts_with = "watch")]
     batches: Batches,
-    /// How much longer than one that waits for nothing an exchange takes that stalled.
+    /// Extra duration from which an exchange counts as stalled, compared with one that waits for
+    /// nothing.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10ms")]
-    stall_min: Duration,
-    /// How long a connection is left alone before its congestion window is looked at again.
+    stall_threshold: Duration,
+    /// Idle time of a connection before its congestion window is examined again.
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "400ms")]
     pause: Duration,
-    /// Do not look at the packets, even where this may.
+    /// Do not examine packets, even if permitted.
     #[arg(long)]
-    no_packets: bool,
+    no_capture: bool,
     /// Use IPv4.
     #[arg(short = '4', long, conflicts_with = "watch")]
     ipv4: bool,
     /// Use IPv6.
     #[arg(short = '6', long, conflicts_with_all = ["ipv4", "watch"])]
     ipv6: bool,
-    /// End with status 1 if this holds, such as 'stalled>0%' or 'longest>100ms'; may be given more
-    /// than once. Metrics: stalled (share of exchanges without an option that stalled, of answers
-    /// where packets were watched), longest (the longest stall, or the longest exchange of a
-    /// pattern without an option). What was not measured breaks its limit.
+    /// Exit with status 1 if this expression is true, such as 'stalled>0%' or 'longest>100ms'.
+    /// Repeatable. A limit on a metric that was not measured fails.
+    ///
+    /// Metrics: stalled (share of exchanges without an option that stalled, or of observed
+    /// replies), longest (the longest stall, or the longest exchange of a pattern without an
+    /// option).
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<Limit<Figure>>,
-    /// Show the connections on the terminal while they are watched: q, Escape and Ctrl-C end the
-    /// watch with what there is by then.
+    fail_if: Vec<Limit<StallMetric>>,
+    /// Show the connections on the terminal while they are observed: q, Escape and Ctrl-C end it
+    /// with the result so far.
     #[arg(long, requires = "watch")]
     live: bool,
     #[command(flatten)]
     files: FileArgs,
 }
 
-/// Writes in batches.
+/// Batches of writes.
 #[derive(Clone, Debug)]
 struct Batches(Vec<u32>);
 
@@ -96,46 +100,46 @@ fn batches(text: &str) -> Result<Batches, String> {
         let is_one = number >= 1.0 && number.fract() == 0.0 && number < 1e6;
         is_one
             .then_some(number as u32)
-            .ok_or_else(|| format!("a batch cannot have {number} writes"))
+            .ok_or_else(|| format!("invalid number of writes in a batch: {number}"))
     };
-    let form = |_| "write writes in a batch, 1 at least, such as 4, 1..32:1 or 3,8,16".to_owned();
+    let form = |_| "expected writes per batch, at least 1, such as 4, 1..32:1 or 3,8,16".to_owned();
     let numbers = values::numbers(text).map_err(form)?;
     numbers.into_iter().map(whole).collect::<Result<_, _>>().map(Batches)
 }
 
-pub(super) fn run(args: &StallArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &StallArgs) -> Result<(), CommandFailure> {
     let measured = || match (args.watch, &args.target) {
         (Some(port), _) => watch(args, port),
         (None, Some(target)) => search(args, target),
-        (None, None) => Err(Failure::usage(
-            "give a TARGET where 'horolog path serve' runs, or --watch PORT to watch other \
-             programs' traffic",
+        (None, None) => Err(CommandFailure::usage(
+            "give a TARGET that runs 'horolog path serve', or --watch PORT to observe traffic of \
+             other programs",
         )),
     };
     if args.live {
-        needs_a_terminal_beside()?;
+        needs_a_terminal_on_stderr()?;
     }
     let files = args.files.open()?;
     let mut result = measured()?;
-    let judge = |limit: &Limit<Figure>| limit.judge_named((limit.figure)(&result));
+    let judge = |limit: &Limit<StallMetric>| limit.judge_named((limit.metric)(&result));
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, html::path_stall], table::path_stall)?;
     verdict(&result.limits, &result.findings)
 }
 
-fn search(args: &StallArgs, target: &TargetName) -> Result<PathStallResult, Failure> {
-    let path = StallPath::open(StallOptions {
+fn search(args: &StallArgs, target: &TargetName) -> Result<PathStallResult, CommandFailure> {
+    let path = StallRun::open(StallOptions {
         target: target.clone(),
         family: family(args.ipv4, args.ipv6),
         count: args.count,
         batches: args.batches.0.clone(),
-        stall_min: args.stall_min,
+        stall_min: args.stall_threshold,
         pause: args.pause,
-        packets: !args.no_packets,
+        packets: !args.no_capture,
         command: output::command_line(),
     })?;
-    output::end_gently()?;
-    let progress = Progress::new();
+    output::install_interrupt_handler()?;
+    let progress = ProgressLine::new();
     let total = path.rows();
     let told = |done| progress.counted(done, total, "rows");
     let result = path.run(&told, &|| output::flow().is_break());
@@ -143,23 +147,23 @@ fn search(args: &StallArgs, target: &TargetName) -> Result<PathStallResult, Fail
     Ok(result)
 }
 
-fn watch(args: &StallArgs, port: u16) -> Result<PathStallResult, Failure> {
+fn watch(args: &StallArgs, port: u16) -> Result<PathStallResult, CommandFailure> {
     if args.time > WATCH_MAX {
-        return Err(Failure::usage("a port is watched for at most 24h"));
+        return Err(CommandFailure::usage("--watch takes at most 24h"));
     }
-    // Packets are watched by a thread, which inherits what is blocked.
-    output::end_gently()?;
-    let watch = Watch::open(WatchOptions {
+    // A thread captures packets, and inherits the blocked signals.
+    output::install_interrupt_handler()?;
+    let watch = PortWatch::open(WatchOptions {
         port,
         interface: args.interface.clone(),
         time: args.time,
-        stall_min: args.stall_min,
-        packets: !args.no_packets,
+        stall_min: args.stall_threshold,
+        packets: !args.no_capture,
         command: output::command_line(),
     })?;
-    let live = args.live.then(|| Live::start(port)).transpose()?;
-    let shows = live.as_ref().map(|live| |glance| live.look(glance));
-    let onlooker = shows.as_ref().map(|shows| shows as &dyn Fn(WatchGlance));
+    let live = args.live.then(|| StallLiveView::start(port)).transpose()?;
+    let shows = live.as_ref().map(|live| |glance| live.snapshot(glance));
+    let onlooker = shows.as_ref().map(|shows| shows as &dyn Fn(StallSnapshot));
     Ok(watch.run(&|| output::flow().is_break(), onlooker))
 }
 

@@ -1,4 +1,4 @@
-//! `horolog path tcp`: flags to a measurement of TCP, its result as text, JSON and page.
+//! `horolog path tcp`: flags to a measurement of TCP, its result as text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -7,69 +7,69 @@ mod figures;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_io::target::{Family, TargetName};
-use horolog_probe::path::Onlooker;
-use horolog_probe::path::tcp::{PORT, TcpDirections, TcpOptions, TcpPath};
+use horolog_io::target::{AddressFamily, TargetName};
+use horolog_probe::path::PathObserver;
+use horolog_probe::path::tcp::{PORT, TcpDirections, TcpOptions, TcpRun};
 use horolog_record::TcpSettings;
 use horolog_report::{html, table, to_json};
 
-use self::figures::{Figure, limit};
-use crate::failure::{Failure, verdict};
+use self::figures::{TcpMetric, limit};
+use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
 use crate::limit::Limit;
-use crate::live::{Feed, needs_a_terminal_beside};
-use crate::output::{self, Progress};
+use crate::live::{LiveFeed, needs_a_terminal_on_stderr};
+use crate::output::{self, ProgressLine};
 use crate::values;
 
-/// What is measured where nothing is said: the smallest message there and back.
+/// Default size of latency messages: the smallest.
 const LATENCY_SIZE: u64 = 1;
-/// The size of messages that are transferred where nothing is said.
+/// Default size of bandwidth messages.
 const BANDWIDTH_SIZE: u64 = 65_536;
 
 /// Measure latency and bandwidth of TCP to a 'horolog path serve', by message size.
 ///
-/// Latency is half the time of a message there and back; bandwidth is what the receiver gets of
-/// messages that are sent one after the other. Beside each row stands what the kernel says of the
-/// connection (TCP_INFO), and above them the facts of both ends.
+/// Latency is half the round trip of a message; bandwidth is the receive rate of messages that are
+/// sent one after the other. Each row includes the kernel's view of the connection (TCP_INFO), and
+/// the facts of both ends precede the rows.
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches")]
 pub(crate) struct TcpArgs {
-    /// The far end: ADDRESS, NAME, either with :PORT [default port: 8625].
+    /// Far end: ADDRESS or NAME, each with an optional :PORT [default port: 8625].
     #[arg(value_name = "TARGET", value_parser = target)]
     target: TargetName,
-    /// Message sizes in bytes, such as 64,128,1000..5000:1000,1..64k:*2, where k is 1024 and kB
-    /// 1000 [default: 1 for latency, 64k for bandwidth].
+    /// Message sizes in bytes, such as 64,128,1000..5000:1000,1..64k:*2; k is 1024 and kB 1000
+    /// [default: 1 for latency, 64k for bandwidth].
     #[arg(short, long, value_name = "LIST", value_parser = sizes)]
-    sizes: Option<Sizes>,
-    /// Measure latency alone.
+    sizes: Option<MessageSizes>,
+    /// Measure only latency.
     #[arg(long, conflicts_with = "bandwidth")]
     latency: bool,
-    /// Measure bandwidth alone.
+    /// Measure only bandwidth.
     #[arg(long)]
     bandwidth: bool,
-    /// Measure bandwidth from the far end as well.
+    /// Measure the bandwidth from the far end as well.
     #[arg(long, conflicts_with = "latency")]
-    back: bool,
-    /// Time for each row, up to 1m.
+    both_directions: bool,
+    /// Duration of each row, up to 1m.
     #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
           default_value = "1s")]
     time: Duration,
-    /// Time before it that is not counted.
+    /// Warm-up time before each row, which is not counted.
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "50ms")]
     warm_up: Duration,
-    /// Connections side by side.
+    /// Concurrent connections.
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     connections: u32,
-    /// Send every message at once, at both ends (TCP_NODELAY).
+    /// Send every message immediately, at both ends (TCP_NODELAY).
     #[arg(long)]
     no_delay: bool,
-    /// Acknowledge at once, at both ends, set anew before every receive (TCP_QUICKACK).
+    /// Acknowledge immediately, at both ends, set again before every receive (TCP_QUICKACK).
     #[arg(long)]
     quick_ack: bool,
-    /// Hold a message back until it is whole, at both ends (TCP_CORK).
+    /// Hold messages back until they are complete, at both ends (TCP_CORK).
     #[arg(long)]
     cork: bool,
-    /// Transfer without copying from the program to the kernel (MSG_ZEROCOPY).
+    /// Send without copying from the program to the kernel (MSG_ZEROCOPY).
     #[arg(long, conflicts_with = "latency")]
     zero_copy: bool,
     /// Use IPv4.
@@ -78,13 +78,15 @@ pub(crate) struct TcpArgs {
     /// Use IPv6.
     #[arg(short = '6', long, conflicts_with = "ipv4")]
     ipv6: bool,
-    /// End with status 1 if this holds of any row, such as 'p99>100us' or 'bandwidth<1G'; may be
-    /// given more than once. Metrics: mean, p50, p90, p99, p99.9, max (of the latency), bandwidth
-    /// (bytes per second, either way). What was not measured breaks its limit.
+    /// Exit with status 1 if this expression is true for any row, such as 'p99>100us' or
+    /// 'bandwidth<1G'. Repeatable. A limit on a metric that was not measured fails.
+    ///
+    /// Metrics: mean, p50, p90, p99, p99.9, max (of the latency), bandwidth (bytes per second, in
+    /// either direction).
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<Limit<Figure>>,
+    fail_if: Vec<Limit<TcpMetric>>,
     /// Show each row on the terminal while it is measured: q, Escape and Ctrl-C end the run with
-    /// what there is by then.
+    /// the result so far.
     #[arg(long)]
     live: bool,
     #[command(flatten)]
@@ -93,20 +95,20 @@ pub(crate) struct TcpArgs {
 
 /// Sizes of messages.
 #[derive(Clone, Debug)]
-struct Sizes(Vec<u64>);
+struct MessageSizes(Vec<u64>);
 
 pub(super) fn target(text: &str) -> Result<TargetName, String> {
     TargetName::parse(text, PORT).map_err(|error| error.to_string())
 }
 
-fn sizes(text: &str) -> Result<Sizes, String> {
-    values::sizes(text).map(Sizes)
+fn sizes(text: &str) -> Result<MessageSizes, String> {
+    values::sizes(text).map(MessageSizes)
 }
 
-pub(super) const fn family(ipv4: bool, ipv6: bool) -> Option<Family> {
+pub(super) const fn family(ipv4: bool, ipv6: bool) -> Option<AddressFamily> {
     match (ipv4, ipv6) {
-        (true, _) => Some(Family::V4),
-        (_, true) => Some(Family::V6),
+        (true, _) => Some(AddressFamily::V4),
+        (_, true) => Some(AddressFamily::V6),
         _ => None,
     }
 }
@@ -119,7 +121,7 @@ impl TcpArgs {
     fn options(&self) -> TcpOptions {
         let sizes = |usual: u64, is_wanted: bool| match &self.sizes {
             _ if !is_wanted => Vec::new(),
-            Some(Sizes(sizes)) => sizes.clone(),
+            Some(MessageSizes(sizes)) => sizes.clone(),
             None => vec![usual],
         };
         TcpOptions {
@@ -127,7 +129,7 @@ impl TcpArgs {
             family: family(self.ipv4, self.ipv6),
             latency_sizes: sizes(LATENCY_SIZE, !self.bandwidth),
             bandwidth_sizes: sizes(BANDWIDTH_SIZE, !self.latency),
-            directions: TcpDirections { out: true, back: self.back },
+            directions: TcpDirections { out: true, back: self.both_directions },
             settings: TcpSettings {
                 no_delay: self.no_delay,
                 quick_ack: self.quick_ack,
@@ -142,32 +144,32 @@ impl TcpArgs {
     }
 }
 
-pub(super) fn run(args: &TcpArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &TcpArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     if args.live {
-        needs_a_terminal_beside()?;
+        needs_a_terminal_on_stderr()?;
     }
-    let path = TcpPath::open(args.options())?;
-    output::end_gently()?;
+    let path = TcpRun::open(args.options())?;
+    output::install_interrupt_handler()?;
     let total = path.rows();
     let rows = usize::try_from(total).unwrap_or(usize::MAX);
-    let feed = args.live.then(|| Feed::of_rows("path tcp", args.target.to_string(), rows));
-    let view = feed.as_ref().map(Feed::view).transpose()?;
-    // On the lines that a view has it would draw as well.
-    let progress = view.is_none().then(Progress::new);
+    let feed = args.live.then(|| LiveFeed::of_rows("path tcp", args.target.to_string(), rows));
+    let view = feed.as_ref().map(LiveFeed::view).transpose()?;
+    // It would draw on the lines of the view as well.
+    let progress = view.is_none().then(ProgressLine::new);
     let told = |done| {
         if let Some(progress) = &progress {
             progress.counted(done, total, "rows");
         }
     };
-    let onlooker = feed.as_ref().map(|feed| feed as &dyn Onlooker);
+    let onlooker = feed.as_ref().map(|feed| feed as &dyn PathObserver);
     let result = path.run(&told, &|| output::flow().is_break(), onlooker);
     drop(view);
     if let Some(progress) = progress {
         progress.finish();
     }
     let mut result = result?;
-    let judge = |limit: &Limit<Figure>| limit.judge_named(limit.figure.of(&result));
+    let judge = |limit: &Limit<TcpMetric>| limit.judge_named(limit.metric.of(&result));
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, html::path_tcp], table::path_tcp)?;
     verdict(&result.limits, &result.findings)

@@ -1,4 +1,4 @@
-//! `horolog path udp`: flags to a run over a path, its result as table, JSON and page.
+//! `horolog path udp`: flags to a run over a path, its result as table, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -7,113 +7,113 @@ mod figures;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use horolog_io::target::{Family, TargetName};
-use horolog_probe::path::Onlooker;
+use horolog_io::target::{AddressFamily, TargetName};
+use horolog_probe::path::PathObserver;
 use horolog_probe::path::udp::{
-    LoadKind, PathError, PathUdp, PathUdpOptions, RowPlan, TABLE_4, TIMEOUT, WARM_UP,
+    LoadKind, PathUdp, PathUdpOptions, RowPlan, TABLE_4, TIMEOUT, UdpPathError, WARM_UP,
 };
 use horolog_report::{html, table, to_json};
 use horolog_wire::{path_probe, stamp};
 
-use self::figures::{Figure, limit};
-use crate::failure::{Failure, verdict};
+use self::figures::{UdpMetric, limit};
+use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
 use crate::limit::Limit;
-use crate::live::{Feed, needs_a_terminal_beside};
-use crate::output::{self, Progress};
+use crate::live::{LiveFeed, needs_a_terminal_on_stderr};
+use crate::output::{self, ProgressLine};
 use crate::values;
 
-/// Measure what becomes of UDP datagrams on the way to a far end ('horolog path serve') and back:
-/// T, half the round trip; M, the share that is lost; S, the share that comes in order.
+/// Measure delay and loss of UDP datagrams to a far end ('horolog path serve') and back: T, half
+/// the round trip; M, the share that is lost; S, the share that arrives in order.
 ///
 /// Without --rate each request waits for the reply to the one before it (ping-pong). With it they
-/// are sent at a fixed rate, and latency counts from the instant at which each was meant to be
-/// sent. A row is measured for each length and each load: R datagrams that mean nothing for each
-/// valid one, as Hao, Xue and Qin, "Performance and test method for real-time parallel system",
-/// define it.
+/// are sent at a fixed rate, and latency counts from the intended send time. A row is measured for
+/// each length and each load: R load datagrams for each valid one, as defined by Hao, Xue and Qin,
+/// "Performance and test method for real-time parallel system".
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct UdpArgs {
-    /// The far end, as ADDRESS, ADDRESS:PORT, [IPV6]:PORT, NAME or NAME:PORT [default port: 8625,
-    /// of STAMP 862].
+    /// Far end, as ADDRESS, ADDRESS:PORT, [IPV6]:PORT, NAME or NAME:PORT [default port: 8625, for
+    /// STAMP 862].
     #[arg(value_name = "TARGET")]
     target: String,
-    /// Lengths of datagrams in bytes of payload, such as 64,1000..5000:1000 or 64..32k:*2, where k
-    /// is 1024 and kB 1000; longer ones than the MTU go in fragments. From 48 (STAMP: 44) to 65507.
+    /// Payload lengths in bytes, such as 64,1000..5000:1000 or 64..32k:*2, from 16 (STAMP: 44) to
+    /// 65507; k is 1024 and kB 1000. Datagrams longer than the MTU are fragmented.
     #[arg(short, long, value_name = "LIST", default_value = "64", value_parser = lengths)]
     sizes: List<u64>,
-    /// How long a row takes.
+    /// Duration of a row.
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "1s", conflicts_with = "count")]
     time: Duration,
     /// Requests of a row, in all flows together.
     #[arg(short = 'n', long, value_name = "N", value_parser = values::count)]
     count: Option<u32>,
-    /// Requests in a second, in all flows together, whatever becomes of them [default: ping-pong].
+    /// Requests per second, in all flows together, regardless of replies [default: ping-pong].
     #[arg(short, long, value_name = "RATE", value_parser = values::rate)]
     rate: Option<f64>,
-    /// Requests of each row and flow that are sent first and not counted, at most those of one
-    /// second.
+    /// Warm-up requests of each row and flow, which are not counted, at most those of one second.
     #[arg(long, value_name = "N", default_value_t = WARM_UP)]
     warm_up: u64,
-    /// How long a reply may take, 1ms to 60s [default: 500ms].
+    /// Timeout of a reply, 1ms to 60s [default: 500ms].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     timeout: Option<Duration>,
-    /// Flows side by side, each of a port of its own, up to 64.
+    /// Concurrent flows, each with its own port, up to 64.
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     flows: u64,
-    /// R: datagrams of load for each valid one, a list; each length is measured under each.
+    /// List of load ratios R: load datagrams for each valid one. Each length is measured with each
+    /// ratio.
     #[arg(short = 'R', long, value_name = "LIST", default_value = "0", value_parser = ratios)]
     load_ratio: List<f64>,
-    /// Where load goes [default: broadcast where the far end is on this host's link].
+    /// Destination of the load [default: broadcast if the far end is on this host's link].
     #[arg(long, value_enum, value_name = "KIND")]
     load: Option<LoadChoice>,
-    /// Bytes of payload of a datagram of load.
+    /// Payload bytes of a load datagram.
     #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "2000")]
     load_length: u64,
-    /// The rows of Table 4 of that paper: 1000 to 5000 bytes, R of 0, 50 and 100, in its order.
+    /// Measure the rows of Table 4 of that paper: 1000 to 5000 bytes, R of 0, 50 and 100, in its
+    /// order.
     #[arg(long, conflicts_with_all = ["sizes", "load_ratio"])]
     table4: bool,
-    /// DSCP of requests, 0 to 63 or a name such as ef, af41 or cs5; with which one they come and
-    /// replies come back is told.
+    /// DSCP of requests, 0 to 63 or a name such as ef, af41 or cs5; the DSCP at which they and the
+    /// replies arrive is reported.
     #[arg(long, value_name = "DSCP", value_parser = dscp, default_value = "0")]
     dscp: u8,
-    /// Look for replies all the time instead of sleeping until they come; takes a processor for
-    /// each flow.
+    /// Poll for replies continuously instead of sleeping; occupies a CPU for each flow.
     #[arg(short, long)]
     busy_poll: bool,
-    /// Have the kernels of both ends take timestamps too, which separates what the host takes from
-    /// what the wire takes.
+    /// Use kernel timestamps of both ends too, which separates host delay from wire delay.
     #[arg(long)]
     timestamps: bool,
-    /// Ask a STAMP session-reflector (RFC 8762, without authentication) instead.
+    /// Send to a STAMP session-reflector (RFC 8762, without authentication) instead.
     #[arg(long)]
     stamp: bool,
-    /// The reflector of STAMP at a public address is yours.
+    /// Confirm that a STAMP reflector with a public address is yours.
     #[arg(long, requires = "stamp")]
     i_own_this_target: bool,
-    /// Interface to ask by [default: where the route leads].
+    /// Interface to send from [default: by the route].
     #[arg(short, long, value_name = "IF")]
     interface: Option<String>,
-    /// Only IPv4 addresses of a name.
+    /// Use only IPv4 addresses of a name.
     #[arg(short = '4', conflicts_with = "ipv6")]
     ipv4: bool,
-    /// Only IPv6 addresses of a name.
+    /// Use only IPv6 addresses of a name.
     #[arg(short = '6')]
     ipv6: bool,
-    /// End with status 1 if this holds of a row, such as 'loss>0.1%' or 'p99>200us'; may be given
-    /// more than once. Metrics: loss, reordered, duplicates; of T: mean, p50, p90, p99, p99.9, max.
+    /// Exit with status 1 if this expression is true for a row, such as 'loss>0.1%' or 'p99>200us'.
+    /// Repeatable.
+    ///
+    /// Metrics: loss, reordered, duplicates; of T: mean, p50, p90, p99, p99.9, max.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<Limit<Figure>>,
+    fail_if: Vec<Limit<UdpMetric>>,
     /// Show each row on the terminal while it is measured: q, Escape and Ctrl-C end the run with
-    /// what there is by then.
+    /// the result so far.
     #[arg(long)]
     live: bool,
     #[command(flatten)]
     files: FileArgs,
 }
 
-/// A list that is one value of its flag.
+/// A list as one value of its flag.
 #[derive(Clone, Debug)]
 struct List<T>(Vec<T>);
 
@@ -127,7 +127,7 @@ fn lengths(text: &str) -> Result<List<u64>, String> {
     values::sizes(text).map(List)
 }
 
-/// As every list, and 0 for no load.
+/// Reads a list, with 0 for no load.
 fn ratios(text: &str) -> Result<List<f64>, String> {
     let part = |part: &str| if part == "0" { Ok(vec![0.0]) } else { values::numbers(part) };
     let parts: Vec<_> = text.split(',').map(part).collect::<Result<_, _>>()?;
@@ -158,16 +158,16 @@ fn dscp(text: &str) -> Result<u8, String> {
     name.parse().ok().filter(|number| *number < 64).ok_or_else(wrong)
 }
 
-impl From<PathError> for Failure {
-    fn from(error: PathError) -> Self {
+impl From<UdpPathError> for CommandFailure {
+    fn from(error: UdpPathError) -> Self {
         if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
     }
 }
 
 impl UdpArgs {
-    fn resolve(self) -> Result<PathUdpOptions, Failure> {
+    fn resolve(self) -> Result<PathUdpOptions, CommandFailure> {
         let port = if self.stamp { stamp::PORT } else { path_probe::PORT };
-        let target = TargetName::parse(&self.target, port).map_err(Failure::usage)?;
+        let target = TargetName::parse(&self.target, port).map_err(CommandFailure::usage)?;
         let usual = PathUdpOptions::new(target);
         let with = |length: &u64| {
             let length = *length;
@@ -181,8 +181,8 @@ impl UdpArgs {
         Ok(PathUdpOptions {
             rows,
             family: match (self.ipv4, self.ipv6) {
-                (true, _) => Some(Family::V4),
-                (_, true) => Some(Family::V6),
+                (true, _) => Some(AddressFamily::V4),
+                (_, true) => Some(AddressFamily::V6),
                 _ => None,
             },
             interface: self.interface,
@@ -208,24 +208,24 @@ impl UdpArgs {
     }
 }
 
-pub(super) fn run(args: UdpArgs) -> Result<(), Failure> {
+pub(super) fn run(args: UdpArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     let limits = args.fail_if.clone();
     let (live, target) = (args.live, args.target.clone());
     if live {
-        needs_a_terminal_beside()?;
+        needs_a_terminal_on_stderr()?;
     }
     let options = args.resolve()?;
-    output::end_gently()?;
+    output::install_interrupt_handler()?;
     let path = PathUdp::prepare(options)?;
     let rows = path.rows();
-    let feed = live.then(|| Feed::of_rows("path udp", target, rows));
-    let view = feed.as_ref().map(Feed::view).transpose()?;
-    // On the lines that a view has it would draw as well.
-    let progress = view.is_none().then(Progress::new);
+    let feed = live.then(|| LiveFeed::of_rows("path udp", target, rows));
+    let view = feed.as_ref().map(LiveFeed::view).transpose()?;
+    // It would draw on the lines of the view as well.
+    let progress = view.is_none().then(ProgressLine::new);
     let told = |index: usize, plan: &RowPlan| {
         if let Some(progress) = &progress {
-            progress.doing(&format!(
+            progress.set_message(&format!(
                 "row {} of {rows}: {} bytes, R {}",
                 index + 1,
                 plan.length,
@@ -233,15 +233,15 @@ pub(super) fn run(args: UdpArgs) -> Result<(), Failure> {
             ));
         }
     };
-    let onlooker = feed.as_ref().map(|feed| feed as &dyn Onlooker);
+    let onlooker = feed.as_ref().map(|feed| feed as &dyn PathObserver);
     let result = path.run(&told, &|| output::flow().is_break(), onlooker);
     drop(view);
     if let Some(progress) = progress {
         progress.finish();
     }
     let mut result = result?;
-    let of_rows = |limit: &Limit<Figure>| {
-        limit.judge_named(result.rows.iter().map(|row| (figures::name(row), limit.figure.of(row))))
+    let of_rows = |limit: &Limit<UdpMetric>| {
+        limit.judge_named(result.rows.iter().map(|row| (figures::name(row), limit.metric.of(row))))
     };
     result.limits = limits.iter().map(of_rows).collect();
     files.write(&result, [to_json, html::path_udp], table::path_udp)?;

@@ -1,14 +1,14 @@
-//! What `--fail-if` can limit of time servers: how far they are off, how surely that is known, and
-//! how many replies are missing. Pure.
+//! Metrics of time servers for `--fail-if`: their offsets, the error bounds, and the share of
+//! missing replies. Pure.
 
-use horolog_record::{Figures, LimitResult, LimitUnit, QueryResult, ServerResult};
+use horolog_record::{ExactSummary, LimitResult, LimitUnit, QueryResult, ServerResult};
 
-use crate::limit::{Limit, Limited};
+use crate::limit::{Limit, LimitedMetric};
 
-/// A figure of a server; `None` where its samples are too few for it.
-pub(super) type Figure = fn(&ServerResult) -> Option<f64>;
+/// A metric of a server; `None` if it has too few samples.
+pub(super) type QueryMetric = fn(&ServerResult) -> Option<f64>;
 
-const FIGURES: [Limited<Figure>; 8] = [
+const FIGURES: [LimitedMetric<QueryMetric>; 9] = [
     ("offset", LimitUnit::Ns, |server| Some(size(server.best?.offset_ns))),
     ("bound", LimitUnit::Ns, |server| Some(server.best?.bound_ns as f64)),
     ("delay", LimitUnit::Ns, |server| Some(size(server.best?.delay_ns))),
@@ -16,32 +16,33 @@ const FIGURES: [Limited<Figure>; 8] = [
     ("mean", LimitUnit::Ns, |server| Some(server.offset_ns?.mean.abs())),
     ("rms", LimitUnit::Ns, |server| Some(server.offset_ns?.rms)),
     ("max", LimitUnit::Ns, |server| server.offset_ns.as_ref().map(largest)),
-    ("loss", LimitUnit::Ratio, loss),
+    ("loss", LimitUnit::Ratio, |server| share(server.counts.lost, server)),
+    ("unsynchronised", LimitUnit::Ratio, |server| share(server.counts.unsynchronised, server)),
 ];
 
 fn size(ns: i64) -> f64 {
     ns.unsigned_abs() as f64
 }
 
-/// The offset that is farthest from 0, either way.
-fn largest(offsets: &Figures) -> f64 {
+/// The offset with the greatest absolute value.
+fn largest(offsets: &ExactSummary) -> f64 {
     size(offsets.min).max(size(offsets.max))
 }
 
-/// The share of requests without a valid reply; `None` where none left.
-fn loss(server: &ServerResult) -> Option<f64> {
-    let counts = &server.counts;
-    (counts.sent > 0).then(|| counts.lost as f64 / counts.sent as f64)
+/// The share of the requests; `None` if none were sent.
+fn share(of: u64, server: &ServerResult) -> Option<f64> {
+    let sent = server.counts.sent;
+    (sent > 0).then(|| of as f64 / sent as f64)
 }
 
 /// Reads a limit.
-pub(super) fn limit(text: &str) -> Result<Limit<Figure>, String> {
+pub(super) fn limit(text: &str) -> Result<Limit<QueryMetric>, String> {
     Limit::parse(text, FIGURES)
 }
 
-/// Holds a limit against every server, of which the worst is told.
-pub(super) fn judge(limit: &Limit<Figure>, result: &QueryResult) -> LimitResult {
-    let figure = |server: &ServerResult| (server.name.clone(), (limit.figure)(server));
+/// Evaluates a limit on every server; reports the worst one.
+pub(super) fn judge(limit: &Limit<QueryMetric>, result: &QueryResult) -> LimitResult {
+    let figure = |server: &ServerResult| (server.name.clone(), (limit.metric)(server));
     limit.judge_named(result.servers.iter().map(figure))
 }
 
@@ -77,6 +78,7 @@ mod tests {
             ("max>275ns", 276.0, true),
             ("loss>24%", 0.25, true),
             ("loss>25%", 0.25, false),
+            ("unsynchronised>50%", 7.0 / 12.0, true),
         ] {
             let (of, is_broken) = judged(text, &result);
             let near = of.is_some_and(|of| (of - value).abs() < 0.6);
@@ -103,14 +105,14 @@ mod tests {
         other.best.as_mut().unwrap().offset_ns = -4_000;
         result.servers.push(other.clone());
         let worst = judge(&limit("offset>1s").unwrap(), &result);
-        assert_eq!((worst.of.as_deref(), worst.failed), (Some("other.example"), false));
+        assert_eq!((worst.scope.as_deref(), worst.failed), (Some("other.example"), false));
         (other.best, other.offset_ns, other.jitter_ns) = (None, None, None);
         other.counts = horolog_record::QueryCounts::default();
         result.servers[1] = other;
         for (name, unit, _) in FIGURES {
             let bound = if unit == LimitUnit::Ratio { "99%" } else { "60s" };
             let broken = judge(&limit(&format!("{name}>{bound}")).unwrap(), &result);
-            assert_eq!((broken.of.as_deref(), broken.value), (Some("other.example"), None));
+            assert_eq!((broken.scope.as_deref(), broken.value), (Some("other.example"), None));
             assert!(broken.failed, "{name}");
         }
     }

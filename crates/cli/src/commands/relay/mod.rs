@@ -6,11 +6,11 @@ mod tree;
 
 use clap::{Args, Subcommand};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-/// Application-layer multicast: one packet in, a unicast copy for each child out.
+/// Relay packets by application-layer multicast: one packet in, a unicast copy for each child out.
 ///
-/// UDP over IPv4 and IPv6; TCP is not relayed.
+/// UDP over IPv4 and IPv6 is supported; TCP is not relayed.
 #[derive(Args, Debug)]
 pub(crate) struct RelayArgs {
     #[command(subcommand)]
@@ -19,14 +19,14 @@ pub(crate) struct RelayArgs {
 
 #[derive(Subcommand, Debug)]
 enum RelayCommand {
-    Run(run::RunArgs),
+    Run(run::RelayRunArgs),
     Add(Box<control::AddArgs>),
     Remove(control::RemoveArgs),
-    List(control::ListArgs),
+    List(control::RelayListArgs),
     Tree(Box<tree::TreeArgs>),
 }
 
-pub(crate) fn run(args: RelayArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: RelayArgs) -> Result<(), CommandFailure> {
     match args.command {
         RelayCommand::Run(args) => run::run(&args),
         RelayCommand::Add(args) => control::add(*args),
@@ -36,10 +36,9 @@ pub(crate) fn run(args: RelayArgs) -> Result<(), Failure> {
     }
 }
 
-/// Refuses to guess where a relay's control socket is.
-fn no_usual_place() -> Failure {
-    Failure::usage(
-        "XDG_RUNTIME_DIR is not set, so a relay's control socket has no usual place; name it with \
-         --socket",
+/// Refuses to guess the path of a relay's control socket.
+fn no_default_path() -> CommandFailure {
+    CommandFailure::usage(
+        "XDG_RUNTIME_DIR is not set, so the control socket has no default path; give --socket",
     )
 }

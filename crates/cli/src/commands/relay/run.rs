@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use horolog_http::{Request, Responder};
-use horolog_relay::control::{Control, ControlError, default_path};
+use horolog_http::{HttpRequest, HttpResponder};
+use horolog_relay::control::{Control, ControlSocketError, default_path};
 use horolog_relay::{
-    EngineKind, Kernel, KernelError, Listing, Relay, RelayError, SendInterface, Spec, Table,
-    metrics, ring_drops, text,
+    EngineKind, Listing, Relay, RelayError, RoutingTable, SendInterface, Spec, XdpEngine,
+    XdpEngineError, metrics, ring_drops, text,
 };
 use horolog_report::to_json;
 use horolog_sys::capability::Capability;
@@ -23,160 +23,175 @@ use horolog_sys::sandbox;
 use horolog_sys::signal::{BlockedSignals, Signal};
 use sd_notify::NotifyState;
 
-use super::no_usual_place;
-use crate::failure::Failure;
-use crate::output::Destination;
+use super::no_default_path;
+use crate::failure::CommandFailure;
+use crate::output::ResultDestination;
 use crate::{output, values};
 
-/// How often to look whether all threads still run, and whether interfaces are as they were.
+/// Interval of the check that all threads still run, and that interfaces are unchanged.
 const TICK: Duration = Duration::from_millis(500);
-/// A file of the largest table is far smaller.
+/// Greatest length of a table file; one of the largest table is far smaller.
 const TABLE_BYTES_MAX: u64 = 8 << 20;
-/// Groups that are named where something holds for many.
-const NAMES_TOLD: usize = 5;
+/// Greatest number of groups that are named in a notice on many.
+const NAMES_MAX: usize = 5;
 
 /// Relay packets to children until Ctrl-C or SIGTERM; SIGHUP rereads the table file.
 ///
-/// The table file (TOML) names groups, who may send to each, and its children. Nothing is relayed
-/// from a source, nor to a destination, that it does not list; rates are limited, and packets that
-/// come from a child or from the relay itself are refused. Everything refused or dropped is
-/// counted.
+/// The table file (TOML) defines groups, the permitted sources of each, and its children. Nothing
+/// is relayed from a source or to a destination that it does not list; rates are limited, and
+/// packets that come from a child or from the relay itself are refused. Everything refused or
+/// dropped is counted.
 #[derive(Args, Debug)]
-pub(super) struct RunArgs {
+pub(super) struct RelayRunArgs {
     /// Table file.
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
-    /// What makes the copies: one system call for each, one for many, the kernel's driver path
-    /// (XDP; what it cannot do goes by sendmmsg), or the best that may be used here.
-    #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
-    engine: EngineArg,
-    /// Have the kernel's driver path (XDP) take packets in by this interface; may be given several
-    /// times [default: those by which the groups' packets come in].
+    /// Engine that makes the copies: one system call for each copy, one for many, the kernel's
+    /// driver path (XDP, with sendmmsg for the rest), or the best available one.
+    #[arg(long, value_enum, default_value_t = RelayEngineArg::Auto)]
+    engine: RelayEngineArg,
+    /// Receive packets in XDP on this interface. Repeatable [default: the interfaces on which the
+    /// groups' packets arrive].
     #[arg(long, value_name = "IF")]
     interface: Vec<String>,
-    /// Make an interface of this name, by which programs on this host hand each packet over once,
-    /// by a route to the multicast group through it.
+    /// Create an interface of this name, over which programs on this host send each packet once, by
+    /// a route to the multicast group through it.
     #[arg(long, value_name = "IF")]
     send_interface: Option<String>,
-    /// Where to answer 'horolog relay add', 'remove' and 'list' [default:
+    /// Control socket for 'horolog relay add', 'remove' and 'list' [default:
     /// /run/horolog/relay/control.sock for root, otherwise
     /// $XDG_RUNTIME_DIR/horolog/relay/control.sock].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Read the table file, say whether it can be, and end.
+    /// Drop copies that exceed the path MTU to a child, in every group of the table file; otherwise
+    /// the kernel fragments them unless the file has 'fragment = false'.
+    #[arg(long)]
+    no_fragment: bool,
+    /// Check that the table file is valid, and exit.
     #[arg(long)]
     check: bool,
-    /// Answer GET /metrics at this address, for Prometheus.
+    /// Serve GET /metrics at this address, for Prometheus.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     metrics: Option<SocketAddr>,
-    /// Write the table and what was counted to this file at the end.
+    /// Write the table and its counters to FILE as JSON at the end.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum EngineArg {
+enum RelayEngineArg {
     Auto,
     Send,
     Sendmmsg,
     Xdp,
 }
 
-/// What makes copies.
-struct Bodies {
+/// Engines that make copies.
+struct RelayEngines {
     engine: EngineKind,
-    kernel: Option<Kernel>,
-    /// Why there is no body in the kernel, where it would have been used.
-    without: Option<String>,
+    kernel: Option<XdpEngine>,
+    /// Reason why in-kernel copies are not available, if they would have been used.
+    unavailable: Option<String>,
 }
 
-impl From<RelayError> for Failure {
+impl From<RelayError> for CommandFailure {
     fn from(error: RelayError) -> Self {
         if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
     }
 }
 
-impl From<ControlError> for Failure {
-    fn from(error: ControlError) -> Self {
+impl From<ControlSocketError> for CommandFailure {
+    fn from(error: ControlSocketError) -> Self {
         Self::environment(error)
     }
 }
 
-impl RunArgs {
-    fn spec(&self) -> Result<Spec, Failure> {
+impl RelayRunArgs {
+    fn spec(&self) -> Result<Spec, CommandFailure> {
         let path = self.config.display();
-        let cannot = |error| Failure::usage(format!("cannot read {path}: {error}"));
+        let cannot = |error| CommandFailure::usage(format!("cannot read {path}: {error}"));
         let mut text = String::new();
         let file = fs::File::open(&self.config).map_err(cannot)?;
         file.take(TABLE_BYTES_MAX + 1).read_to_string(&mut text).map_err(cannot)?;
         if text.len() as u64 > TABLE_BYTES_MAX {
-            return Err(Failure::usage(format!(
-                "{path} is no table file: it has more than {TABLE_BYTES_MAX} bytes"
+            return Err(CommandFailure::usage(format!(
+                "{path} is not a table file: longer than {TABLE_BYTES_MAX} bytes"
             )));
         }
-        Spec::parse(&text).map_err(|fault| Failure::usage(format!("{path}, {fault}")))
+        let mut spec = Spec::parse(&text)
+            .map_err(|fault| CommandFailure::usage(format!("{path}, {fault}")))?;
+        if self.no_fragment {
+            spec.groups.iter_mut().for_each(|group| group.fragment = false);
+        }
+        Ok(spec)
     }
 
-    /// What the table file is to blame for, with its name.
-    fn locate(&self, error: RelayError) -> Failure {
+    /// An error in the table file, with its name.
+    fn locate(&self, error: RelayError) -> CommandFailure {
         let located = format!("{}: {error}", self.config.display());
-        if error.is_usage() { Failure::usage(located) } else { error.into() }
+        if error.is_usage() { CommandFailure::usage(located) } else { error.into() }
     }
 
-    /// Refuses flags that would do nothing.
-    fn refuse_idle(&self) -> Result<(), Failure> {
-        let is_host_based = matches!(self.engine, EngineArg::Send | EngineArg::Sendmmsg);
+    /// Rejects flags that would have no effect.
+    fn refuse_idle(&self) -> Result<(), CommandFailure> {
+        let is_host_based = matches!(self.engine, RelayEngineArg::Send | RelayEngineArg::Sendmmsg);
         if is_host_based && !self.interface.is_empty() {
-            return Err(Failure::usage(
-                "--interface names what XDP takes packets in by; it does nothing with the engines \
-                 send and sendmmsg",
+            return Err(CommandFailure::usage(
+                "--interface is the ingress of XDP; it has no effect with the engines send and \
+                 sendmmsg",
             ));
         }
         Ok(())
     }
 
-    fn responder(&self, relay: &Arc<Relay>) -> Result<Option<Responder>, Failure> {
+    fn responder(&self, relay: &Arc<Relay>) -> Result<Option<HttpResponder>, CommandFailure> {
         let Some(address) = self.metrics else { return Ok(None) };
         let relay = Arc::clone(relay);
-        let answer = move |request: &Request<'_>| metrics::answer(request.path, || relay.listing());
+        let answer =
+            move |request: &HttpRequest<'_>| metrics::answer(request.path, || relay.listing());
         let started = TcpListener::bind(address)
-            .and_then(|listener| Responder::start("metrics", listener, answer));
+            .and_then(|listener| HttpResponder::start("metrics", listener, answer));
         let reason = "choose another with --metrics ADDR:PORT";
         started.map(Some).map_err(|error| {
-            Failure::environment(format!("cannot answer at {address}: {error}; {reason}"))
+            CommandFailure::environment(format!(
+                "cannot serve metrics at {address}: {error}; \
+                {reason}"
+            ))
         })
     }
 
-    /// Chooses what makes copies. With 'auto' the kernel does where it may.
-    fn bodies(&self) -> Result<Bodies, Failure> {
-        let of_host = |engine| Bodies { engine, kernel: None, without: None };
+    /// Chooses the engine. With 'auto' the kernel makes the copies if possible.
+    fn bodies(&self) -> Result<RelayEngines, CommandFailure> {
+        let of_host = |engine| RelayEngines { engine, kernel: None, unavailable: None };
         let is_optional = match self.engine {
-            EngineArg::Send => return Ok(of_host(EngineKind::Send)),
-            EngineArg::Sendmmsg => return Ok(of_host(EngineKind::Sendmmsg)),
-            EngineArg::Auto => true,
-            EngineArg::Xdp => false,
+            RelayEngineArg::Send => return Ok(of_host(EngineKind::Send)),
+            RelayEngineArg::Sendmmsg => return Ok(of_host(EngineKind::Sendmmsg)),
+            RelayEngineArg::Auto => true,
+            RelayEngineArg::Xdp => false,
         };
         let bodies = of_host(EngineKind::Sendmmsg);
-        match Kernel::load(&self.interface) {
-            Ok(kernel) => Ok(Bodies { kernel: Some(kernel), ..bodies }),
-            Err(error @ KernelError::Interface(_)) => Err(Failure::usage(error)),
-            Err(error) if is_optional => Ok(Bodies { without: Some(error.to_string()), ..bodies }),
-            Err(error) => Err(Failure::environment(error)),
+        match XdpEngine::load(&self.interface) {
+            Ok(kernel) => Ok(RelayEngines { kernel: Some(kernel), ..bodies }),
+            Err(error @ XdpEngineError::Interface(_)) => Err(CommandFailure::usage(error)),
+            Err(error) if is_optional => {
+                Ok(RelayEngines { unavailable: Some(error.to_string()), ..bodies })
+            }
+            Err(error) => Err(CommandFailure::environment(error)),
         }
     }
 
-    /// What the file says now. What is no regular file may keep who opens it waiting, and with it
+    /// The present content of the file. Opening a file that is not regular may block, and with it
     /// the signals that end the relay.
-    fn changed_spec(&self) -> Result<Spec, Failure> {
+    fn changed_spec(&self) -> Result<Spec, CommandFailure> {
         let is_other = fs::metadata(&self.config).is_ok_and(|file| !file.is_file());
         if is_other {
             let path = self.config.display();
-            return Err(Failure::usage(format!("{path} is no regular file any more")));
+            return Err(CommandFailure::usage(format!("{path} is no longer a regular file")));
         }
         self.spec()
     }
 
-    fn reload(&self, relay: &Relay) -> Result<(), Failure> {
+    fn reload(&self, relay: &Relay) -> Result<(), CommandFailure> {
         let new = self.changed_spec().inspect_err(|_| relay.note_refused())?;
         let taken = relay.change(|spec| {
             *spec = new;
@@ -186,114 +201,121 @@ impl RunArgs {
     }
 }
 
-pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
     args.refuse_idle()?;
     let spec = args.spec()?;
     let children: usize = spec.groups.iter().map(|group| group.children.len()).sum();
     let size = format!("groups: {}, children: {children}", spec.groups.len());
     if args.check {
-        Table::new(&spec, None).map_err(|error| args.locate(error.into()))?;
-        return output::line(&format!("{}: a table that can be ({size})", args.config.display()));
+        RoutingTable::new(&spec, None).map_err(|error| args.locate(error.into()))?;
+        return output::line(&format!("{}: valid table ({size})", args.config.display()));
     }
-    let socket = args.socket.clone().or_else(default_path).ok_or_else(no_usual_place)?;
-    let json = args.json.as_deref().map(Destination::open).transpose()?;
+    let socket = args.socket.clone().or_else(default_path).ok_or_else(no_default_path)?;
+    let json = args.json.as_deref().map(ResultDestination::open).transpose()?;
     // Before the threads are started, which inherit them.
     let signals = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
-    let signals = BlockedSignals::block(&signals).map_err(Failure::environment)?;
-    // Loading programs needs privileges that nothing later does.
-    let Bodies { engine, kernel, without } = args.bodies()?;
+    let signals = BlockedSignals::block(&signals).map_err(CommandFailure::environment)?;
+    // Loading programs needs privileges that no later step needs.
+    let RelayEngines { engine, kernel, unavailable: without } = args.bodies()?;
     let send_interface = args.send_interface.as_deref().map(SendInterface::open);
-    let send_interface = send_interface.transpose().map_err(Failure::environment)?;
-    // For low ports of groups that are added, for large buffers and interfaces that come; and for
-    // children that come, where the kernel makes their copies.
+    let send_interface = send_interface.transpose().map_err(CommandFailure::environment)?;
+    // For low ports of added groups, for large buffers and new interfaces; and for new children, if
+    // the kernel makes their copies.
     let mut kept = vec![Capability::NetBindService, Capability::NetAdmin];
     kept.extend(kernel.as_ref().map(|_| Capability::Bpf));
-    sandbox::keep_capabilities(&kept).map_err(Failure::environment)?;
-    sandbox::no_new_privileges().map_err(Failure::environment)?;
+    sandbox::keep_capabilities(&kept).map_err(CommandFailure::environment)?;
+    sandbox::no_new_privileges().map_err(CommandFailure::environment)?;
     let relay = Relay::start_with(&spec, engine, kernel, send_interface)
         .map_err(|error| args.locate(error))?;
     let relay = Arc::new(relay);
     let listing = relay.listing();
-    if args.engine == EngineArg::Xdp {
+    if args.engine == RelayEngineArg::Xdp {
         refuse_without_xdp(&listing)?;
     }
     let metrics = args.responder(&relay)?;
     let control = Control::start(&socket, Arc::clone(&relay))?;
-    say_engine(&listing, without);
-    output::note(&format!("horolog: relaying ({size}); control at {}", socket.display()));
+    print_engine(&listing, without);
+    output::print_note(&format!("horolog: relaying ({size}); control at {}", socket.display()));
     output::notify(&[NotifyState::Ready]);
     let (mut said, mut refusals) = (None, relay.not_in_kernel());
     loop {
-        match signals.wait(TICK).map_err(Failure::environment)? {
+        match signals.wait(TICK).map_err(CommandFailure::environment)? {
             Some(Signal::HangUp) => match args.reload(&relay) {
-                Ok(()) => output::note("horolog: reloaded"),
-                Err(why) => output::note(&format!("horolog: not reloaded, all stays: {why}")),
+                Ok(()) => output::print_note("horolog: reloaded"),
+                Err(why) => output::print_note(&format!(
+                    "horolog: reload failed, table \
+                    unchanged: {why}"
+                )),
             },
             Some(_) => break,
             None => said = keep_joined(&relay, said.as_deref()),
         }
         let now = relay.not_in_kernel();
-        say_by_engine(&changed(&refusals, &now), &listing.host_engine, true);
+        print_groups_by_engine(&changed(&refusals, &now), &listing.host_engine, true);
         refusals = now;
         if relay.has_died()
             || control.has_died()
-            || metrics.as_ref().is_some_and(Responder::has_died)
+            || metrics.as_ref().is_some_and(HttpResponder::has_died)
         {
-            return Err(Failure::environment("a thread of the relay has ended; see above"));
+            return Err(CommandFailure::environment("a thread of the relay has exited; see above"));
         }
     }
     drop((control, metrics));
     let listing = relay.listing();
-    output::note(text(&listing).trim_end());
+    output::print_note(text(&listing).trim_end());
     json.map_or(Ok(()), |json| json.write(&to_json(&listing)))
 }
 
-/// Keeps multicast groups joined, and says what has become of them. What hinders it is said once:
-/// `said` is what was the last time.
+/// Refreshes the memberships of multicast groups, and returns the current problem, if any. A
+/// problem is printed once: `said` is the previous one.
 fn keep_joined(relay: &Relay, said: Option<&str>) -> Option<String> {
-    let (news, joined) = relay.keep_joined();
+    let (news, joined) = relay.refresh_memberships();
     for one in news {
-        output::note(&format!("horolog: {one}"));
+        output::print_note(&format!("horolog: {one}"));
     }
-    let hindrance = joined.err().map(|error| format!("horolog: cannot join anew: {error}"));
+    let hindrance = joined.err().map(|error| format!("horolog: cannot rejoin: {error}"));
     if let Some(line) = hindrance.as_deref().filter(|line| said != Some(*line)) {
-        output::note(line);
+        output::print_note(line);
     }
     hindrance
 }
 
-/// Refuses a relay whose packets no program sees, although that was asked for.
-fn refuse_without_xdp(listing: &Listing) -> Result<(), Failure> {
+/// Rejects a relay whose packets no program sees, although XDP was required.
+fn refuse_without_xdp(listing: &Listing) -> Result<(), CommandFailure> {
     let seen = listing.interfaces.iter().any(|interface| interface.refused.is_none());
     let by_sockets = listing
         .groups
         .iter()
-        .find_map(|group| group.not_in_kernel.as_ref().map(|why| (&group.name, why)));
+        .find_map(|group| group.xdp_unavailable.as_ref().map(|why| (&group.name, why)));
     match by_sockets {
-        Some((group, why)) if !seen => Err(Failure::environment(format!(
-            "the engine xdp cannot be used: group '{group}': {why}; --engine auto does without it"
+        Some((group, why)) if !seen => Err(CommandFailure::environment(format!(
+            "engine xdp unavailable: group '{group}': {why}; --engine auto falls back"
         ))),
         _ => Ok(()),
     }
 }
 
-/// Says what makes the copies, and what a better engine needs.
-fn say_engine(listing: &Listing, without: Option<String>) {
+/// Prints the engine that makes the copies, and the requirements of a better one.
+fn print_engine(listing: &Listing, without: Option<String>) {
     let Listing { engine, host_engine, limits, groups, .. } = listing;
     if let Some(why) = without {
-        output::note(&format!("horolog: copies are sent by {engine}; by xdp not, because {why}"));
+        output::print_note(&format!(
+            "horolog: copies are sent by {engine}; xdp unavailable: {why}"
+        ));
         return;
     }
-    output::note(&format!("horolog: copies are made by {engine}"));
-    if let Some(why) = limits.kernel.as_ref().and_then(|kernel| kernel.ring_drops_unseen.as_ref()) {
-        output::note(&format!("horolog: {}", ring_drops(why)));
+    output::print_note(&format!("horolog: copies are made by {engine}"));
+    if let Some(why) =
+        limits.kernel.as_ref().and_then(|kernel| kernel.uncounted_ring_drops.as_ref())
+    {
+        output::print_note(&format!("horolog: {}", ring_drops(why)));
     }
-    let refused = groups.iter().filter(|group| group.not_in_kernel.is_some());
-    let refused = refused.map(|group| (&*group.name, group.not_in_kernel.as_deref()));
-    say_by_engine(&refused.collect(), host_engine, false);
+    let refused = groups.iter().filter(|group| group.xdp_unavailable.is_some());
+    let refused = refused.map(|group| (&*group.name, group.xdp_unavailable.as_deref()));
+    print_groups_by_engine(&refused.collect(), host_engine, false);
 }
 
-/// What of each group was asked last time and is otherwise now, or is new.
+/// The groups with a new reason against in-kernel copies, or without one since, and new groups.
 fn changed<'a>(
     before: &BTreeMap<String, Option<String>>,
     now: &'a BTreeMap<String, Option<String>>,
@@ -302,8 +324,8 @@ fn changed<'a>(
     now.iter().filter(is_new).map(|(name, why)| (&**name, why.as_deref())).collect()
 }
 
-/// Says which groups' copies the kernel makes, and which it does not, by the reason.
-fn say_by_engine(groups: &BTreeMap<&str, Option<&str>>, host_engine: &str, is_now: bool) {
+/// Prints the groups whose copies the kernel makes, and those that it does not, by reason.
+fn print_groups_by_engine(groups: &BTreeMap<&str, Option<&str>>, host_engine: &str, is_now: bool) {
     let mut by_reason: BTreeMap<Option<&str>, Vec<&str>> = BTreeMap::new();
     for (name, why) in groups {
         by_reason.entry(*why).or_default().push(name);
@@ -311,7 +333,7 @@ fn say_by_engine(groups: &BTreeMap<&str, Option<&str>>, host_engine: &str, is_no
     let now = if is_now { " now" } else { "" };
     for (why, names) in by_reason {
         let names = some_of(&names);
-        output::note(&match why {
+        output::print_note(&match why {
             None => format!("horolog: copies of {names} are made by xdp{now}"),
             Some(why) => {
                 format!("horolog: copies of {names} are sent by {host_engine}{now}: {why}")
@@ -320,13 +342,13 @@ fn say_by_engine(groups: &BTreeMap<&str, Option<&str>>, host_engine: &str, is_no
     }
 }
 
-/// The names of groups, of which many are not all told.
+/// The names of groups, abbreviated if there are many.
 fn some_of(names: &[&str]) -> String {
-    let told: Vec<_> = names.iter().take(NAMES_TOLD).map(|name| format!("'{name}'")).collect();
+    let told: Vec<_> = names.iter().take(NAMES_MAX).map(|name| format!("'{name}'")).collect();
     let told = told.join(", ");
     match names.len() {
         1 => format!("group {told}"),
-        many if many > NAMES_TOLD => format!("groups {told} and {} more", many - NAMES_TOLD),
+        many if many > NAMES_MAX => format!("groups {told} and {} more", many - NAMES_MAX),
         _ => format!("groups {told}"),
     }
 }

@@ -3,45 +3,45 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use horolog_record::{KeptRun, RUN_LIST_SCHEMA, RunList};
+use horolog_record::{RUN_LIST_SCHEMA, RunList, StoredRun};
 use horolog_report::{table, to_json};
-use horolog_store::{Filter, Run, Store, StoreError};
+use horolog_store::{RunFilter, RunMetadata, Store, StoreError};
 
-use crate::failure::Failure;
-use crate::files::Files;
-use crate::keep::StoreArgs;
+use crate::failure::CommandFailure;
+use crate::files::ResultFiles;
+use crate::result_store::StoreArgs;
 
 /// List the runs, the latest last.
 #[derive(Args, Debug)]
-pub(super) struct ListArgs {
+pub(super) struct RunListArgs {
     #[command(flatten)]
     filter: FilterArgs,
-    /// Write the list to this file; to standard output with -, instead of the text.
+    /// Write the list to FILE as JSON; '-' writes it to standard output instead of the text.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
 }
 
-/// Some of the runs.
+/// Filter of runs.
 #[derive(Args, Debug)]
 pub(super) struct FilterArgs {
-    /// Only those of this kind, such as load, or those whose kinds begin so, such as path.
+    /// Select runs of this kind, such as load, or of kinds that begin with it, such as path.
     #[arg(long)]
     kind: Option<String>,
-    /// Only those since this instant or day, such as 2026-01-31 or 2026-01-31T12:00:00Z.
+    /// Select runs since this instant or day, such as 2026-01-31 or 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "INSTANT", value_parser = instant)]
     since: Option<String>,
-    /// Only the last so many.
+    /// Select the latest runs, at most this number.
     #[arg(long, value_name = "COUNT")]
     last: Option<u32>,
 }
 
-/// An instant as the results have theirs: UTC, to be compared as text.
+/// An instant in the form of the results: UTC, comparable as text.
 fn instant(text: &str) -> Result<String, String> {
-    // The instant first: a parser of days takes the day of an instant and leaves its time out.
+    // The instant first: a parser of days accepts the day of an instant and ignores its time.
     if let Ok(instant) = text.parse::<jiff::Timestamp>() {
-        // Without what stands behind the seconds: '.' comes before 'Z'.
+        // Without the suffix of the seconds: '.' sorts before 'Z'.
         return Ok(instant.to_string().trim_end_matches('Z').to_owned());
     }
     let refused = "write a day such as 2026-01-31, or an instant such as 2026-01-31T12:00:00Z";
@@ -52,18 +52,18 @@ fn instant(text: &str) -> Result<String, String> {
 }
 
 impl FilterArgs {
-    pub(super) fn resolve(&self) -> Filter {
-        Filter { kind: self.kind.clone(), since: self.since.clone(), last: self.last }
+    pub(super) fn resolve(&self) -> RunFilter {
+        RunFilter { kind: self.kind.clone(), since: self.since.clone(), last: self.last }
     }
 
-    /// Whether there is one.
-    pub(super) const fn is_given(&self) -> bool {
+    /// Returns true if any of the filters is present.
+    pub(super) const fn has_filter(&self) -> bool {
         self.kind.is_some() || self.since.is_some() || self.last.is_some()
     }
 }
 
-pub(super) fn run(args: &ListArgs) -> Result<(), Failure> {
-    let files = Files::open([("--json", &args.json)])?;
+pub(super) fn run(args: &RunListArgs) -> Result<(), CommandFailure> {
+    let files = ResultFiles::open([("--json", &args.json)])?;
     let path = args.store.there()?;
     let runs = match Store::open_to_read(&path) {
         Ok(store) => store.list(&args.filter.resolve())?,
@@ -73,15 +73,15 @@ pub(super) fn run(args: &ListArgs) -> Result<(), Failure> {
     let list = RunList {
         schema: RUN_LIST_SCHEMA.to_owned(),
         store: path.display().to_string(),
-        runs: runs.into_iter().map(kept).collect(),
+        runs: runs.into_iter().map(stored_run).collect(),
     };
     files.write(&list, [to_json], table::run_list)
 }
 
-fn kept(run: Run) -> KeptRun {
-    let Run { id, facts, bytes, name } = run;
+fn stored_run(run: RunMetadata) -> StoredRun {
+    let RunMetadata { id, facts, bytes, name } = run;
     let [errors, warnings] = facts.findings;
-    KeptRun {
+    StoredRun {
         id,
         key: facts.key,
         name,

@@ -1,23 +1,23 @@
-//! `horolog runs`: the results that are kept, and what they say of one another.
+//! `horolog runs`: stored results, and comparisons of them.
 
 mod compare;
-mod given;
 mod list;
 pub(crate) mod report;
+mod run_input;
 mod show;
 mod transfer;
 
 use clap::{Args, Subcommand};
-use horolog_store::Reference;
+use horolog_store::RunReference;
 
-use crate::failure::Failure;
-use crate::keep::StoreArgs;
+use crate::failure::CommandFailure;
 use crate::output;
+use crate::result_store::StoreArgs;
 
-/// List, show, compare, name, export, import and delete the results that are kept.
+/// List, show, compare, name, export, import and delete stored results.
 ///
-/// Every measurement is kept in a store, one file of this user. A RUN is its number, its key or the
-/// beginning of it, the name that it was given, 'last', or 'last~1' for the one before that.
+/// Every measurement is stored in one file of this user. A RUN is its number, its key or the
+/// beginning of it, its name, 'last', or 'last~1' for the one before that.
 #[derive(Args, Debug)]
 pub(crate) struct RunsArgs {
     #[command(subcommand)]
@@ -26,23 +26,23 @@ pub(crate) struct RunsArgs {
 
 #[derive(Subcommand, Debug)]
 enum RunsCommand {
-    List(list::ListArgs),
-    Show(show::ShowArgs),
-    Compare(compare::CompareArgs),
+    List(list::RunListArgs),
+    Show(show::RunShowArgs),
+    Compare(compare::RunsCompareArgs),
     Name(NameArgs),
     Export(transfer::ExportArgs),
     Import(transfer::ImportArgs),
     Delete(DeleteArgs),
 }
 
-/// Give a run a name, or take it away.
+/// Name a run, or remove its name.
 #[derive(Args, Debug)]
 struct NameArgs {
-    /// Which run.
+    /// Run to name.
     #[arg(value_name = "RUN")]
-    run: Reference,
-    /// Its name: letters, digits, '-', '_' and '.', with a letter in front; without one, it has
-    /// none any more.
+    run: RunReference,
+    /// Name: letters, digits, '-', '_' and '.', beginning with a letter; without it, the name is
+    /// removed.
     #[arg(value_parser = name)]
     name: Option<String>,
     #[command(flatten)]
@@ -52,24 +52,24 @@ struct NameArgs {
 /// Delete runs.
 #[derive(Args, Debug)]
 struct DeleteArgs {
-    /// Which runs; where one is not there, none is deleted.
+    /// Runs to delete; if one does not exist, none is deleted.
     #[arg(value_name = "RUN", required = true)]
-    runs: Vec<Reference>,
+    runs: Vec<RunReference>,
     #[command(flatten)]
     store: StoreArgs,
 }
 
 fn name(text: &str) -> Result<String, String> {
-    if Reference::can_be_a_name(text) {
+    if RunReference::can_be_a_name(text) {
         Ok(text.to_owned())
     } else {
-        Err("write letters, digits, '-', '_' and '.', with a letter in front, and nothing that \
-             means another run"
+        Err("use letters, digits, '-', '_' and '.', starting with a letter, and no name that \
+             refers to another run"
             .to_owned())
     }
 }
 
-pub(crate) fn run(args: &RunsArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &RunsArgs) -> Result<(), CommandFailure> {
     match &args.command {
         RunsCommand::List(args) => list::run(args),
         RunsCommand::Show(args) => show::run(args),
@@ -85,14 +85,14 @@ pub(crate) fn run(args: &RunsArgs) -> Result<(), Failure> {
     }
 }
 
-fn delete(args: &DeleteArgs) -> Result<(), Failure> {
+fn delete(args: &DeleteArgs) -> Result<(), CommandFailure> {
     let mut store = args.store.open()?;
     let found = args.runs.iter().map(|run| Ok(store.find(run)?.id));
-    let mut ids = found.collect::<Result<Vec<_>, Failure>>()?;
+    let mut ids = found.collect::<Result<Vec<_>, CommandFailure>>()?;
     ids.sort_unstable();
     ids.dedup();
     store.delete(&ids)?;
     let told: Vec<_> = ids.iter().map(ToString::to_string).collect();
-    output::aside(&format!("deleted: {}", told.join(", ")));
+    output::print_status(&format!("deleted: {}", told.join(", ")));
     Ok(())
 }

@@ -1,38 +1,38 @@
-//! `horolog runs show`: a result as its own command shows it.
+//! `horolog runs show`: a result in the form of its own command.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use horolog_report::{AnyError, page_of, table_of, to_json};
+use horolog_report::{RenderError, page_of, table_of, to_json};
 use serde_json::Value;
 
-use super::given::{Given, Reader};
-use crate::failure::Failure;
+use super::run_input::{RunInput, RunReader};
+use crate::failure::CommandFailure;
 use crate::files::apart;
-use crate::keep::StoreArgs;
-use crate::output::{self, Destination};
+use crate::output::{self, ResultDestination};
+use crate::result_store::StoreArgs;
 
-/// Show a run again, as text, as a page or as the result itself.
+/// Show a run again, as text, as an HTML report or as the result itself.
 #[derive(Args, Debug)]
-pub(super) struct ShowArgs {
-    /// Which run; a file of a result where it has a '/' or ends with '.json'.
+pub(super) struct RunShowArgs {
+    /// Run, or a result file if it has a '/' or ends with '.json'.
     #[arg(value_name = "RUN", default_value = "last")]
     run: String,
-    /// Write the result to this file; to standard output with -, instead of the text.
+    /// Write the result to FILE as JSON; '-' writes it to standard output instead of the text.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the result as a page to this file.
+    /// Write an HTML report to FILE.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
 }
 
-pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &RunShowArgs) -> Result<(), CommandFailure> {
     apart(&[("--json", args.json.as_deref()), ("--html", args.html.as_deref())])?;
-    let given = Reader::new(&args.store).read(&args.run)?;
+    let given = RunReader::new(&args.store).read(&args.run)?;
     if let Some(path) = &args.json {
-        Destination::open(path)?.write(&to_json(&given.result))?;
+        ResultDestination::open(path)?.write(&to_json(&given.result))?;
     }
     let takes_stdout =
         [&args.json, &args.html].into_iter().flatten().any(|path| output::is_stdout(path));
@@ -52,11 +52,15 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
     }
 }
 
-/// Writes a result as a page. Of one that cannot be shown as its kind is, what all kinds have is
-/// written to standard output, unless something else goes there.
-pub(super) fn write_page(given: &Given, path: &Path, takes_stdout: bool) -> Result<(), Failure> {
+/// Writes a result as an HTML report. For one that cannot be shown as its kind, the fields common
+/// to all kinds are written to standard output, unless something else goes there.
+pub(super) fn write_page(
+    given: &RunInput,
+    path: &Path,
+    takes_stdout: bool,
+) -> Result<(), CommandFailure> {
     match page_of(&given.result) {
-        Ok(page) => Destination::open(path)?.write(&page),
+        Ok(page) => ResultDestination::open(path)?.write(&page),
         Err(error) => {
             if !takes_stdout {
                 output::line(&common(&given.result))?;
@@ -66,14 +70,14 @@ pub(super) fn write_page(given: &Given, path: &Path, takes_stdout: bool) -> Resu
     }
 }
 
-fn unshown(reference: &str, error: &AnyError) -> Failure {
-    Failure::environment(format!("{reference}: {error}"))
+fn unshown(reference: &str, error: &RenderError) -> CommandFailure {
+    CommandFailure::environment(format!("{reference}: {error}"))
 }
 
-/// What results of all kinds have, for one that is not known here.
+/// The fields common to results of all kinds, for one of an unknown kind.
 fn common(result: &Value) -> String {
     let of = |name: &str| result[name].as_str().unwrap_or("-");
-    let mut lines = vec![format!("{}, begun {}", of("schema"), of("started"))];
+    let mut lines = vec![format!("{}, started {}", of("schema"), of("started"))];
     let findings = result["findings"].as_array().map_or(&[][..], Vec::as_slice);
     let told = |finding: &Value| {
         let of = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();
@@ -96,7 +100,7 @@ mod tests {
             "started": "2026-01-01T00:00:00Z",
             "findings": [{"severity": "warning", "message": "a \u{1b}[2Jdoubt"}, 7],
         });
-        let text = "horolog.new/7, begun 2026-01-01T00:00:00Z\nwarning: a [2Jdoubt\n: ";
+        let text = "horolog.new/7, started 2026-01-01T00:00:00Z\nwarning: a [2Jdoubt\n: ";
         assert_eq!(common(&result), text);
     }
 }

@@ -1,4 +1,4 @@
-//! `horolog runs export` and `import`: results to other programs, and results from elsewhere.
+//! `horolog runs export` and `import`: results to other programs, and results from other stores.
 
 use std::cell::Cell;
 use std::io::{self, IsTerminal as _};
@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use horolog_columns::{ColumnsError, FigureWriter};
 use horolog_report::csv;
-use horolog_store::{Facts, Reference, Run, Store, StoreError, one_line};
+use horolog_store::{Facts, RunMetadata, RunReference, Store, StoreError, one_line};
 use serde_json::Value;
 
-use super::given::{of_file, unsound};
 use super::list::FilterArgs;
-use crate::failure::Failure;
-use crate::keep::StoreArgs;
-use crate::output::{self, Destination};
+use super::run_input::{invalid_result, of_file};
+use crate::failure::CommandFailure;
+use crate::output::{self, ResultDestination};
+use crate::result_store::StoreArgs;
 
-/// Write runs to a file: all, or those that are named or filtered.
+/// Export runs to a file: all, or those that are named or filtered.
 #[derive(Args, Debug)]
 pub(super) struct ExportArgs {
-    /// Which runs; all without any.
+    /// Runs to export [default: all].
     #[arg(value_name = "RUN")]
-    runs: Vec<Reference>,
+    runs: Vec<RunReference>,
     #[command(flatten)]
     filter: FilterArgs,
-    /// How; by the ending of the file where this is not given.
+    /// Format [default: by the extension of the file].
     #[arg(long, value_enum)]
-    format: Option<Format>,
-    /// The file, such as runs.csv, runs.parquet or runs.jsonl; - for standard output.
+    format: Option<TransferFormat>,
+    /// Output file, such as runs.csv, runs.parquet or runs.jsonl; '-' for standard output.
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
     #[command(flatten)]
@@ -35,33 +35,33 @@ pub(super) struct ExportArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Format {
-    /// A line for each figure of each run: where it stands, and its value.
+enum TransferFormat {
+    /// A line for each value of each run: its path and its value
     Csv,
-    /// The same in columns with types, for programs that read Apache Parquet.
+    /// Typed columns for readers of Apache Parquet
     Parquet,
-    /// Each result whole, on a line of its own; 'runs import' reads it.
+    /// Each complete result on one line, for 'runs import'
     Jsonl,
 }
 
-impl Format {
-    fn of(path: &Path) -> Result<Self, Failure> {
+impl TransferFormat {
+    fn of(path: &Path) -> Result<Self, CommandFailure> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("csv") => Ok(Self::Csv),
             Some("parquet") => Ok(Self::Parquet),
             Some("jsonl" | "ndjson") => Ok(Self::Jsonl),
-            _ => Err(Failure::usage(format!(
-                "{}: its ending names no format; give --format csv, parquet or jsonl",
+            _ => Err(CommandFailure::usage(format!(
+                "{}: unknown file extension; give --format csv, parquet or jsonl",
                 path.display()
             ))),
         }
     }
 }
 
-/// Keep results from files: of this program's --json, or of 'runs export --format jsonl'.
+/// Import results from files: of this program's --json, or of 'runs export --format jsonl'.
 #[derive(Args, Debug)]
 pub(super) struct ImportArgs {
-    /// The files; where one is unsound, nothing is kept.
+    /// Files to import; if one is invalid, nothing is stored.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -69,70 +69,70 @@ pub(super) struct ImportArgs {
 }
 
 impl ExportArgs {
-    fn format(&self) -> Result<Format, Failure> {
+    fn format(&self) -> Result<TransferFormat, CommandFailure> {
         let is_stdout = output::is_stdout(&self.output);
         let format = match self.format {
             Some(format) => format,
             None if is_stdout => {
-                return Err(Failure::usage(
+                return Err(CommandFailure::usage(
                     "give --format csv, parquet or jsonl, or a file with --output",
                 ));
             }
-            None => Format::of(&self.output)?,
+            None => TransferFormat::of(&self.output)?,
         };
-        if format == Format::Parquet && is_stdout && io::stdout().is_terminal() {
-            return Err(Failure::usage("Parquet is nothing to read; give a file with --output"));
+        if format == TransferFormat::Parquet && is_stdout && io::stdout().is_terminal() {
+            return Err(CommandFailure::usage("Parquet is binary; give a file with --output"));
         }
         Ok(format)
     }
 }
 
-pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
+pub(super) fn export(args: &ExportArgs) -> Result<(), CommandFailure> {
     let format = args.format()?;
-    if !args.runs.is_empty() && args.filter.is_given() {
-        return Err(Failure::usage("name runs, or filter them; not both"));
+    if !args.runs.is_empty() && args.filter.has_filter() {
+        return Err(CommandFailure::usage("give runs or filters, not both"));
     }
-    let destination = Destination::open(&args.output)?;
+    let destination = ResultDestination::open(&args.output)?;
     let store = args.store.open_to_read()?;
     let runs = if args.runs.is_empty() {
         store.list(&args.filter.resolve())?
     } else {
         let found = args.runs.iter().map(|run| Ok(store.find(run)?));
-        found.collect::<Result<Vec<_>, Failure>>()?
+        found.collect::<Result<Vec<_>, CommandFailure>>()?
     };
     if runs.is_empty() {
-        output::note("no run that was asked for is kept");
+        output::print_note("no matching runs");
     }
     let unread = Cell::new(0);
     let results = runs.iter().filter_map(|run| match store.result(run.id) {
         // The others are written all the same.
         Err(error @ StoreError::DamagedRun { .. }) => {
-            output::note(&format!("horolog: {error}"));
+            output::print_note(&format!("horolog: {error}"));
             unread.set(unread.get() + 1);
             None
         }
-        result => Some(result.map(|text| (run, text)).map_err(Failure::from)),
+        result => Some(result.map(|text| (run, text)).map_err(CommandFailure::from)),
     });
     match format {
-        Format::Csv => destination.write(&figures(results)?),
-        Format::Parquet => destination.write_bytes(&columns(results)?),
-        Format::Jsonl => {
+        TransferFormat::Csv => destination.write(&figures(results)?),
+        TransferFormat::Parquet => destination.write_bytes(&columns(results)?),
+        TransferFormat::Jsonl => {
             let lines = results.map(|of| Ok(format!("{}\n", one_line(&of?.1))));
-            destination.write(&lines.collect::<Result<String, Failure>>()?)
+            destination.write(&lines.collect::<Result<String, CommandFailure>>()?)
         }
     }?;
     match unread.get() {
         0 => Ok(()),
-        unread => Err(Failure::environment(format!(
-            "{unread} of {} runs cannot be read; the others were written",
+        unread => Err(CommandFailure::environment(format!(
+            "{unread} of {} runs are unreadable; the others were written",
             runs.len()
         ))),
     }
 }
 
 fn figures<'a>(
-    results: impl Iterator<Item = Result<(&'a Run, String), Failure>>,
-) -> Result<String, Failure> {
+    results: impl Iterator<Item = Result<(&'a RunMetadata, String), CommandFailure>>,
+) -> Result<String, CommandFailure> {
     let mut text = csv::FIGURES_HEADER.to_owned();
     for of in results {
         let (run, result) = of?;
@@ -143,9 +143,9 @@ fn figures<'a>(
 }
 
 fn columns<'a>(
-    results: impl Iterator<Item = Result<(&'a Run, String), Failure>>,
-) -> Result<Vec<u8>, Failure> {
-    let unwritten = |error: ColumnsError| Failure::environment(error);
+    results: impl Iterator<Item = Result<(&'a RunMetadata, String), CommandFailure>>,
+) -> Result<Vec<u8>, CommandFailure> {
+    let unwritten = |error: ColumnsError| CommandFailure::environment(error);
     let mut writer = FigureWriter::new(Vec::new()).map_err(unwritten)?;
     for of in results {
         let (run, result) = of?;
@@ -155,18 +155,21 @@ fn columns<'a>(
     writer.finish().map_err(unwritten)
 }
 
-fn read(run: &Run, result: &str) -> Result<Value, Failure> {
+fn read(run: &RunMetadata, result: &str) -> Result<Value, CommandFailure> {
     serde_json::from_str(result).map_err(|error| {
-        Failure::environment(format!("run {}: {error}; delete it to export the others", run.id))
+        CommandFailure::environment(format!(
+            "run {}: {error}; delete it to export the others",
+            run.id
+        ))
     })
 }
 
-pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
+pub(super) fn import(args: &ImportArgs) -> Result<(), CommandFailure> {
     let mut results = Vec::new();
     for file in &args.files {
         let text = of_file(file)?;
         results.extend(sound(&text).map_err(|why| {
-            Failure::environment(format!("{}: {why}; nothing was kept", file.display()))
+            CommandFailure::environment(format!("{}: {why}; nothing was imported", file.display()))
         })?);
     }
     let path = args.store.there()?;
@@ -174,7 +177,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
     let new = store.add_all(&results)?;
     let known = results.len().saturating_sub(new);
     let were = if new == 1 { "result was" } else { "results were" };
-    output::note(&format!("{new} {were} kept; there before: {known}"));
+    output::print_note(&format!("{new} {were} imported; already stored: {known}"));
     Ok(())
 }
 
@@ -183,11 +186,11 @@ fn sound(text: &str) -> Result<Vec<(Facts, String)>, String> {
     let whole = Facts::of(text);
     let why = match whole {
         Ok(facts) => return Ok(vec![(facts, text.to_owned())]),
-        Err(error) => unsound(text, &error),
+        Err(error) => invalid_result(text, &error),
     };
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let lines: Vec<_> = lines.collect();
-    // One result over several lines is none on any of them.
+    // One result over several lines is not complete on any of them.
     if lines.len() < 2 || lines.first().is_some_and(|(_, line)| Facts::of(line).is_err()) {
         return Err(why);
     }
@@ -195,7 +198,7 @@ fn sound(text: &str) -> Result<Vec<(Facts, String)>, String> {
         let told = |error| {
             let sound = lines.iter().filter(|(before, _)| *before < index).count();
             let before = format!("; sound results before it: {sound}");
-            format!("line {}: {}{before}", index + 1, unsound(line, &error))
+            format!("line {}: {}{before}", index + 1, invalid_result(line, &error))
         };
         Ok((Facts::of(line).map_err(told)?, line.to_owned()))
     };
@@ -207,7 +210,7 @@ mod tests {
     use super::*;
 
     const RESULT: &str =
-        r#"{"schema": "horolog.load/1", "started": "2026-01-01T00:00:00Z", "command": []}"#;
+        r#"{"schema": "horolog.load/2", "started": "2026-01-01T00:00:00Z", "command": []}"#;
 
     #[test]
     fn files_have_one_result_or_one_on_each_line() {
@@ -217,14 +220,14 @@ mod tests {
         let cut = format!("{RESULT}\n{}", &RESULT[..40]);
         let why = sound(&cut).unwrap_err();
         assert!(why.starts_with("line 2: ") && why.ends_with("; sound results before it: 1"));
-        assert!(sound("{\n\"schema\": 7\n}").unwrap_err().contains("no result"));
+        assert!(sound("{\n\"schema\": 7\n}").unwrap_err().contains("not a result"));
     }
 
     #[test]
     fn endings_name_formats() {
-        assert_eq!(Format::of(Path::new("x.csv")).ok(), Some(Format::Csv));
-        assert_eq!(Format::of(Path::new("x.parquet")).ok(), Some(Format::Parquet));
-        assert_eq!(Format::of(Path::new("x.jsonl")).ok(), Some(Format::Jsonl));
-        assert!(Format::of(Path::new("x.txt")).is_err());
+        assert_eq!(TransferFormat::of(Path::new("x.csv")).ok(), Some(TransferFormat::Csv));
+        assert_eq!(TransferFormat::of(Path::new("x.parquet")).ok(), Some(TransferFormat::Parquet));
+        assert_eq!(TransferFormat::of(Path::new("x.jsonl")).ok(), Some(TransferFormat::Jsonl));
+        assert!(TransferFormat::of(Path::new("x.txt")).is_err());
     }
 }

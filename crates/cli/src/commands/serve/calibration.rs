@@ -1,4 +1,4 @@
-//! Flags of `horolog serve` for a GNSS receiver and its pulse, by which the clock is calibrated.
+//! Flags of `horolog serve` for a GNSS receiver and its pulse, with which the clock is calibrated.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -11,71 +11,70 @@ use horolog_server::{CalibrationConfig, Edge, ErrorLogConfig, PulseSpec, Sentenc
 use horolog_time::Span;
 
 use crate::commands::clock::oscillator;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::values;
 
-/// The size of a clock-error log unless told otherwise, in bytes.
+/// Default size of a clock-error log, in bytes.
 const LOG_SIZE: u64 = 64 << 20;
-/// As the options' defaults say.
+/// Equal to the default of the option.
 const HOLDOVER_LIMIT: Duration = Duration::from_hours(1);
 const LAG_MIN: Duration = Duration::from_millis(50);
 const LAG_MAX: Duration = Duration::from_millis(950);
 
 #[derive(Args, Debug)]
 pub(crate) struct CalibrationArgs {
-    /// GNSS receiver to calibrate the clock by: a serial line, as in /dev/ttyS0:115200 (9600 where
-    /// no speed is given), or gpsd[:HOST:PORT]. It is the source of time then, beside those of
+    /// GNSS receiver to calibrate the clock by: a serial line, as in /dev/ttyS0:115200 (9600 if no
+    /// speed is given), or gpsd[:HOST:PORT]. It is then a time source, in addition to those of
     /// --source.
     #[arg(long, value_name = "DEVICE[:BAUD]", conflicts_with = "local")]
     gnss: Option<String>,
     /// Pulse of the receiver, which marks the seconds: /dev/ppsN, gpio:/dev/gpiochipN,line=N or
-    /// extts:/dev/ptpN,channel=N,pin=N [default: none, and the time is known to half a second].
+    /// extts:/dev/ptpN,channel=N,pin=N [default: none; the time is then known to a second].
     #[arg(long, value_name = "DEVICE", requires = "gnss")]
     pps: Option<String>,
-    /// Compute the clock's error and serve by it, but do not steer the system clock.
+    /// Serve time by the estimated error of the clock, without steering the system clock.
     #[arg(long, requires = "gnss")]
     no_clock_control: bool,
-    /// How long to serve time after the last pulse, before all replies say unsynchronised.
+    /// Holdover time after the last pulse, after which all replies are marked as unsynchronised.
     #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "1h")]
     holdover_limit: Duration,
-    /// Offset from which on the clock is stepped also while it is served [default: it is stepped at
-    /// the start at most, and slewed from then on].
+    /// Offset above which the clock is stepped even while it is served [default: stepped at the
+    /// start at most, then slewed].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, requires = "gnss",
           conflicts_with = "no_clock_control")]
     clock_step_threshold: Option<Duration>,
-    /// Oscillator of the clock, by whose model its uncertainty grows without pulses: raspberry-pi
-    /// (a plain crystal), tcxo or ocxo.
+    /// Oscillator of the clock, whose model defines its uncertainty without pulses: raspberry-pi (a
+    /// plain crystal), tcxo or ocxo.
     #[arg(long, value_name = "NAME", value_parser = oscillator, default_value = "raspberry-pi")]
     oscillator: Oscillator,
-    /// How long after its pulse a sentence may begin, 50ms to 950ms.
+    /// Longest time from a pulse to the beginning of its sentence, 50ms to 950ms.
     #[arg(long, value_name = "TIME", value_parser = sentence_lag, default_value = "950ms")]
     sentence_lag: Duration,
-    /// How late the pulse is, by antenna, cable and receiver: in nanoseconds, or with a unit, as in
+    /// Delay of the pulse by antenna, cable and receiver: in nanoseconds, or with a unit, as in
     /// 1.5us.
     #[arg(long, value_name = "NS", value_parser = pulse_delay, requires = "pps",
           allow_negative_numbers = true)]
     pulse_delay: Option<Span>,
-    /// The edge of the pulse that marks the second [default: assert].
+    /// Edge of the pulse that marks the second [default: assert].
     #[arg(long, value_enum, value_name = "EDGE", requires = "pps")]
     pulse_edge: Option<EdgeArg>,
-    /// How wide the pulse is; others are passed over [default: not looked at].
+    /// Width of the pulse; others are ignored [default: not checked].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, requires = "pps")]
     pulse_width: Option<Duration>,
-    /// File to append every pulse and correction to, as lines of JSON.
+    /// Append every pulse and correction to FILE, as lines of JSON.
     #[arg(long, value_name = "FILE", requires = "gnss")]
     clock_error_log: Option<PathBuf>,
-    /// Size at which that file becomes FILE.1, in place of the one before.
+    /// Size at which that file is renamed to FILE.1, replacing an older one.
     #[arg(long, value_name = "BYTES", default_value_t = LOG_SIZE)]
     clock_error_log_size: u64,
-    /// Unit of shared memory (SHM) to give the time to other programs by; can be given more than
-    /// once.
+    /// Unit of shared memory (SHM) through which to provide the time to other programs. Repeatable.
     #[arg(long, value_name = "UNIT", requires = "gnss")]
     shm_output: Vec<u8>,
-    /// Socket of another program (chronyd's SOCK) to send the time to; can be given more than once.
+    /// Socket of another program (chronyd's SOCK) to send the time to. Repeatable.
     #[arg(long, value_name = "PATH", requires = "gnss")]
     sock_output: Vec<PathBuf>,
-    /// Give the time to these also without a pulse, though it is up to half a second wrong then and
-    /// they cannot be told so.
+    /// Provide the time to these without a pulse too, though it can then be wrong by up to a
+    /// second, which the interfaces cannot report.
     #[arg(long, requires = "gnss", conflicts_with = "pps")]
     coarse_output: bool,
 }
@@ -83,12 +82,12 @@ pub(crate) struct CalibrationArgs {
 fn sentence_lag(text: &str) -> Result<Duration, String> {
     match values::duration(text)? {
         lag if (LAG_MIN..=LAG_MAX).contains(&lag) => Ok(lag),
-        _ => Err("50ms to 950ms: a sentence is behind its pulse and before the next".into()),
+        _ => Err("50ms to 950ms: a sentence follows its pulse and precedes the next".into()),
     }
 }
 
 fn pulse_delay(text: &str) -> Result<Span, String> {
-    let form = "write nanoseconds, or a time with its unit, such as 50, 50ns or 1.5us";
+    let form = "expected nanoseconds, or a time with its unit, such as 50, 50ns or 1.5us";
     match text.parse() {
         Ok(ns) => Ok(Span::from_ns(ns)),
         Err(_) if text.ends_with('s') => values::signed_span(text).map_err(|_| form.into()),
@@ -103,31 +102,32 @@ enum EdgeArg {
 }
 
 impl CalibrationArgs {
-    /// Whether there is a receiver.
+    /// Returns true if there is a receiver.
     pub(crate) fn is_on(&self) -> bool {
         self.gnss.is_some()
     }
 
-    /// How many of so many cores are left for requests.
+    /// Number of `cores` left for requests.
     pub(crate) fn leaves_of(&self, cores: usize) -> usize {
         cores.saturating_sub(usize::from(self.is_on())).max(1)
     }
 
-    pub(crate) fn resolve(self) -> Result<Option<CalibrationConfig>, Failure> {
-        // A file that was printed has the default, and says nothing by that.
+    pub(crate) fn resolve(self) -> Result<Option<CalibrationConfig>, CommandFailure> {
+        // A printed file contains the default, which has no effect.
         if self.clock_error_log.is_none() && self.clock_error_log_size != LOG_SIZE {
-            return Err(Failure::usage(
-                "--clock-error-log-size is given without --clock-error-log; name the file as well",
-            ));
+            return Err(CommandFailure::usage("--clock-error-log-size requires --clock-error-log"));
         }
         let Some(gnss) = &self.gnss else {
             return self.without_receiver().map_or(Ok(None), |option| {
-                let reason = "is for a GNSS receiver, which is not there";
-                Err(Failure::usage(format!("{option} {reason}; give --gnss as well, not --local")))
+                let reason = "requires a GNSS receiver";
+                Err(CommandFailure::usage(format!(
+                    "{option} {reason}; give --gnss as well, not --local"
+                )))
             });
         };
-        let sentences: SentenceInput =
-            gnss.parse().map_err(|error| Failure::usage(format!("--gnss {gnss}: {error}")))?;
+        let sentences: SentenceInput = gnss
+            .parse()
+            .map_err(|error| CommandFailure::usage(format!("--gnss {gnss}: {error}")))?;
         let bytes_max = self.clock_error_log_size;
         Ok(Some(CalibrationConfig {
             sentences,
@@ -144,8 +144,8 @@ impl CalibrationArgs {
         }))
     }
 
-    /// An option that is for the receiver and that is given. Beside `--local` the definition of the
-    /// command lets them pass, and a file that was printed has the defaults.
+    /// An option for the receiver that is present without one. With `--local` the definition of the
+    /// command accepts them, and a printed file contains the defaults.
     fn without_receiver(&self) -> Option<&'static str> {
         let given = [
             ("--pps", self.pps.is_some()),
@@ -165,9 +165,9 @@ impl CalibrationArgs {
         given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
     }
 
-    fn pulse(&self) -> Result<Option<PulseSpec>, Failure> {
+    fn pulse(&self) -> Result<Option<PulseSpec>, CommandFailure> {
         let Some(pps) = &self.pps else { return Ok(None) };
-        let wrong = |error| Failure::usage(format!("--pps {pps}: {error}"));
+        let wrong = |error| CommandFailure::usage(format!("--pps {pps}: {error}"));
         let mut pulse: PulseSpec = pps.parse().map_err(wrong)?;
         pulse.edge = match self.pulse_edge {
             None => pulse.edge,
@@ -181,7 +181,7 @@ impl CalibrationArgs {
     }
 }
 
-/// As long as can be told in nanoseconds, which is centuries.
+/// Saturates at the range of nanoseconds, which is centuries.
 fn span(duration: Duration) -> Span {
     Span::from_ns(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
 }

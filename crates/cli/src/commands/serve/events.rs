@@ -1,12 +1,12 @@
-//! Which events follow from two looks at a server's state: pure, so that every one of them can be
-//! brought about in a test.
+//! Events that follow from two snapshots of a server's state: pure, so that each can be produced in
+//! a test.
 
 use horolog_server::{PtpPortStatus, ReloadReport, Status};
 
-use super::log::{Event, Level};
+use super::log::{Level, LogEvent};
 
-/// What serves where, and what the next better way would need.
-pub(crate) fn start(status: &Status) -> Vec<Event> {
+/// The engine of each address, and the requirements of the next better one.
+pub(crate) fn start(status: &Status) -> Vec<LogEvent> {
     let smeared = status.smear_listen.iter().map(|at| format!("{at} (smeared)"));
     let listen: Vec<String> =
         status.listen.iter().map(ToString::to_string).chain(smeared).collect();
@@ -21,84 +21,85 @@ pub(crate) fn start(status: &Status) -> Vec<Event> {
         status.dispatch
     );
     let mut events = vec![
-        Event::new(Level::Info, "start", sockets)
+        LogEvent::new(Level::Info, "start", sockets)
             .with("listen", listen)
             .with("engine", status.engine)
             .with("threads", status.threads)
             .with("dispatch", status.dispatch),
     ];
-    for place in &status.xdp_places {
+    for place in &status.xdp_interfaces {
         let message = format!("serving on {} by XDP ({} mode)", place.interface, place.mode);
         events.push(
-            Event::new(Level::Info, "xdp", message)
+            LogEvent::new(Level::Info, "xdp", message)
                 .with("interface", place.interface.clone())
                 .with("mode", place.mode),
         );
     }
-    if let Some(reason) = &status.without_xdp {
-        let extent = if status.xdp_places.is_empty() { "" } else { " everywhere" };
+    if let Some(reason) = &status.xdp_unavailable {
+        let extent = if status.xdp_interfaces.is_empty() { "" } else { " everywhere" };
         let message = format!("not serving by XDP{extent}: {reason}");
-        events.push(Event::new(Level::Warning, "without-xdp", message));
+        events.push(LogEvent::new(Level::Warning, "without-xdp", message));
     }
     let sandbox = &status.sandbox;
     if !sandbox.in_force.is_empty() {
-        let message = format!("given up what is not needed: {}", sandbox.in_force.join(", "));
+        let message = format!("sandbox in force: {}", sandbox.in_force.join(", "));
         events.push(
-            Event::new(Level::Info, "sandbox", message)
+            LogEvent::new(Level::Info, "sandbox", message)
                 .with("in_force", sandbox.in_force.clone())
                 .with("user", sandbox.user.clone()),
         );
     }
     if !sandbox.missing.is_empty() {
         let message = format!("not confined by {}", sandbox.missing.join("; "));
-        events.push(Event::new(Level::Warning, "sandbox-incomplete", message));
+        events.push(LogEvent::new(Level::Warning, "sandbox-incomplete", message));
     }
     if status.stratum > 15 && status.calibration.is_some() {
-        let message = "the receiver's time is awaited; until then all replies say that the clock \
-                       is not synchronised";
-        events.push(Event::new(Level::Info, "unsynchronised", message));
+        let message = "waiting for the receiver's time; until then all replies are marked \
+                       unsynchronised";
+        events.push(LogEvent::new(Level::Info, "unsynchronised", message));
     } else if status.stratum > 15 {
-        let message = "no source says that the time is right, and all replies say so too; --local \
-                       serves the system clock all the same";
-        events.push(Event::new(Level::Warning, "unsynchronised", message));
+        let message = "no source is synchronised, so all replies are marked unsynchronised; \
+                       --local serves the system clock anyway";
+        events.push(LogEvent::new(Level::Warning, "unsynchronised", message));
     }
     events.extend(status.ptp.iter().flat_map(|ptp| &ptp.ports).filter_map(faulty));
     events
 }
 
-/// What has changed since the last look.
-pub(crate) fn changes(before: &Status, now: &Status) -> Vec<Event> {
+/// Changes since the last snapshot.
+pub(crate) fn changes(before: &Status, now: &Status) -> Vec<LogEvent> {
     let mut events = Vec::new();
     if before.page_expired != now.page_expired {
         events.push(if now.page_expired {
-            let message = "the clock page has expired, so nothing is answered: the clock thread \
-                           was not given a core in time";
-            Event::new(Level::Error, "page-expired", message)
+            let message = "clock page expired, no requests are answered: the clock thread was \
+                           not scheduled in time";
+            LogEvent::new(Level::Error, "page-expired", message)
         } else {
-            Event::new(Level::Info, "page-renewed", "the clock page is alive; answering again")
+            LogEvent::new(Level::Info, "page-renewed", "clock page valid again; answering")
         });
     }
     if (before.stratum > 15) != (now.stratum > 15) {
         events.push(if now.stratum > 15 {
-            let message = "the clock is no longer synchronised, and all replies say so";
-            Event::new(Level::Warning, "unsynchronised", message)
+            let message = "the clock is no longer synchronised; all replies are marked \
+                unsynchronised";
+            LogEvent::new(Level::Warning, "unsynchronised", message)
         } else {
             let message = format!("the clock is synchronised; serving at stratum {}", now.stratum);
-            Event::new(Level::Info, "synchronised", message).with("stratum", now.stratum)
+            LogEvent::new(Level::Info, "synchronised", message).with("stratum", now.stratum)
         });
     }
     if now.clock.steps > before.clock.steps {
         let seconds = now.clock.last_step_ns as f64 / 1e9;
         let message = format!("the system clock was stepped by {seconds} s");
         events.push(
-            Event::new(Level::Warning, "clock-step", message)
+            LogEvent::new(Level::Warning, "clock-step", message)
                 .with("step_ns", now.clock.last_step_ns)
                 .with("steps", now.clock.steps),
         );
     }
     if now.clock.publish_errors > before.clock.publish_errors && before.clock.publish_errors == 0 {
-        let message = "the kernel did not take a clock page; it is tried again, and counted";
-        events.push(Event::new(Level::Warning, "publish-error", message));
+        let message = "the kernel rejected a clock page; retrying, and counting";
+        events.push(LogEvent::new(Level::Warning, "publish-error", message));
     }
     let ports = |status: &Status| status.ptp.iter().flat_map(|ptp| ptp.ports.clone()).collect();
     let (before, now): (Vec<_>, Vec<_>) = (ports(before), ports(now));
@@ -106,10 +107,10 @@ pub(crate) fn changes(before: &Status, now: &Status) -> Vec<Event> {
     events
 }
 
-/// What has become of a PTP port.
-fn port_change(before: &[PtpPortStatus], now: &PtpPortStatus) -> Option<Event> {
+/// The change of a PTP port.
+fn port_change(before: &[PtpPortStatus], now: &PtpPortStatus) -> Option<LogEvent> {
     let Some(before) = before.iter().find(|before| before.port == now.port) else {
-        // Its thread has only now told what it found.
+        // Its thread has only now reported its state.
         return faulty(now);
     };
     if before.state == now.state {
@@ -118,36 +119,36 @@ fn port_change(before: &[PtpPortStatus], now: &PtpPortStatus) -> Option<Event> {
     let (level, why) = match (before.state, now.state) {
         (_, "faulty") => return faulty(now),
         ("faulty", _) => (Level::Info, ": its interface is up again"),
-        (_, "passive") => (Level::Info, ": a better master is there"),
+        (_, "passive") => (Level::Info, ": better master present"),
         _ => (Level::Info, ""),
     };
     Some(port_is(now, level, why))
 }
 
-/// What is told of a port that does nothing.
-fn faulty(port: &PtpPortStatus) -> Option<Event> {
+/// The event of a port that does not work.
+fn faulty(port: &PtpPortStatus) -> Option<LogEvent> {
     let why = ": its interface is down, gone or has no carrier";
     (port.state == "faulty").then(|| port_is(port, Level::Warning, why))
 }
 
-fn port_is(port: &PtpPortStatus, level: Level, why: &str) -> Event {
+fn port_is(port: &PtpPortStatus, level: Level, why: &str) -> LogEvent {
     let PtpPortStatus { port, interface, transport, state, .. } = port;
     let message = format!("the PTP port {port} ({interface}, {transport}) is {state}{why}");
-    Event::new(level, "ptp-port", message)
+    LogEvent::new(level, "ptp-port", message)
         .with("port", *port)
         .with("interface", interface.clone())
         .with("state", *state)
 }
 
-/// What was counted, in one line.
-pub(crate) fn summary(status: &Status) -> Event {
+/// The counters, in one line.
+pub(crate) fn summary(status: &Status) -> LogEvent {
     let xdp = status.xdp_counters.map_or(0, |totals| totals.answered());
     let counters = &status.counters;
     let message = format!(
         "answered {} by sockets and {xdp} by XDP; dropped {}, refused {}, expired {}",
         counters.answered, counters.dropped, counters.refused, counters.expired
     );
-    Event::new(Level::Info, "counters", message)
+    LogEvent::new(Level::Info, "counters", message)
         .with("answered_socket", counters.answered)
         .with("answered_xdp", xdp)
         .with("received", counters.received)
@@ -156,42 +157,42 @@ pub(crate) fn summary(status: &Status) -> Event {
         .with("expired", counters.expired)
 }
 
-/// What a reload did.
-pub(crate) fn reloaded(report: &ReloadReport) -> Event {
+/// The result of a reload.
+pub(crate) fn reloaded(report: &ReloadReport) -> LogEvent {
     let applied = match report.applied.as_slice() {
-        [] => "nothing to change".to_owned(),
+        [] => "no changes".to_owned(),
         applied => format!("in force: {}", applied.join(", ")),
     };
     let (level, rest) = match report.restart_needed.as_slice() {
         [] => (Level::Info, String::new()),
-        restart => (Level::Warning, format!("; restart the server for: {}", restart.join(", "))),
+        restart => (Level::Warning, format!("; restart required for: {}", restart.join(", "))),
     };
-    Event::new(level, "reload", format!("reloaded, {applied}{rest}"))
+    LogEvent::new(level, "reload", format!("reloaded, {applied}{rest}"))
         .with("applied", report.applied.clone())
         .with("restart_needed", report.restart_needed.clone())
 }
 
-/// A reload that was refused.
-pub(crate) fn refused(reason: &str) -> Event {
-    let message = format!("not reloaded, everything stays as it was: {reason}");
-    Event::new(Level::Error, "reload-refused", message).with("reason", reason)
+/// A rejected reload.
+pub(crate) fn refused(reason: &str) -> LogEvent {
+    let message = format!("reload refused, configuration unchanged: {reason}");
+    LogEvent::new(Level::Error, "reload-refused", message).with("reason", reason)
 }
 
 #[cfg(test)]
 mod tests {
-    use horolog_server::{Engine, Server, ServerConfig, Trust};
+    use horolog_server::{ClockTrust, EngineSelection, Server, ServerConfig};
 
     use super::*;
 
     /// The state of a server that has just been started, on the loopback interface.
     fn status() -> Status {
         let listen = vec!["127.0.0.1:0".parse().unwrap()];
-        let (engine, trust) = (Engine::Socket, Trust::Local);
+        let (engine, trust) = (EngineSelection::Socket, ClockTrust::Local);
         let config = ServerConfig { listen, engine, trust, ..ServerConfig::default() };
         Server::start(&config).unwrap().stop()
     }
 
-    fn names(events: &[Event]) -> Vec<&str> {
+    fn names(events: &[LogEvent]) -> Vec<&str> {
         events.iter().map(|event| event.name).collect()
     }
 
@@ -234,7 +235,7 @@ mod tests {
     #[test]
     fn the_start_says_what_is_missing() {
         let mut status = Status { stratum: 16, ..status() };
-        status.without_xdp = Some("no BPF".into());
+        status.xdp_unavailable = Some("no BPF".into());
         status.sandbox.missing = vec!["landlock: none".into()];
         let events = start(&status);
         let wanted = ["start", "without-xdp", "sandbox-incomplete", "unsynchronised"];

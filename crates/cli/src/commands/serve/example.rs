@@ -1,6 +1,6 @@
-//! The example of a configuration file, `packaging/horolog.toml`, is written from the definition of
-//! the command, so that it names every key and no other. These tests hold it to that; with
-//! `HOROLOG_WRITE_EXAMPLE=1` they write it anew.
+//! The example of a configuration file, `packaging/horolog.toml`, is generated from the definition
+//! of the command, so that it names every key and no other. These tests verify it; with
+//! `HOROLOG_WRITE_EXAMPLE=1` they regenerate it.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction};
 use super::file;
 use super::options::definition;
 
-/// From the crate's directory, in which Cargo runs its tests.
+/// Relative to the crate's directory, in which Cargo runs its tests.
 const PATH: &str = "../../packaging/horolog.toml";
 const WIDTH: usize = 98;
 const HEAD: &str = "\
@@ -90,7 +90,7 @@ fn the_example_can_be_read_and_its_defaults_hold() {
     assert_eq!(settings.len(), file::keys(&definition()).count());
     for line in settings {
         let line = &line[1..];
-        // What has no default shows in capitals what it takes.
+        // A key without default shows its value in capitals.
         if line.chars().any(|c| c.is_ascii_uppercase()) {
             continue;
         }

@@ -1,6 +1,6 @@
-//! A configuration file as flags: each key of a TOML document becomes the flag of the same name,
-//! held against the command's own definition, so that no option is listed a second time. Pure: it
-//! takes the text and the definition, and neither opens files nor gives options a meaning.
+//! Configuration file as flags: each key of a TOML document becomes the flag of the same name,
+//! checked against the command's own definition, so that no option is listed a second time. Pure:
+//! it takes the text and the definition, and neither opens files nor interprets options.
 
 use std::collections::HashSet;
 
@@ -9,34 +9,34 @@ use clap::{Arg, ArgAction, Command};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-/// Flags that have no place in a file: the file itself, and what is asked of one run only.
+/// Flags not allowed in a file: the file itself, and those for one run only.
 pub(crate) const NOT_IN_A_FILE: [&str; 4] = ["config", "check", "help", "version"];
 
 /// One key of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Setting {
+pub(crate) struct FileSetting {
     /// The key, which is the flag's long name.
     pub(crate) key: String,
-    /// Where it stands, counted from 1.
+    /// Its line, counted from 1.
     pub(crate) line: usize,
-    /// The flag with its value, once for each element of a list; none for a switch that is off.
+    /// The flag with its value, once for each element of a list; empty for a switch that is off.
     pub(crate) flags: Vec<String>,
 }
 
-/// What is wrong with a file, in one line, and where.
+/// Error in a file, in one line, with its location.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Fault {
+pub(crate) struct ConfigFileError {
     /// The line, counted from 1.
     pub(crate) line: usize,
-    /// What is wrong there.
+    /// The error in that line.
     pub(crate) reason: String,
 }
 
-/// The settings of the file `text`, in the order of their lines, each one right by itself for
+/// The settings of the file `text`, in the order of their lines, each valid by itself for
 /// `command`.
-pub(crate) fn settings(text: &str, command: &Command) -> Result<Vec<Setting>, Fault> {
+pub(crate) fn settings(text: &str, command: &Command) -> Result<Vec<FileSetting>, ConfigFileError> {
     let line_of = |at: usize| 1 + text.as_bytes().iter().take(at).filter(|b| **b == b'\n').count();
-    let table = DeTable::parse(text).map_err(|error| Fault {
+    let table = DeTable::parse(text).map_err(|error| ConfigFileError {
         line: line_of(error.span().map_or(0, |span| span.start)),
         reason: error.message().replace('\n', ", "),
     })?;
@@ -44,7 +44,7 @@ pub(crate) fn settings(text: &str, command: &Command) -> Result<Vec<Setting>, Fa
     for (key, value) in table.get_ref() {
         let line = line_of(key.span().start);
         let setting = setting(key, value, command, line);
-        settings.push(setting.map_err(|reason| Fault { line, reason })?);
+        settings.push(setting.map_err(|reason| ConfigFileError { line, reason })?);
     }
     settings.sort_by_key(|setting| setting.line);
     Ok(settings)
@@ -55,7 +55,7 @@ fn setting(
     value: &Spanned<DeValue<'_>>,
     command: &Command,
     line: usize,
-) -> Result<Setting, String> {
+) -> Result<FileSetting, String> {
     let key = key.get_ref().as_ref();
     let argument = keys(command)
         .find(|argument| argument.get_long() == Some(key))
@@ -64,30 +64,30 @@ fn setting(
     for flag in &flags {
         check(flag, command)?;
     }
-    Ok(Setting { key: key.to_owned(), line, flags })
+    Ok(FileSetting { key: key.to_owned(), line, flags })
 }
 
-/// The flags that a file may hold.
+/// The flags allowed in a file.
 pub(crate) fn keys(command: &Command) -> impl Iterator<Item = &Arg> {
     let is_key =
         |argument: &&Arg| argument.get_long().is_some_and(|long| !NOT_IN_A_FILE.contains(&long));
     command.get_arguments().filter(is_key)
 }
 
-/// Whether a flag stands alone, without a value.
+/// Returns true if a flag has no value.
 pub(crate) fn is_switch(argument: &Arg) -> bool {
     matches!(argument.get_action(), ArgAction::SetTrue | ArgAction::SetFalse)
 }
 
 fn unknown(key: &str, command: &Command) -> String {
     if NOT_IN_A_FILE.contains(&key) {
-        return format!("'{key}' has no place in a file; give --{key} on the command line");
+        return format!("'{key}' is not allowed in a file; give --{key} on the command line");
     }
     let names = keys(command).filter_map(Arg::get_long);
     let nearest = names.map(|name| (distance(key, name), name)).min();
     match nearest {
-        Some((_, name)) => format!("there is no key '{key}'; did you mean '{name}'?"),
-        None => format!("there is no key '{key}'"),
+        Some((_, name)) => format!("unknown key '{key}'; did you mean '{name}'?"),
+        None => format!("unknown key '{key}'"),
     }
 }
 
@@ -114,7 +114,7 @@ fn flags(key: &str, value: &DeValue<'_>, argument: &Arg) -> Result<Vec<String>, 
     }
 }
 
-/// As it would be written on the command line; `None` for what has no such form.
+/// The value as on the command line; `None` for one without such a form.
 fn scalar(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -135,14 +135,14 @@ fn wrong_type(key: &str, value: &DeValue<'_>, wanted: &str) -> String {
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a section",
     };
-    // An element of a list, or a number too large, is of the right kind itself.
+    // An element of a list, or a number too large, has the right kind itself.
     if found == wanted || wanted.contains(found) {
-        return format!("'{key}' has a value that it cannot have; it takes {wanted}");
+        return format!("'{key}' has an invalid value; it takes {wanted}");
     }
     format!("'{key}' takes {wanted}, not {found}")
 }
 
-/// Whether the command takes this flag, by itself; what it needs beside it is seen later.
+/// Checks that the command accepts this flag, by itself; flags that it requires are checked later.
 fn check(flag: &str, command: &Command) -> Result<(), String> {
     let one = command.clone().try_get_matches_from(["horolog", flag]);
     match one {
@@ -156,14 +156,14 @@ fn check(flag: &str, command: &Command) -> Result<(), String> {
 /// The message of clap without its usage, in one line.
 pub(crate) fn in_one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
-    // The message ends at the first empty line; behind it come the usage and where the help is.
+    // The message ends at the first empty line; usage and a reference to the help follow.
     let lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
     let message = lines.collect::<Vec<_>>().join(" ");
     message.trim_start_matches("error: ").to_owned()
 }
 
-/// How many characters must be put in, left out or changed to make one name of the other
-/// (Levenshtein's distance). What is longer than any name is not looked at further.
+/// Number of characters to insert, remove or change to turn one name into the other (Levenshtein's
+/// distance). Text longer than any name is not compared further.
 fn distance(one: &str, other: &str) -> usize {
     const LONGEST: usize = 64;
     let other: Vec<char> = other.chars().take(LONGEST).collect();
@@ -179,8 +179,8 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-/// Keys that stand in more than one setting cannot be: TOML refuses them.
-pub(crate) fn flags_except(settings: &[Setting], given: &HashSet<String>) -> Vec<String> {
+/// Duplicate keys cannot occur: TOML rejects them.
+pub(crate) fn flags_except(settings: &[FileSetting], given: &HashSet<String>) -> Vec<String> {
     let left = settings.iter().filter(|setting| !given.contains(&setting.key));
     left.flat_map(|setting| setting.flags.iter().cloned()).collect()
 }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn fault(text: &str) -> (usize, String) {
-        let Fault { line, reason } = settings(text, &command()).unwrap_err();
+        let ConfigFileError { line, reason } = settings(text, &command()).unwrap_err();
         (line, reason)
     }
 
@@ -241,7 +241,7 @@ mod tests {
     fn a_fault_names_line_key_and_what_to_do() {
         assert_eq!(
             fault("local = true\n\nstratun = 3"),
-            (3, "there is no key 'stratun'; did you mean 'stratum'?".into())
+            (3, "unknown key 'stratun'; did you mean 'stratum'?".into())
         );
         assert_eq!(fault("[listen]\na = 1"), (1, list_not("a section")));
         assert_eq!(fault("listen = true"), (1, list_not("true or false")));
@@ -256,7 +256,7 @@ mod tests {
             "{reason}"
         );
         let (line, reason) = fault("config = 'x'");
-        assert!(line == 1 && reason.contains("no place in a file"), "{reason}");
+        assert!(line == 1 && reason.contains("not allowed in a file"), "{reason}");
         for (text, line) in [("stratum = 1\nstratum = 2", 2), ("\nlocal =", 2), ("= 3", 1)] {
             assert_eq!(fault(text).0, line, "{text}");
             assert!(!fault(text).1.contains('\n'), "{text}");

@@ -3,22 +3,22 @@
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use clap::{Args, ValueEnum};
-use horolog_server::{InterleavedBody, InterleavedConfig};
+use horolog_server::{InterleavedConfig, InterleavedEngine};
 
 #[derive(Args, Debug)]
 pub(crate) struct InterleavedArgs {
     /// Clients remembered for interleaved mode, 16 bytes each, rounded up to a power of two, up to
-    /// 268435456; 0 turns it off [default: 1048576].
+    /// 268435456; 0 disables it [default: 1048576].
     #[arg(long, value_name = "N")]
     interleaved_clients: Option<usize>,
-    /// What answers interleaved requests where XDP answers the others: XDP, the sockets, or the
-    /// sockets where the hardware takes transmit timestamps and XDP elsewhere.
-    #[arg(long, value_name = "BODY", value_enum, default_value_t = BodyArg::Auto)]
-    interleaved: BodyArg,
+    /// Engine that answers interleaved requests if XDP answers the others: XDP, the sockets, or the
+    /// sockets if the hardware takes transmit timestamps and XDP otherwise.
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t = InterleavedEngineArg::Auto)]
+    interleaved: InterleavedEngineArg,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum BodyArg {
+enum InterleavedEngineArg {
     Auto,
     Xdp,
     Socket,
@@ -26,14 +26,14 @@ enum BodyArg {
 
 impl InterleavedArgs {
     #[allow(clippy::unnecessary_wraps, reason = "every group of flags resolves alike")]
-    pub(crate) fn resolve(self) -> Result<InterleavedConfig, crate::failure::Failure> {
+    pub(crate) fn resolve(self) -> Result<InterleavedConfig, crate::failure::CommandFailure> {
         let default = InterleavedConfig::default();
         Ok(InterleavedConfig {
             clients: self.interleaved_clients.unwrap_or(default.clients),
-            body: match self.interleaved {
-                BodyArg::Auto => InterleavedBody::Auto,
-                BodyArg::Xdp => InterleavedBody::Xdp,
-                BodyArg::Socket => InterleavedBody::Socket,
+            engine: match self.interleaved {
+                InterleavedEngineArg::Auto => InterleavedEngine::Auto,
+                InterleavedEngineArg::Xdp => InterleavedEngine::Xdp,
+                InterleavedEngineArg::Socket => InterleavedEngine::Socket,
             },
         })
     }

@@ -13,23 +13,22 @@ use crate::values;
 
 #[derive(Args, Debug)]
 pub(crate) struct LeapArgs {
-    /// List of leap seconds, such as /usr/share/zoneinfo/leap-seconds.list [default: what the
-    /// kernel was told].
+    /// List of leap seconds, such as /usr/share/zoneinfo/leap-seconds.list [default: the kernel's
+    /// announcement].
     #[arg(long, value_name = "FILE")]
     leap_file: Option<PathBuf>,
-    /// TAI minus UTC, in seconds, for PTP [default: that of the list, what a
-    /// receiver says, or what the kernel was told].
+    /// Offset of TAI from UTC in seconds, for PTP [default: that of the list, of a receiver, or of
+    /// the kernel].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i16).range(0..1000))]
     tai_offset: Option<i16>,
-    /// What the system clock does at a leap second: step (or be stepped), run on and be slewed
-    /// afterwards, or be smeared because the clocks that it follows are.
+    /// Behaviour of the system clock at a leap second: steps (or is stepped), slews (runs on and is
+    /// slewed afterwards), or smears (as the clocks that it follows do).
     #[arg(long, value_enum, default_value_t = LeapSystemArg::Steps)]
     leap_system: LeapSystemArg,
-    /// How long a smear lasts, in seconds, centred on the leap second [default: a day, noon to
-    /// noon].
+    /// Duration of a smear, centred on the leap second [default: a day, noon to noon].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     leap_smear: Option<Duration>,
-    /// Address and port to serve smeared time at; can be given more than once. Needs --leap-file.
+    /// Address and port to serve smeared time at. Repeatable. Requires --leap-file.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     smear_listen: Vec<SocketAddr>,
 }
@@ -42,13 +41,13 @@ enum LeapSystemArg {
 }
 
 impl LeapArgs {
-    /// Whether UTC is to be served where nothing is said of it: not where smeared time is.
+    /// Returns true if UTC is served by default: not if smeared time is.
     pub(crate) fn serves_utc(&self) -> bool {
         self.smear_listen.is_empty()
     }
 
     #[allow(clippy::unnecessary_wraps, reason = "the groups of flags are resolved alike")]
-    pub(crate) fn resolve(self) -> Result<LeapConfig, crate::failure::Failure> {
+    pub(crate) fn resolve(self) -> Result<LeapConfig, crate::failure::CommandFailure> {
         let default = LeapConfig::default();
         Ok(LeapConfig {
             file: self.leap_file,

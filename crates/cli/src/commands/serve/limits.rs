@@ -11,65 +11,66 @@ use clap::Args;
 use horolog_server::LimitsConfig;
 use horolog_sys::netlink::Prefix;
 
-use crate::failure::Failure;
+use crate::failure::{CommandFailure, unreadable};
 use crate::values;
 
 #[derive(Args, Debug)]
 pub(crate) struct LimitsArgs {
-    /// Requests per second that each client may send in the long run [default: no limit].
+    /// Long-term limit on requests per second of each client [default: no limit].
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     limit_rate: Option<f64>,
-    /// Requests that a client may send at once before its rate counts. Eight let a client start
-    /// with iburst.
+    /// Requests that a client may send at once before the rate limit applies. Eight let a client
+    /// start with iburst.
     #[arg(long, value_name = "N", default_value_t = 8)]
     limit_burst: u32,
-    /// Requests per second of all clients together that were not known before. A flood from
-    /// made-up addresses exhausts this and leaves known clients alone. Requests longer than a
-    /// header (NTS, MAC) have as much again of their own [default: no limit].
+    /// Limit on requests per second of all new clients together. A flood from forged addresses
+    /// exhausts this and leaves known clients unaffected. Requests longer than a header (NTS, MAC)
+    /// have the same limit again [default: no limit].
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
-    limit_newcomers: Option<f64>,
-    /// How long a client must be silent until it is forgotten where its place is needed.
+    limit_new_clients: Option<f64>,
+    /// Idle time after which a client's entry may be replaced.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "3600s")]
     limit_idle: Duration,
-    /// Clients that there is room for, 8 bytes each, rounded up to a power of two, up to 268435456
+    /// Number of clients in the table, 8 bytes each, rounded up to a power of two, up to 268435456
     /// [default: 1048576].
     #[arg(long, value_name = "N")]
     limit_clients: Option<usize>,
-    /// Bits of an IPv4 address that tell one client from another.
+    /// Bits of an IPv4 address that identify a client.
     #[arg(long, value_name = "BITS", default_value_t = 32)]
     limit_ipv4_prefix: u8,
-    /// Bits of an IPv6 address that tell one client from another.
+    /// Bits of an IPv6 address that identify a client.
     #[arg(long, value_name = "BITS", default_value_t = 64)]
     limit_ipv6_prefix: u8,
-    /// Prefix to serve; can be given more than once. Others are then not served. Of all prefixes
-    /// allowed or denied, the longest that holds a client decides.
+    /// Prefix to serve. Repeatable. Other clients are then not served. Of all allowed and denied
+    /// prefixes, the longest match decides.
     #[arg(long, value_name = "PREFIX", value_parser = prefix)]
     allow: Vec<Prefix>,
-    /// File of prefixes to serve, one a line; '#' begins a comment.
+    /// File of prefixes to serve, one on each line; '#' begins a comment.
     #[arg(long, value_name = "FILE")]
     allow_file: Option<PathBuf>,
-    /// Prefix not to serve; can be given more than once.
+    /// Prefix not to serve. Repeatable.
     #[arg(long, value_name = "PREFIX", value_parser = prefix)]
     deny: Vec<Prefix>,
-    /// File of prefixes not to serve, one a line; '#' begins a comment.
+    /// File of prefixes not to serve, one on each line; '#' begins a comment.
     #[arg(long, value_name = "FILE")]
     deny_file: Option<PathBuf>,
-    /// Tell a client that asks too often so (kiss code RATE), once for each request answered.
+    /// Send a kiss of death (code RATE) to clients over the rate limit, one for each request
+    /// answered.
     #[arg(long)]
     kiss_rate: bool,
-    /// Tell clients that are denied so (kiss code DENY), at most 1,000 a second.
+    /// Send a kiss of death (code DENY) to denied clients, at most 1,000 per second.
     #[arg(long)]
     kiss_deny: bool,
 }
 
 impl LimitsArgs {
-    pub(crate) fn resolve(self) -> Result<LimitsConfig, Failure> {
+    pub(crate) fn resolve(self) -> Result<LimitsConfig, CommandFailure> {
         let default = LimitsConfig::default();
         Ok(LimitsConfig {
             rate: self.limit_rate,
             burst: self.limit_burst,
-            newcomers: self.limit_newcomers,
+            new_client_rate: self.limit_new_clients,
             idle: self.limit_idle,
             clients: self.limit_clients.unwrap_or(default.clients),
             ipv4_prefix: self.limit_ipv4_prefix,
@@ -92,18 +93,19 @@ fn prefix(text: &str) -> Result<Prefix, String> {
     }
 }
 
-fn with_file(mut prefixes: Vec<Prefix>, file: Option<&Path>) -> Result<Vec<Prefix>, Failure> {
+fn with_file(
+    mut prefixes: Vec<Prefix>,
+    file: Option<&Path>,
+) -> Result<Vec<Prefix>, CommandFailure> {
     let Some(path) = file else { return Ok(prefixes) };
-    let text = fs::read_to_string(path).map_err(|error| {
-        Failure::usage(format!("cannot read the list {}: {error}", path.display()))
-    })?;
+    let text = fs::read_to_string(path).map_err(|error| unreadable("the list ", path, &error))?;
     prefixes.extend(parse(&text).map_err(|(line, error)| {
-        Failure::usage(format!("{}, line {line}: {error}", path.display()))
+        CommandFailure::usage(format!("{}, line {line}: {error}", path.display()))
     })?);
     Ok(prefixes)
 }
 
-/// The prefixes of a file's text, or the number of the line that holds none, and why.
+/// The prefixes of a file's text, or the number of an invalid line, and the reason.
 fn parse(text: &str) -> Result<Vec<Prefix>, (usize, String)> {
     let mut prefixes = Vec::new();
     for (index, line) in text.lines().enumerate() {

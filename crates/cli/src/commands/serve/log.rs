@@ -1,28 +1,29 @@
-//! What a server tells while it runs: one line on stderr for each event, as text or as JSON, with
-//! a level, the event's name and fields. Events are changes of state, so there are few; nothing is
-//! told for a packet. A library for tracing would bring spans and filters that nothing here needs.
+//! Notices of a running server: one line on stderr for each event, as text or as JSON, with a
+//! level, the event's name and fields. Events are changes of state, so there are few; packets cause
+//! none. A tracing library would bring spans and filters that nothing here needs.
 
 use std::io::{self, Write};
 
+use horolog_sys::explain::in_words;
 use serde_json::{Map, Value, json};
 
-/// How lines look.
+/// Format of the lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Format {
+pub(crate) enum LogFormat {
     /// For people.
     Text,
     /// For programs: one JSON object in each line.
     Json,
 }
 
-/// How much an event matters.
+/// Severity of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Level {
-    /// As it should be.
+    /// Normal operation.
     Info,
-    /// Somebody should look at it.
+    /// The operator should check it.
     Warning,
-    /// Something was asked for and is not done.
+    /// A requested operation failed.
     Error,
 }
 
@@ -38,38 +39,39 @@ impl Level {
 
 /// One event.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Event {
-    /// How much it matters.
+pub(crate) struct LogEvent {
+    /// Its severity.
     pub(crate) level: Level,
-    /// What programs know it by.
+    /// Its name for programs.
     pub(crate) name: &'static str,
-    /// What it means, in words.
+    /// Its meaning, in words.
     pub(crate) message: String,
-    /// What programs may want to know.
+    /// Its details for programs.
     pub(crate) fields: Map<String, Value>,
 }
 
-impl Event {
+impl LogEvent {
     /// An event without fields.
     pub(crate) fn new(level: Level, name: &'static str, message: impl Into<String>) -> Self {
-        Self { level, name, message: message.into(), fields: Map::new() }
+        let message = in_words(&message.into()).into_owned();
+        Self { level, name, message, fields: Map::new() }
     }
 
-    /// The same with one more field.
+    /// Adds a field.
     pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.fields.insert(key.to_owned(), value.into());
         self
     }
 
     /// Its line, without the end of line.
-    fn line(&self, format: Format, now: &str) -> String {
+    fn line(&self, format: LogFormat, now: &str) -> String {
         match format {
-            Format::Text => {
-                // Whatever an error's text holds, it stays one line.
+            LogFormat::Text => {
+                // The text of an error is kept in one line.
                 let message = self.message.replace(['\n', '\r'], " ");
                 format!("horolog: {} {}: {message}", self.level.name(), self.name)
             }
-            Format::Json => {
+            LogFormat::Json => {
                 let mut object = Map::new();
                 object.insert("time".into(), json!(now));
                 object.insert("level".into(), json!(self.level.name()));
@@ -82,13 +84,13 @@ impl Event {
     }
 }
 
-/// Where events go.
+/// Destination of events.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Log(pub(crate) Format);
+pub(crate) struct EventLog(pub(crate) LogFormat);
 
-impl Log {
-    /// Tells an event. Where stderr takes nothing, as on a full disk, the server goes on.
-    pub(crate) fn tell(self, event: &Event) {
+impl EventLog {
+    /// Writes an event. If stderr accepts nothing, as on a full disk, the server continues.
+    pub(crate) fn log(self, event: &LogEvent) {
         let line = event.line(self.0, &horolog_record::rfc3339_now());
         let _ = writeln!(io::stderr().lock(), "{line}");
     }
@@ -100,14 +102,14 @@ mod tests {
 
     #[test]
     fn one_line_in_either_form() {
-        let event = Event::new(Level::Warning, "reload-refused", "two\nlines \"quoted\"")
+        let event = LogEvent::new(Level::Warning, "reload-refused", "two\nlines \"quoted\"")
             .with("keys", vec!["listen"])
             .with("n", 3);
         assert_eq!(
-            event.line(Format::Text, "now"),
+            event.line(LogFormat::Text, "now"),
             "horolog: warning reload-refused: two lines \"quoted\""
         );
-        let line = event.line(Format::Json, "now");
+        let line = event.line(LogFormat::Json, "now");
         assert!(!line.contains('\n'));
         let object: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(object["level"], "warning");

@@ -9,38 +9,40 @@ use clap::{Args, ValueEnum};
 use horolog_report::html::{Live, live};
 use horolog_server::{OperationConfig, Sandbox, WebConfig};
 
-use super::log::Format;
+use super::log::LogFormat;
 use crate::values;
 
 #[derive(Args, Debug)]
 pub(crate) struct OperationArgs {
-    /// File of options: TOML, each key named as its flag, which wins where both are given. SIGHUP
-    /// has it read again.
+    /// Configuration file in TOML, with keys named as the flags, which take precedence. SIGHUP
+    /// rereads it.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Check all options and what they name, print them as a file would hold them, and end.
+    /// Check all options and the files that they name, print them as a configuration file, and
+    /// exit.
     #[arg(long)]
     pub(crate) check: bool,
-    /// Address to answer GET /metrics (Prometheus) and GET /healthz at [default: none].
+    /// Address to serve GET /metrics (Prometheus) and GET /healthz at [default: none].
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     metrics: Option<SocketAddr>,
-    /// Address to answer a live page at, with its figures as JSON at /live.json, and the metrics
-    /// [default: none; where no address is given 127.0.0.1:9123].
+    /// Address to serve a live page at, with its values as JSON at /live.json, and the metrics
+    /// [default: none; 127.0.0.1:9123 without an address].
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address,
           num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:9123")]
     web: Option<SocketAddr>,
-    /// File with the token that the live page asks for, a line of at least 16 bytes, closed to
-    /// others: needed at an address that is not of this machine alone. It is read at the start.
+    /// File with the token of the live page: a line of at least 16 bytes, readable by its owner
+    /// only. Required at an address that is not loopback. It is read at the start.
     #[arg(long, value_name = "FILE", requires = "web")]
     web_token_file: Option<PathBuf>,
-    /// How events are told on stderr.
+    /// Format of events on standard error.
     #[arg(long, value_enum, default_value_t = LogArg::Text)]
     pub(crate) log: LogArg,
-    /// Give up what is not needed once the sockets are open: capabilities, files (Landlock) and
-    /// system calls (seccomp). Auto does with what the kernel has; required ends without it.
+    /// Drop unneeded privileges once the sockets are open: capabilities, files (Landlock) and
+    /// system calls (seccomp). Auto uses what the kernel supports; required fails without full
+    /// support.
     #[arg(long, value_enum, default_value_t = SandboxArg::Auto)]
     sandbox: SandboxArg,
-    /// User to become once the sockets are open [default: stay the same].
+    /// User to switch to once the sockets are open [default: no change].
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 }
@@ -58,7 +60,7 @@ pub(crate) enum LogArg {
     Json,
 }
 
-impl From<LogArg> for Format {
+impl From<LogArg> for LogFormat {
     fn from(arg: LogArg) -> Self {
         match arg {
             LogArg::Text => Self::Text,
@@ -69,7 +71,7 @@ impl From<LogArg> for Format {
 
 impl OperationArgs {
     #[allow(clippy::unnecessary_wraps, reason = "all subjects resolve alike")]
-    pub(crate) fn resolve(self) -> Result<OperationConfig, crate::failure::Failure> {
+    pub(crate) fn resolve(self) -> Result<OperationConfig, crate::failure::CommandFailure> {
         Ok(OperationConfig {
             metrics: self.metrics,
             web: self.web.map(|address| WebConfig {
@@ -83,7 +85,7 @@ impl OperationArgs {
                 SandboxArg::Off => Sandbox::Off,
             },
             user: self.user,
-            // Known when all options are.
+            // Set when all options are known.
             files: Vec::new(),
         })
     }

@@ -1,5 +1,5 @@
-//! The options of one server: what stands on the command line, and in the file that it names, put
-//! together and read again at every reload. What an option means is not known here.
+//! Options of one server, merged from the command line and from the file that it names, and read
+//! again at every reload. Their meaning is defined elsewhere.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
@@ -10,60 +10,63 @@ use std::path::{Path, PathBuf};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use horolog_server::ServerConfig;
+use horolog_sys::listen::Wildcards;
 
 use super::ServeArgs;
-use super::file::{self, Setting, is_switch};
-use super::log::Format;
-use crate::failure::Failure;
+use super::file::{self, FileSetting, is_switch};
+use super::log::LogFormat;
+use crate::failure::{CommandFailure, parse_failure, unreadable};
 
-/// More than any file of options needs.
+/// Greatest length of a file of options.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The command line as it was given; it stays while the file may change.
+/// The command line; it stays while the file may change.
 #[derive(Clone, Debug)]
-pub(crate) struct CommandLine(Vec<OsString>);
+pub(crate) struct ServeCommandLine(Vec<OsString>);
 
-/// Options from both places.
+/// Options from both sources.
 #[derive(Debug)]
-pub(crate) struct Options {
-    /// What they mean.
+pub(crate) struct ServeOptions {
+    /// The configuration that they define.
     pub(crate) config: ServerConfig,
-    /// How events are told.
-    pub(crate) log: Format,
-    /// Whether to check and print them only.
+    /// Format of events.
+    pub(crate) log: LogFormat,
+    /// True if they are only checked and printed.
     pub(crate) check_only: bool,
-    /// Each option that has a value, as it would be written.
+    /// Each option that has a value, in its written form.
     pub(crate) values: BTreeMap<String, Vec<String>>,
     from: Option<Origin>,
 }
 
-/// The file, and where its keys stand in it.
+/// The file, and the lines of its keys.
 #[derive(Debug)]
 struct Origin {
     path: PathBuf,
     lines: BTreeMap<String, usize>,
 }
 
-/// The definition that both are held against.
+/// The definition against which both are checked.
 pub(crate) fn definition() -> Command {
     ServeArgs::augment_args(Command::new("horolog"))
 }
 
-impl CommandLine {
-    /// That of this process.
+impl ServeCommandLine {
+    /// The command line of this process.
     pub(crate) fn of_this_process() -> Self {
-        // Nothing but the program stands before the command's name.
+        // Only the program stands before the command's name.
         Self(std::env::args_os().skip(2).collect())
     }
 
-    /// Reads the file that the command line names, if it names one, and puts both together: what
-    /// stands on the command line wins, a list as a whole.
-    pub(crate) fn options(&self) -> Result<Options, Failure> {
-        let given = parse(&self.0).map_err(|error| Failure::usage(file::in_one_line(&error)))?;
+    /// Reads the file that the command line names, if any, and merges both: options of the command
+    /// line take precedence, a list as a whole.
+    pub(crate) fn options(&self) -> Result<ServeOptions, CommandFailure> {
+        let failed = |error| parse_failure(&error, file::in_one_line(&error));
+        let given = parse(&self.0).map_err(failed)?;
         let Some(path) = given.get_one::<PathBuf>("config") else {
-            return Options::new(&given, None);
+            return ServeOptions::new(&given, None);
         };
-        let at = |line, reason| Failure::usage(format!("{}:{line}: {reason}", path.display()));
+        let at =
+            |line, reason| CommandFailure::usage(format!("{}:{line}: {reason}", path.display()));
         let settings = file::settings(&read(path)?, &definition())
             .map_err(|fault| at(fault.line, fault.reason))?;
         let on_command_line = of_command_line(&given);
@@ -72,19 +75,21 @@ impl CommandLine {
             flags.into_iter().map(OsString::from).chain(self.0.iter().cloned()).collect();
         let from = Origin::new(path, &settings, &on_command_line);
         match parse(&all) {
-            Ok(matches) => Options::new(&matches, Some(from)),
-            Err(error) => Err(Failure::usage(from.locate(&file::in_one_line(&error)))),
+            Ok(matches) => ServeOptions::new(&matches, Some(from)),
+            Err(error) => Err(parse_failure(&error, from.locate(&file::in_one_line(&error)))),
         }
     }
 }
 
-impl Options {
-    fn new(matches: &ArgMatches, from: Option<Origin>) -> Result<Self, Failure> {
+impl ServeOptions {
+    fn new(matches: &ArgMatches, from: Option<Origin>) -> Result<Self, CommandFailure> {
         let args = ServeArgs::from_arg_matches(matches)
-            .map_err(|error| Failure::usage(file::in_one_line(&error)))?;
+            .map_err(|error| CommandFailure::usage(file::in_one_line(&error)))?;
         let (log, check_only) = (args.operation.log.into(), args.operation.check);
         let mut config = args.resolve().map_err(|failure| match (failure, &from) {
-            (Failure::Usage(reason), Some(from)) => Failure::Usage(from.locate(&reason)),
+            (CommandFailure::Usage(reason), Some(from)) => {
+                CommandFailure::Usage(from.locate(&reason))
+            }
             (failure, _) => failure,
         })?;
         let definition = definition();
@@ -94,12 +99,18 @@ impl Options {
         Ok(Self { config, log, check_only, values: values.collect(), from })
     }
 
-    /// A complaint about an option with the place where the file sets it, if it does.
+    /// An error about an option with the line of the file that sets it, if any.
     pub(crate) fn locate(&self, complaint: &str) -> String {
         self.from.as_ref().map_or_else(|| complaint.to_owned(), |from| from.locate(complaint))
     }
 
-    /// All options as a file would hold them.
+    /// A line on the IP version that the kernel lacks, unless addresses were named.
+    pub(crate) fn missing_ip(&self) -> Option<String> {
+        let is_default = !self.values.contains_key("listen") && !self.config.listen.is_empty();
+        Wildcards::of_this_kernel(0).missing.filter(|_| is_default)
+    }
+
+    /// All options in the form of a file.
     pub(crate) fn to_file(&self) -> String {
         let definition = definition();
         let line = |argument: &Arg| {
@@ -119,13 +130,13 @@ impl Options {
 }
 
 impl Origin {
-    fn new(path: &Path, settings: &[Setting], overruled: &HashSet<String>) -> Self {
-        let counts = |setting: &&Setting| !overruled.contains(&setting.key);
+    fn new(path: &Path, settings: &[FileSetting], overruled: &HashSet<String>) -> Self {
+        let counts = |setting: &&FileSetting| !overruled.contains(&setting.key);
         let lines = settings.iter().filter(counts).map(|s| (s.key.clone(), s.line)).collect();
         Self { path: path.to_owned(), lines }
     }
 
-    /// Complaints name options as flags; the first one that the file sets tells the line.
+    /// Errors name options as flags; the first one set by the file determines the line.
     fn locate(&self, complaint: &str) -> String {
         let mut words = complaint
             .split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'))
@@ -142,19 +153,19 @@ fn parse(arguments: &[OsString]) -> Result<ArgMatches, clap::Error> {
     definition().try_get_matches_from(std::iter::once(&program).chain(arguments))
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
-    let failed = |error| Failure::usage(format!("cannot read {}: {error}", path.display()));
+fn read(path: &Path) -> Result<String, CommandFailure> {
+    let failed = |error| unreadable("", path, &error);
     let mut text = String::new();
     let file = File::open(path).map_err(failed)?;
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > FILE_BYTES_MAX {
         let reason = format!("{} is longer than {FILE_BYTES_MAX} bytes", path.display());
-        return Err(Failure::usage(reason));
+        return Err(CommandFailure::usage(reason));
     }
     Ok(text)
 }
 
-/// The long names of what stands on the command line.
+/// The long names of the flags on the command line.
 fn of_command_line(matches: &ArgMatches) -> HashSet<String> {
     let definition = definition();
     let is_given = |argument: &&Arg| {
@@ -177,7 +188,7 @@ fn values(argument: &Arg, matches: &ArgMatches) -> Option<(String, Vec<String>)>
 /// The values of options that take paths.
 fn files(argument: &Arg, matches: &ArgMatches) -> Vec<PathBuf> {
     let id = argument.get_id().as_str();
-    // Options of other types say so by an error, which is none here.
+    // Options of other types return an error, which is ignored here.
     let paths = matches.try_get_many::<PathBuf>(id).ok().flatten();
     paths.map(|paths| paths.cloned().collect()).unwrap_or_default()
 }
@@ -190,13 +201,13 @@ fn written(argument: &Arg, values: &[String]) -> String {
     }
 }
 
-/// Numbers and switches stand bare, everything else in quotation marks.
+/// Numbers and switches are bare, all other values in quotation marks.
 fn scalar(argument: &Arg, value: &str) -> String {
     let is_number = value.parse::<i64>().is_ok_and(|number| number.to_string() == value);
     if is_switch(argument) || is_number {
         return value.to_owned();
     }
-    // A TOML text is written as JSON writes one, as far as values of options go.
+    // TOML strings are written as JSON strings, as far as values of options are concerned.
     serde_json::to_string(value).unwrap_or_default()
 }
 
@@ -206,15 +217,15 @@ mod tests {
 
     use super::*;
 
-    fn options(file: &str, flags: &[&str]) -> Result<Options, Failure> {
+    fn options(file: &str, flags: &[&str]) -> Result<ServeOptions, CommandFailure> {
         let mut written = tempfile::NamedTempFile::new().unwrap();
         written.write_all(file.as_bytes()).unwrap();
         let config = ["--config".into(), written.path().as_os_str().to_owned()];
         let flags = flags.iter().map(OsString::from);
-        CommandLine(config.into_iter().chain(flags).collect()).options()
+        ServeCommandLine(config.into_iter().chain(flags).collect()).options()
     }
 
-    fn value(options: &Options, key: &str) -> Vec<String> {
+    fn value(options: &ServeOptions, key: &str) -> Vec<String> {
         options.values.get(key).cloned().unwrap_or_default()
     }
 
@@ -248,14 +259,16 @@ mod tests {
         assert!(located.ends_with(&format!(":2: {complaint}")), "{located}");
         let overruled = options(file, &["--stratum", "0"]).unwrap();
         assert_eq!(overruled.locate(complaint), complaint);
-        let Err(Failure::Usage(reason)) = options("a = 1", &[]) else { panic!("no refusal") };
-        assert!(reason.contains(":1: there is no key 'a'"), "{reason}");
+        let Err(CommandFailure::Usage(reason)) = options("a = 1", &[]) else {
+            panic!("no refusal")
+        };
+        assert!(reason.contains(":1: unknown key 'a'"), "{reason}");
     }
 
     #[test]
     fn options_of_a_receiver_need_one_beside_local_too() {
         let refused = |file: &str, flags: &[&str]| match options(file, flags) {
-            Err(Failure::Usage(reason)) => reason,
+            Err(CommandFailure::Usage(reason)) => reason,
             other => panic!("{file} {flags:?}: {other:?}"),
         };
         for given in ["pps = '/dev/pps0'", "oscillator = 'ocxo'", "shm-output = [2]"] {

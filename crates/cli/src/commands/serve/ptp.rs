@@ -6,16 +6,16 @@ use clap::{Args, ValueEnum};
 use horolog_server::{PtpConfig, PtpProfile, PtpTransport};
 use horolog_sys::netlink::Prefix;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-/// A grandmaster: it announces itself as what the source makes of it, yields to a better master,
-/// and never follows one.
+/// Grandmaster: it announces the quality of the time source, yields to a better master, and never
+/// follows one.
 #[derive(Args, Debug)]
-pub(crate) struct PtpArgs {
-    /// Interface to be a PTP grandmaster on; can be given more than once [default: none].
+pub(crate) struct ServePtpArgs {
+    /// Interface to be a PTP grandmaster on. Repeatable [default: none].
     #[arg(long = "ptp", value_name = "IF")]
     interfaces: Vec<String>,
-    /// What PTP is carried by: udp4, udp6, l2 (Ethernet), separated by commas.
+    /// Transports of PTP: udp4, udp6, l2 (Ethernet), separated by commas.
     #[arg(
         long = "ptp-transport",
         value_enum,
@@ -23,7 +23,7 @@ pub(crate) struct PtpArgs {
         default_value = "udp4",
         value_name = "KIND"
     )]
-    transports: Vec<TransportArg>,
+    transports: Vec<PtpPortTransportArg>,
     /// Profile: default-e2e, default-p2p (peer delay) or g8275.2 (unicast only).
     #[arg(long = "ptp-profile", value_name = "NAME", default_value = "default-e2e")]
     profile: String,
@@ -36,8 +36,8 @@ pub(crate) struct PtpArgs {
     /// Rank among masters of the same quality, lower first.
     #[arg(long = "ptp-priority2", value_name = "N", default_value_t = 128)]
     priority2: u8,
-    /// Clock class while synchronised [default: 6 at a reference clock that is right to 10 ms, 7
-    /// while it is silent, 13 where nobody knows TAI, otherwise 248].
+    /// Clock class while synchronised [default: 6 with a reference clock within 10 ms, 7 in its
+    /// holdover, 13 if TAI is unknown, otherwise 248].
     #[arg(long = "ptp-clock-class", value_name = "N", requires = "interfaces")]
     clock_class: Option<u8>,
     /// Interval of Announce, log2 of seconds [default: the profile's].
@@ -64,43 +64,43 @@ pub(crate) struct PtpArgs {
         requires = "interfaces"
     )]
     delay_interval: Option<i8>,
-    /// Have the card write the time into each Sync as it leaves, instead of telling it in a
-    /// Follow_Up. Needs --timestamps IF=hardware.
+    /// Write the time into each departing Sync in the NIC, instead of sending it in a Follow_Up.
+    /// Requires --timestamps IF=hardware.
     #[arg(long = "ptp-one-step", requires = "interfaces")]
     one_step: bool,
-    /// Answer NetSync Monitor, linuxptp's way to measure a master without following it. Three
-    /// messages answer one, so only clients that may be granted streams are answered.
+    /// Answer NetSync Monitor, linuxptp's method to measure a master without following it. Three
+    /// messages answer one, so only clients that may have unicast streams are answered.
     #[arg(long = "ptp-netsync-monitor", requires = "interfaces")]
     monitor: bool,
-    /// Grants of unicast streams at a time, one for each client and kind of message; 0: none.
+    /// Limit on concurrent unicast grants, one for each client and kind of message; 0: none.
     #[arg(long = "ptp-unicast-grants", value_name = "N", default_value_t = 4_096)]
     unicast_grants: usize,
-    /// Messages a second that are granted to all clients together.
+    /// Limit on messages per second granted to all clients together.
     #[arg(long = "ptp-unicast-rate", value_name = "RATE", default_value_t = 65_536)]
     unicast_rate: u32,
-    /// Clients that may have unicast streams; can be given more than once [default: those on the
-    /// interface's own networks].
+    /// Clients that may have unicast streams. Repeatable [default: those on the interface's own
+    /// networks].
     #[arg(long = "ptp-unicast-allow", value_name = "PREFIX", requires = "interfaces")]
     unicast_allow: Vec<Prefix>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum TransportArg {
+enum PtpPortTransportArg {
     Udp4,
     Udp6,
     L2,
 }
 
-impl PtpArgs {
-    pub(crate) fn resolve(self) -> Result<PtpConfig, Failure> {
+impl ServePtpArgs {
+    pub(crate) fn resolve(self) -> Result<PtpConfig, CommandFailure> {
         let profile: PtpProfile = self
             .profile
             .parse()
-            .map_err(|error| Failure::usage(format!("--ptp-profile: {error}")))?;
+            .map_err(|error| CommandFailure::usage(format!("--ptp-profile: {error}")))?;
         let transports = self.transports.into_iter().map(|transport| match transport {
-            TransportArg::Udp4 => PtpTransport::Udp4,
-            TransportArg::Udp6 => PtpTransport::Udp6,
-            TransportArg::L2 => PtpTransport::Ethernet,
+            PtpPortTransportArg::Udp4 => PtpTransport::Udp4,
+            PtpPortTransportArg::Udp6 => PtpTransport::Udp6,
+            PtpPortTransportArg::L2 => PtpTransport::Ethernet,
         });
         let config = PtpConfig {
             interfaces: self.interfaces,
@@ -119,11 +119,11 @@ impl PtpArgs {
             unicast_rate: self.unicast_rate,
             unicast_allow: self.unicast_allow,
         };
-        // A file that was printed has every option that has a default, and says nothing by that.
+        // A printed file contains every option with a default, which has no effect.
         if !config.is_on() && config != PtpConfig::default() {
-            return Err(Failure::usage(
-                "an option of PTP is given without --ptp: name the interface to be a grandmaster \
-                 on, or leave it out",
+            return Err(CommandFailure::usage(
+                "a PTP option is given without --ptp: give the grandmaster interface, or omit \
+                 the option",
             ));
         }
         Ok(config)

@@ -1,4 +1,4 @@
-//! A server while it runs: signals, reloads, the service manager, and the events that are told.
+//! Operation of a running server: signals, reloads, the service manager, and the log of events.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -6,118 +6,129 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_server::{ReloadReport, Server, Status, check, status};
+use horolog_server::{CheckError, ReloadReport, Server, Status, check, status};
 use horolog_sys::signal::{BlockedSignals, Signal};
 use sd_notify::NotifyState;
 
 use super::events;
-use super::log::{Event, Level, Log};
-use super::options::{CommandLine, Options};
-use crate::failure::Failure;
+use super::log::{EventLog, Level, LogEvent};
+use super::options::{ServeCommandLine, ServeOptions};
+use crate::failure::CommandFailure;
 use crate::output::notify;
 
-/// How often the server is looked after while it runs.
+/// Interval of the server's checks.
 const TICK: Duration = Duration::from_millis(500);
-/// How often the counters are told.
+/// Interval at which the counters are logged.
 const SUMMARY_EVERY: Duration = Duration::from_hours(1);
 
-/// How long the watchdog is fed during a reload: one that takes longer hangs.
+/// Longest time for which the watchdog is fed during a reload: one that takes longer hangs.
 const RELOAD_MAX: Duration = Duration::from_mins(1);
 
 /// Serves until a signal ends it.
-pub(crate) fn serve(command_line: CommandLine) -> Result<(), Failure> {
+pub(crate) fn serve(command_line: ServeCommandLine) -> Result<(), CommandFailure> {
     let options = command_line.options()?;
-    let wrong = |reason: String| Failure::usage(options.locate(&reason));
+    let wrong = |reason: String| CommandFailure::usage(options.locate(&reason));
     if options.check_only {
-        check(&options.config).map_err(|error| wrong(error.to_string()))?;
+        let notice = check(&options.config).map_err(|error| match error {
+            CheckError::Config(_) => wrong(error.to_string()),
+            // A missing resource may become available later.
+            error => CommandFailure::environment(options.locate(&error.to_string())),
+        })?;
+        let tell =
+            |notice| EventLog(options.log).log(&LogEvent::new(Level::Warning, "notice", notice));
+        notice.into_iter().for_each(tell);
         return print(&options.to_file());
     }
     let signals = [Signal::Terminate, Signal::Interrupt, Signal::HangUp, Signal::User1];
-    let signals = BlockedSignals::block(&signals).map_err(Failure::environment)?;
+    let signals = BlockedSignals::block(&signals).map_err(CommandFailure::environment)?;
     status::sweep(options.config.operation.user.as_deref());
     let server = Server::start(&options.config).map_err(|error| match error.into() {
-        Failure::Usage(reason) => wrong(reason),
+        CommandFailure::Usage(reason) => wrong(reason),
         other => other,
     })?;
-    let log = Log(options.log);
+    let log = EventLog(options.log);
     let last = server.status();
     for event in events::start(&last) {
-        log.tell(&event);
+        log.log(&event);
+    }
+    if let Some(missing) = options.missing_ip() {
+        log.log(&LogEvent::new(Level::Warning, "notice", missing));
     }
     notify(&[NotifyState::Ready]);
     let values = options.values;
-    Running { server, command_line, values, log, last, summed: Instant::now() }.until_told(&signals)
+    RunningServer { server, command_line, values, log, last, summed: Instant::now() }
+        .run_until_signal(&signals)
 }
 
-/// A server with what is to be remembered of it.
-struct Running {
+/// A server with its remembered state.
+struct RunningServer {
     server: Server,
-    command_line: CommandLine,
+    command_line: ServeCommandLine,
     /// The values of the options in force.
     values: BTreeMap<String, Vec<String>>,
-    log: Log,
-    /// The state that was looked at last.
+    log: EventLog,
+    /// The last status snapshot.
     last: Status,
-    /// When the counters were told last.
+    /// Time at which the counters were last logged.
     summed: Instant,
 }
 
-impl Running {
-    fn until_told(mut self, signals: &BlockedSignals) -> Result<(), Failure> {
+impl RunningServer {
+    fn run_until_signal(mut self, signals: &BlockedSignals) -> Result<(), CommandFailure> {
         loop {
-            match signals.wait(TICK).map_err(Failure::environment)? {
+            match signals.wait(TICK).map_err(CommandFailure::environment)? {
                 Some(Signal::User1) => print_status(&self.server.status()),
                 Some(Signal::HangUp) => self.reload(),
                 Some(Signal::Terminate | Signal::Interrupt) => break,
                 None if self.server.has_died() => {
                     self.server.stop();
-                    let reason = "a thread of the server has ended; see above";
-                    return Err(Failure::environment(reason));
+                    let reason = "a thread of the server has exited; see above";
+                    return Err(CommandFailure::environment(reason));
                 }
-                None => self.look(),
+                None => self.log_changes(),
             }
         }
         notify(&[NotifyState::Stopping]);
-        self.tell_notices();
+        self.log_notices();
         let last = self.server.stop();
-        self.log.tell(&events::summary(&last));
-        self.log.tell(&Event::new(Level::Info, "stop", "stopped"));
+        self.log.log(&events::summary(&last));
+        self.log.log(&LogEvent::new(Level::Info, "stop", "stopped"));
         print_status(&last);
         Ok(())
     }
 
-    /// Tells what has changed. Outside of reloads the watchdog is fed from here alone, so it barks
-    /// when this thread hangs or any other has ended.
-    fn look(&mut self) {
+    /// Logs changes. Outside of reloads the watchdog is fed only from here, so it triggers when
+    /// this thread hangs or any other has ended.
+    fn log_changes(&mut self) {
         let now = self.server.status();
         for event in events::changes(&self.last, &now) {
-            self.log.tell(&event);
+            self.log.log(&event);
         }
-        self.tell_notices();
+        self.log_notices();
         if self.summed.elapsed() >= SUMMARY_EVERY {
-            self.log.tell(&events::summary(&now));
+            self.log.log(&events::summary(&now));
             self.summed = Instant::now();
         }
-        // A clock thread that hangs renews no page.
-        if now.clock.renewals > self.last.clock.renewals {
+        // A hanging clock thread publishes no clock page.
+        if now.clock.page_updates > self.last.clock.page_updates {
             notify(&[NotifyState::Watchdog]);
         }
         self.last = now;
     }
 
-    /// Tells what threads had to say: of sources of time and of leap seconds.
-    fn tell_notices(&self) {
+    /// Logs the notices of threads: on time sources and on leap seconds.
+    fn log_notices(&self) {
         for notice in self.server.notices() {
-            self.log.tell(&Event::new(Level::Warning, "notice", notice));
+            self.log.log(&LogEvent::new(Level::Warning, "notice", notice));
         }
     }
 
-    /// Takes new options over. A long list may take longer than the watchdog waits, so it is fed
+    /// Applies new options. A long list may take longer than the watchdog timeout, so it is fed
     /// meanwhile, for [`RELOAD_MAX`] at most.
     fn reload(&mut self) {
         let since = NotifyState::monotonic_usec_now();
         notify(&[NotifyState::Reloading, since.unwrap_or(NotifyState::MonotonicUsec(0))]);
-        let (server, renewals) = (&self.server, self.last.clock.renewals);
+        let (server, renewals) = (&self.server, self.last.clock.page_updates);
         let (ended, told) = mpsc::channel();
         let taken = thread::scope(|scope| {
             scope.spawn(move || feed_watchdog(server, renewals, &told));
@@ -129,12 +140,12 @@ impl Running {
             Ok(taken) => self.note(taken),
             Err(reason) => events::refused(&reason),
         };
-        self.log.tell(&event);
+        self.log.log(&event);
         notify(&[NotifyState::Ready]);
     }
 
-    /// Reads all options again and has the server take over those that it can change.
-    fn prepare_and_apply(&self) -> Result<(Options, ReloadReport), String> {
+    /// Reads all options again and makes the server apply those that it can change.
+    fn prepare_and_apply(&self) -> Result<(ServeOptions, ReloadReport), String> {
         let new = self.command_line.options().map_err(|failure| {
             let reason = failure.to_string();
             self.server.note_refused_reload(&reason);
@@ -145,9 +156,9 @@ impl Running {
         Ok((new, report))
     }
 
-    /// Notes what is in force now, and tells it.
-    fn note(&mut self, (new, report): (Options, ReloadReport)) -> Event {
-        // Of what waits for a restart the old values are in force.
+    /// Records the options in force, and returns the event.
+    fn note(&mut self, (new, report): (ServeOptions, ReloadReport)) -> LogEvent {
+        // Options that need a restart keep their old values until then.
         let mut values = new.values;
         for key in &report.restart_needed {
             match self.values.remove(key) {
@@ -160,12 +171,11 @@ impl Running {
     }
 }
 
-/// Feeds the watchdog until it is told that a reload has ended, as long as the clock thread renews
-/// its page.
+/// Feeds the watchdog until the reload ends, as long as the clock thread publishes page updates.
 fn feed_watchdog(server: &Server, mut renewals: u64, ended: &Receiver<()>) {
     let begun = Instant::now();
     while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-        let now = server.status().clock.renewals;
+        let now = server.status().clock.page_updates;
         if now > renewals && begun.elapsed() < RELOAD_MAX {
             notify(&[NotifyState::Watchdog]);
         }
@@ -174,11 +184,11 @@ fn feed_watchdog(server: &Server, mut renewals: u64, ended: &Receiver<()>) {
 }
 
 fn print_status(status: &Status) {
-    // Plain data under string keys always serialises; a reader that went away is no reason to stop.
+    // Plain data with string keys always serialises; a closed connection is no reason to stop.
     let text = serde_json::to_string(status).unwrap_or_default();
     let _ = writeln!(io::stdout().lock(), "{text}");
 }
 
-fn print(text: &str) -> Result<(), Failure> {
+fn print(text: &str) -> Result<(), CommandFailure> {
     crate::output::line(text.trim_end())
 }

@@ -1,23 +1,28 @@
-//! Flags of `horolog serve` for where the time comes from.
+//! Flags of `horolog serve` for the time sources.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-use clap::Args;
-use horolog_server::{SourceConfig, SourceSpec};
+use std::path::PathBuf;
 
-use crate::failure::Failure;
+use clap::Args;
+use horolog_server::{Plausibility, PlausibilityConfig, SourceConfig, SourceSpec};
+use horolog_time::{NS_PER_S, Timestamp, Utc};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use crate::build_date::BUILD;
+use crate::failure::CommandFailure;
 
 #[derive(Args, Debug)]
 pub(crate) struct SourceArgs {
-    /// Where the time comes from; can be given more than once, then the majority decides [default:
-    /// system].
+    /// Time source. Repeatable; the majority of several decides [default: system].
     ///
-    /// system: the system clock, with what chronyd (at its socket, then at 127.0.0.1:323) or ntpd
-    /// (at 127.0.0.1:123) says of it, else the kernel; or told whom to ask: system:kernel,
-    /// system,chronyd=PATH, system,chronyd=ADDR:PORT, system,ntpd=ADDR:PORT.
+    /// system: the system clock, with the state that chronyd (at its socket, then at 127.0.0.1:323)
+    /// or ntpd (at 127.0.0.1:123) reports, otherwise the kernel; or with one of them by choice:
+    /// system:kernel, system,chronyd=PATH, system,chronyd=ADDR:PORT, system,ntpd=ADDR:PORT.
     ///
-    /// phc:/dev/ptpN: a PTP hardware clock, on TAI (scale=tai, with tai-offset=SECONDS where the
-    /// kernel does not know it) or on UTC (scale=utc). shm:UNIT: shared memory as of ntpd's
+    /// phc:/dev/ptpN: a PTP hardware clock, on TAI (scale=tai, with tai-offset=SECONDS if the
+    /// kernel does not have it) or on UTC (scale=utc). shm:UNIT: shared memory as of ntpd's
     /// driver SHM. sock:PATH: a socket as of chronyd's driver SOCK. gpsd[:HOST:PORT].
     /// gnss:/dev/LINE: the sentences of a GNSS receiver on a serial line, with baud=N (9600). All
     /// of these take stratum=N, refid=ID, offset=TIME and uncertainty=TIME.
@@ -28,16 +33,62 @@ pub(crate) struct SourceArgs {
         verbatim_doc_comment
     )]
     source: Vec<String>,
+    /// Earliest plausible time, from 1970 to 2149: a date, as in 2026-11-26, or with a time of day,
+    /// as in 2026-11-26T08:30:00Z [default: the build date of this program].
+    #[arg(long, value_name = "DATE", value_parser = instant)]
+    plausible_from: Option<Timestamp<Utc>>,
+    /// Years after that in which a time is plausible, 1 to 100.
+    #[arg(long, value_name = "N", default_value_t = Plausibility::YEARS,
+          value_parser = clap::value_parser!(u16).range(1..=100))]
+    plausible_years: u16,
+    /// File in which a confirmed time is saved every hour and at the end, to detect at the next
+    /// start that the clock was set back [default: saved-time in $STATE_DIRECTORY, as set by
+    /// systemd, otherwise none].
+    #[arg(long, value_name = "FILE")]
+    saved_time: Option<PathBuf>,
+}
+
+/// 2150-01-01: with the greatest plausibility span in years after it, the range of timestamps is
+/// not exceeded.
+const INSTANT_END: Timestamp<Utc> = Timestamp::from_ns(5_680_281_600 * NS_PER_S);
+
+/// A date or an instant, in UTC.
+fn instant(text: &str) -> Result<Timestamp<Utc>, String> {
+    let instant = match text.parse::<Date>() {
+        Ok(date) if !text.contains(['T', ' ']) => {
+            date.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp())
+        }
+        _ => text.parse::<jiff::Timestamp>(),
+    };
+    let instant = instant.map_err(|_| {
+        format!("'{text}' is not a date; write it as in 2026-11-26 or 2026-11-26T08:30:00Z")
+    })?;
+    let instant = Timestamp::from_timespec(instant.as_second(), 0);
+    if !(Timestamp::from_ns(0)..INSTANT_END).contains(&instant) {
+        return Err(format!("'{text}' is out of range: give a date from 1970 to 2149"));
+    }
+    Ok(instant)
 }
 
 impl SourceArgs {
-    /// Resolves them beside the flags that win over what a source says.
+    /// Resolves the range of plausible times.
+    pub(crate) fn plausibility(&self) -> PlausibilityConfig {
+        let state = || std::env::var_os("STATE_DIRECTORY").filter(|path| !path.is_empty());
+        let usual = || state().map(|path| PathBuf::from(path).join("saved-time"));
+        PlausibilityConfig {
+            build: self.plausible_from.unwrap_or(BUILD),
+            reach: Plausibility::years(self.plausible_years),
+            saved_time: self.saved_time.clone().or_else(usual),
+        }
+    }
+
+    /// Resolves them, given the flags that take precedence over a source's data.
     pub(crate) fn resolve(
         self,
         local: bool,
         keep_stratum: bool,
         keep_root_delay: bool,
-    ) -> Result<SourceConfig, Failure> {
+    ) -> Result<SourceConfig, CommandFailure> {
         let texts = match (self.source.is_empty(), local) {
             (true, true) => Vec::new(),
             (true, false) => vec!["system".to_owned()],
@@ -45,9 +96,29 @@ impl SourceArgs {
         };
         let parse = |text: &String| {
             text.parse::<SourceSpec>()
-                .map_err(|error| Failure::usage(format!("--source {text}: {error}")))
+                .map_err(|error| CommandFailure::usage(format!("--source {text}: {error}")))
         };
         let sources = texts.iter().map(parse).collect::<Result<_, _>>()?;
         Ok(SourceConfig { sources, keep_stratum, keep_root_delay })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_in_utc() {
+        let at = |seconds| Ok(Timestamp::from_timespec(seconds, 0));
+        assert_eq!(instant("2026-11-26"), at(1_795_651_200));
+        assert_eq!(instant("2026-11-26T08:30:00Z"), at(1_795_681_800));
+        assert_eq!(instant("2026-11-26T08:30:00+01:00"), at(1_795_678_200));
+        for wrong in ["", "2026", "26.11.2026", "2026-11-26T08:30:00", "2026-13-01", "0x7f"] {
+            assert!(instant(wrong).unwrap_err().contains("as in 2026-11-26"), "{wrong}");
+        }
+        assert_eq!(instant("2149-12-31"), at(5_680_195_200));
+        for never in ["9999-01-01", "2150-01-01", "1969-12-31"] {
+            assert!(instant(never).unwrap_err().contains("out of range"), "{never}");
+        }
     }
 }

@@ -5,45 +5,47 @@
 use clap::Args;
 use horolog_server::TimestampsConfig;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 #[derive(Args, Debug)]
 pub(crate) struct TimestampsArgs {
-    /// What timestamps requests and replies of interleaved mode at the sockets: 'kernel', 'none'
-    /// (of replies), or the clock of an interface, as in 'eth0=hardware', which is switched on
-    /// while the server runs; can be given more than once [default: kernel].
+    /// Source of the timestamps of requests, and of replies in interleaved mode, at the sockets:
+    /// 'kernel', 'none' (for replies), or an interface's clock, as in 'eth0=hardware', enabled
+    /// while the server runs. Repeatable [default: kernel].
     #[arg(long, value_name = "[IF=]KIND", value_parser = kind)]
-    timestamps: Vec<Kind>,
+    timestamps: Vec<TimestampMethod>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Kind {
+enum TimestampMethod {
     None,
     Kernel,
     Hardware(String),
 }
 
-fn kind(text: &str) -> Result<Kind, String> {
+fn kind(text: &str) -> Result<TimestampMethod, String> {
     match text.split_once('=') {
-        None if text == "none" => Ok(Kind::None),
-        None if text == "kernel" => Ok(Kind::Kernel),
+        None if text == "none" => Ok(TimestampMethod::None),
+        None if text == "kernel" => Ok(TimestampMethod::Kernel),
         Some((interface, "hardware")) if !interface.is_empty() => {
-            Ok(Kind::Hardware(interface.to_owned()))
+            Ok(TimestampMethod::Hardware(interface.to_owned()))
         }
-        _ => Err("write kernel, none or INTERFACE=hardware".to_owned()),
+        _ => Err("expected kernel, none or INTERFACE=hardware".to_owned()),
     }
 }
 
 impl TimestampsArgs {
-    pub(crate) fn resolve(self) -> Result<TimestampsConfig, Failure> {
-        let given = |kind: &Kind| self.timestamps.contains(kind);
-        if given(&Kind::None) && given(&Kind::Kernel) {
-            return Err(Failure::usage("--timestamps none and --timestamps kernel cannot both be"));
+    pub(crate) fn resolve(self) -> Result<TimestampsConfig, CommandFailure> {
+        let given = |kind: &TimestampMethod| self.timestamps.contains(kind);
+        if given(&TimestampMethod::None) && given(&TimestampMethod::Kernel) {
+            return Err(CommandFailure::usage(
+                "--timestamps none and --timestamps kernel exclude each other",
+            ));
         }
-        let transmit = !given(&Kind::None);
+        let transmit = !given(&TimestampMethod::None);
         let hardware = self.timestamps.into_iter().filter_map(|kind| match kind {
-            Kind::Hardware(interface) => Some(interface),
-            Kind::None | Kind::Kernel => None,
+            TimestampMethod::Hardware(interface) => Some(interface),
+            TimestampMethod::None | TimestampMethod::Kernel => None,
         });
         Ok(TimestampsConfig { transmit, hardware: hardware.collect() })
     }
@@ -55,8 +57,8 @@ mod tests {
 
     #[test]
     fn kinds() {
-        assert_eq!(kind("none"), Ok(Kind::None));
-        assert_eq!(kind("eth0=hardware"), Ok(Kind::Hardware("eth0".to_owned())));
+        assert_eq!(kind("none"), Ok(TimestampMethod::None));
+        assert_eq!(kind("eth0=hardware"), Ok(TimestampMethod::Hardware("eth0".to_owned())));
         for bad in ["", "hardware", "=hardware", "eth0=", "eth0=none", "Kernel"] {
             assert!(kind(bad).is_err(), "{bad}");
         }

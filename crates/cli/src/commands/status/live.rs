@@ -1,5 +1,5 @@
-//! A server's state on the terminal, anew each second. What is laid out is a pure function of two
-//! answers of the server; here stand the asking and the terminal.
+//! A server's state on the terminal, updated each second. The layout is a pure function of two
+//! responses of the server; this module does the requests and the terminal.
 
 use std::io;
 use std::path::Path;
@@ -12,25 +12,25 @@ use ratatui::crossterm::event;
 use ratatui::text::Line;
 use serde_json::Value;
 
-use crate::failure::Failure;
-use crate::live::{Asked, Screen};
+use crate::failure::CommandFailure;
+use crate::live::{KeyAction, Screen};
 
-/// How often the server is asked.
+/// Interval between two requests to the server.
 const EVERY: Duration = Duration::from_secs(1);
-/// How often is looked for a signal meanwhile.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval of the check for a signal.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Lays out the later of two answers of a server, for so many columns.
-pub(crate) type Lay = fn(columns: usize, before: &Value, now: &Value) -> Vec<Line<'static>>;
+/// Function that lays out the later of two responses of a server, for this number of columns.
+pub(crate) type ViewLayout = fn(columns: usize, before: &Value, now: &Value) -> Vec<Line<'static>>;
 
-/// Shows the server at `path` until `q` is pressed or a signal asks for the end.
-pub(crate) fn run(path: &Path, lay: Lay) -> Result<(), Failure> {
-    let first = ask(path)?;
+/// Shows the server at `path` until `q` is pressed or a signal ends it.
+pub(crate) fn run(path: &Path, lay: ViewLayout) -> Result<(), CommandFailure> {
+    let first = fetch(path)?;
     let ends = BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate, Signal::HangUp])
-        .map_err(Failure::environment)?;
-    let mut terminal = ratatui::try_init().map_err(Failure::environment)?;
+        .map_err(CommandFailure::environment)?;
+    let mut terminal = ratatui::try_init().map_err(CommandFailure::environment)?;
     let shown = show(path, &mut terminal, &ends, first, lay);
-    // A terminal that is gone needs no restoring.
+    // A closed terminal needs no restoring.
     let _ = ratatui::try_restore();
     shown
 }
@@ -40,58 +40,58 @@ fn show(
     terminal: &mut ratatui::DefaultTerminal,
     ends: &BlockedSignals,
     first: Value,
-    lay: Lay,
-) -> Result<(), Failure> {
+    lay: ViewLayout,
+) -> Result<(), CommandFailure> {
     let (mut before, mut now) = (first.clone(), first);
     let (mut screen, mut then) = (Screen::default(), Instant::now() + EVERY);
     loop {
         let lines = |columns| lay(columns, &before, &now);
-        let draw = |frame: &mut Frame<'_>| screen.draw(frame, "anew each second", lines);
-        terminal.draw(draw).map_err(Failure::environment)?;
-        match next(&mut screen, then, ends).map_err(Failure::environment)? {
-            Next::Draw => {}
-            Next::End => return Ok(()),
-            Next::Ask => {
-                before = std::mem::replace(&mut now, ask(path)?);
+        let draw = |frame: &mut Frame<'_>| screen.draw(frame, "updated every second", lines);
+        terminal.draw(draw).map_err(CommandFailure::environment)?;
+        match next(&mut screen, then, ends).map_err(CommandFailure::environment)? {
+            LiveAction::Draw => {}
+            LiveAction::End => return Ok(()),
+            LiveAction::Fetch => {
+                before = std::mem::replace(&mut now, fetch(path)?);
                 then = Instant::now() + EVERY;
             }
         }
     }
 }
 
-/// What comes next.
+/// Next action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Next {
-    /// The server is asked again.
-    Ask,
-    /// The same is drawn again, from another line on or in another size.
+enum LiveAction {
+    /// Request the state again.
+    Fetch,
+    /// Draw the same state again, from another line or in another size.
     Draw,
     End,
 }
 
-/// Waits until then, or for a key, another size of the terminal or a signal.
-fn next(screen: &mut Screen, then: Instant, ends: &BlockedSignals) -> io::Result<Next> {
+/// Waits until `then`, or for a key, a resize of the terminal or a signal.
+fn next(screen: &mut Screen, then: Instant, ends: &BlockedSignals) -> io::Result<LiveAction> {
     loop {
         let wait = then.saturating_duration_since(Instant::now());
         if ends.wait(Duration::ZERO)?.is_some() {
-            return Ok(Next::End);
+            return Ok(LiveAction::End);
         }
         if wait.is_zero() {
-            return Ok(Next::Ask);
+            return Ok(LiveAction::Fetch);
         }
-        if event::poll(wait.min(LOOK))? {
+        if event::poll(wait.min(POLL_INTERVAL))? {
             return Ok(match screen.event(&event::read()?) {
-                Asked::Draw => Next::Draw,
-                Asked::End => Next::End,
+                KeyAction::Draw => LiveAction::Draw,
+                KeyAction::End => LiveAction::End,
             });
         }
     }
 }
 
-/// The state of the server at `path`.
-pub(crate) fn ask(path: &Path) -> Result<Value, Failure> {
-    let text = status::ask(path)?;
+/// Requests the state of the server at `path`.
+pub(crate) fn fetch(path: &Path) -> Result<Value, CommandFailure> {
+    let text = status::fetch(path)?;
     serde_json::from_str(&text).map_err(|error| {
-        Failure::environment(format!("{} answers no JSON: {error}", path.display()))
+        CommandFailure::environment(format!("invalid JSON from {}: {error}", path.display()))
     })
 }

@@ -1,26 +1,26 @@
-//! What `horolog status --live` shows: how a server stands, what it answers and what it does not,
-//! with rates. Pure.
+//! Layout of `horolog status --live`: the state of a server, its replies and refusals, with rates.
+//! Pure.
 
 use horolog_report::units::human_rate;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use serde_json::Value;
 
-/// A rate and a count behind a name.
+/// Columns of a rate and a count after a name.
 const FIGURES_WIDTH: usize = 26;
-/// Between two tables.
+/// Gap between two tables.
 const GAP: &str = "   ";
 /// The narrowest column of names.
 const NAME_WIDTH_MIN: usize = 8;
 
-/// Two answers, the later one with what has come since the earlier one.
-struct View<'a> {
+/// Two responses, the later one with rates since the earlier one.
+struct StatusView<'a> {
     before: &'a Value,
     now: &'a Value,
     elapsed_s: f64,
 }
 
-impl<'a> View<'a> {
+impl<'a> StatusView<'a> {
     fn new(before: &'a Value, now: &'a Value) -> Self {
         let uptime = |status: &Value| status["uptime_s"].as_f64().unwrap_or(0.0);
         Self { before, now, elapsed_s: uptime(now) - uptime(before) }
@@ -30,7 +30,7 @@ impl<'a> View<'a> {
         self.now.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0)
     }
 
-    /// How many in a second; a server that was restarted meanwhile begins anew.
+    /// The rate per second; a server that was restarted meanwhile starts from zero.
     fn rate(&self, pointer: &str) -> f64 {
         let before = self.before.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0);
         let gained = self.number(pointer) - before;
@@ -61,10 +61,10 @@ impl<'a> View<'a> {
     }
 }
 
-/// Lays out the later of two answers, with rates since the earlier one: the tables beside one
-/// another where all names fit.
+/// Lays out the later of two responses, with rates since the earlier one: the tables side by side
+/// if all names fit.
 pub(super) fn lay(columns: usize, before: &Value, now: &Value) -> Vec<Line<'static>> {
-    let view = View::new(before, now);
+    let view = StatusView::new(before, now);
     let (replies, unanswered) = (replies(&view), unanswered(&view));
     let names = replies.iter().chain(&unanswered).map(|[name, ..]| name.chars().count());
     let longest = names.max().unwrap_or(0).max(NAME_WIDTH_MIN);
@@ -100,13 +100,13 @@ fn side_by_side(
     })
 }
 
-fn head(view: &View<'_>) -> Vec<Line<'static>> {
+fn head(view: &StatusView<'_>) -> Vec<Line<'static>> {
     let listen = view.now["listen"].as_array().cloned().unwrap_or_default();
     let listen: Vec<&str> = listen.iter().filter_map(Value::as_str).collect();
     let (pid, engine) = (view.text("/pid"), view.text("/engine"));
     let uptime = view.number("/uptime_s");
     let state = match (view.now["page_expired"].as_bool(), view.now["synchronised"].as_bool()) {
-        (Some(true), _) => "SILENT: the clock page has expired".to_owned(),
+        (Some(true), _) => "NOT ANSWERING: clock page expired".to_owned(),
         (_, Some(false)) => "NOT SYNCHRONISED".to_owned(),
         _ => format!("synchronised, stratum {}", view.text("/stratum")),
     };
@@ -118,7 +118,7 @@ fn head(view: &View<'_>) -> Vec<Line<'static>> {
             bold,
         ),
         Line::from(format!(
-            "clock: {state}; error within {:.3} ms + {:.3} ms; page {:.0} ms old; {} steps",
+            "clock: {state}; error bound {:.3} ms + {:.3} ms; page {:.0} ms old; {} steps",
             milliseconds("/root_dispersion_ns"),
             milliseconds("/root_delay_ns") / 2.0,
             milliseconds("/page_age_ns"),
@@ -135,8 +135,8 @@ fn head(view: &View<'_>) -> Vec<Line<'static>> {
     lines
 }
 
-/// One source of time: what it counts for, and how far it is from the system clock.
-fn source(view: &View<'_>, index: usize) -> Line<'static> {
+/// One time source: its role, and its offset from the system clock.
+fn source(view: &StatusView<'_>, index: usize) -> Line<'static> {
     let text = |field: &str| view.text(&format!("/sources/{index}/{field}"));
     let ms = |field: &str| view.number(&format!("/sources/{index}/{field}")) / 1e6;
     let (name, state, reason) = (text("name"), text("state"), text("reason"));
@@ -144,16 +144,16 @@ fn source(view: &View<'_>, index: usize) -> Line<'static> {
         return Line::from(format!("source {name}: {state}, {reason}"));
     }
     let (offset, uncertainty) = (ms("offset_ns"), ms("uncertainty_ns"));
-    Line::from(format!("source {name}: {state}, {offset:+.3} ms, within {uncertainty:.3} ms"))
+    Line::from(format!("source {name}: {state}, {offset:+.3} ms ± {uncertainty:.3} ms"))
 }
 
-fn replies(view: &View<'_>) -> Vec<[String; 3]> {
+fn replies(view: &StatusView<'_>) -> Vec<[String; 3]> {
     let mut rows = vec![view.row("sockets", "/counters/answered")];
     for index in 0..view.length("/workers") {
         let worker = format!("/workers/{index}");
         let core = view.text(&format!("{worker}/core"));
         let listen = view.text(&format!("{worker}/listen"));
-        let listen = if listen.is_empty() { "handed over".to_owned() } else { listen };
+        let listen = if listen.is_empty() { "AF_XDP".to_owned() } else { listen };
         let name = format!("  core {core}, {listen}");
         rows.push(view.row(&name, &format!("{worker}/answered")));
     }
@@ -161,11 +161,12 @@ fn replies(view: &View<'_>) -> Vec<[String; 3]> {
         rows.push(view.row("XDP, IPv4", "/xdp_counters/answered_ipv4"));
         rows.push(view.row("XDP, IPv6", "/xdp_counters/answered_ipv6"));
     }
-    for kind in ["interleaved", "mac", "nts"] {
-        rows.push(view.row(&format!("{kind}, by threads"), &format!("/counters/{kind}")));
+    for kind in ["interleaved", "symmetric", "mac", "nts"] {
+        rows.push(view.row(&format!("{kind}, sockets"), &format!("/counters/{kind}")));
     }
     if view.now.get("xdp_counters").is_some() {
-        rows.push(view.row("interleaved, by XDP", "/xdp_counters/answered_interleaved"));
+        rows.push(view.row("interleaved, XDP", "/xdp_counters/answered_interleaved"));
+        rows.push(view.row("symmetric, XDP", "/xdp_counters/answered_symmetric"));
     }
     for core in 0..view.length("/xdp_answered_by_core") {
         rows.push(view.row(&format!("  core {core}"), &format!("/xdp_answered_by_core/{core}")));
@@ -176,7 +177,7 @@ fn replies(view: &View<'_>) -> Vec<[String; 3]> {
     rows
 }
 
-fn unanswered(view: &View<'_>) -> Vec<[String; 3]> {
+fn unanswered(view: &StatusView<'_>) -> Vec<[String; 3]> {
     let mut rows: Vec<_> = ["dropped", "refused", "expired", "receive_errors"]
         .iter()
         .map(|name| view.row(name, &format!("/counters/{name}")))
@@ -198,12 +199,12 @@ fn unanswered(view: &View<'_>) -> Vec<[String; 3]> {
     rows
 }
 
-/// Rows with a head of their own; a name that is too long has a line for itself.
+/// Rows with a head; a name that is too long has its own line.
 fn table(title: &str, rows: &[[String; 3]], name_width: usize) -> Vec<Line<'static>> {
     let text =
         |name: &str, rate: &str, count: &str| format!("{name:<name_width$} {rate:>10} {count:>14}");
     let reversed = Style::new().add_modifier(Modifier::REVERSED);
-    let mut lines = vec![Line::from(Span::styled(text(title, "rate", "in all"), reversed))];
+    let mut lines = vec![Line::from(Span::styled(text(title, "rate", "total"), reversed))];
     for [name, rate, count] in rows {
         if name.chars().count() > name_width {
             lines.push(Line::from(name.clone()));
@@ -258,7 +259,7 @@ mod tests {
         let screen = drawn(&status(10.0, 1_000), &status(12.0, 3_000));
         let sockets = line(&screen, "sockets");
         assert!(sockets.contains(&human_rate(1_000.0)) && sockets.contains("3000"), "{sockets}");
-        assert!(screen.contains("synchronised, stratum 2; error within 1.500 ms + 0.500 ms"));
+        assert!(screen.contains("synchronised, stratum 2; error bound 1.500 ms + 0.500 ms"));
         assert!(line(&screen, "core 1, 192.0.2.1").contains("3000"));
         assert!(line(&screen, "ignored: mode").contains(" 3"));
         assert!(line(&screen, "XDP passed: length").contains(" 6"));
@@ -277,7 +278,7 @@ mod tests {
         now["synchronised"] = false.into();
         assert!(drawn(&now, &now).contains("NOT SYNCHRONISED"));
         now["page_expired"] = true.into();
-        assert!(drawn(&now, &now).contains("SILENT"));
+        assert!(drawn(&now, &now).contains("NOT ANSWERING"));
         now["reload"]["last_reload_error"] = "no such key".into();
         assert!(drawn(&now, &now).contains("last reload refused: no such key"));
     }

@@ -5,32 +5,32 @@ use proptest::prelude::*;
 use super::*;
 use crate::application::SAMPLE;
 
-const HEAD: &str = "schema = \"horolog.test/1\"\nname = \"a\"\ntime = \"10s\"\nperiod = \
+const HEAD: &str = "schema = \"horolog.test/2\"\nname = \"a\"\ntime = \"10s\"\nperiod = \
                     \"50ms\"\n";
 const STAGE: &str = "[[stage]]\nname = \"s\"\nintake = true\n";
 const SOURCE: &str = "[[source]]\nname = \"r\"\nrate = 10\nsize = 64\n";
 
 fn wrong(text: &str) -> String {
-    Plan::parse(text).unwrap_err().to_string()
+    TestPlan::parse(text).unwrap_err().to_string()
 }
 
 #[test]
 fn the_sample_is_a_test() {
-    let plan = Plan::parse(SAMPLE).unwrap();
+    let plan = TestPlan::parse(SAMPLE).unwrap();
     assert_eq!((plan.nodes, plan.cycles()), (2, plan.time_ns / plan.period_ns));
     assert!(plan.sources.len() >= 3 && plan.stages.len() >= 3 && plan.faults.len() >= 6);
     for state in ["data simulation", "state simulation", "fault tolerance"] {
         assert!(plan.state_names().contains(&state), "{state}");
     }
     assert_eq!(plan.clone().on(2), Ok(plan.clone()));
-    assert!(plan.on(1).unwrap_err().contains("there is no node 2"));
+    assert!(plan.on(1).unwrap_err().contains("node 2 does not exist"));
 }
 
 #[test]
 fn what_is_not_said_has_its_usual_value() {
-    let plan = Plan::parse(&[HEAD, STAGE, SOURCE].concat()).unwrap();
+    let plan = TestPlan::parse(&[HEAD, STAGE, SOURCE].concat()).unwrap();
     assert_eq!((plan.nodes, plan.deadline_ns, plan.steady), (2, 50_000_000, 5));
-    assert_eq!((plan.silent_after, plan.slow_after_ns), (3, 12_500_000));
+    assert_eq!((plan.node_timeout, plan.response_limit_ns), (3, 12_500_000));
     assert_eq!(plan.sources[0].late_after_ns, 150_000_000);
     assert_eq!(plan.sources[0].size, Size::OneOf(vec![64]));
     assert_eq!(plan.state_at(0), "plain");
@@ -41,28 +41,31 @@ fn what_is_wrong_is_said_with_its_line() {
     let all = |more: &str| [HEAD, STAGE, SOURCE, more].concat();
     let fault = |lines: &str| all(&format!("[[fault]]\n{lines}\n"));
     for (text, words) in [
-        (HEAD.replace("test/1", "test/2"), "line 1: this version reads"),
+        (HEAD.replace("test/2", "test/1"), "line 1: unsupported schema; this version reads"),
         (HEAD.replace("50ms", "soon"), "line 4: write a time such as"),
-        (HEAD.to_owned(), "there are 0 stages; give 1 to 16"),
+        (HEAD.to_owned(), "there are 0 stages; use 1 to 16"),
         (format!("{HEAD}policy = \"best\"\n"), "line 5: write fifo, rr"),
-        (format!("{HEAD}policy = \"deadline\"\n"), "line 5: write policy fifo, rr or other: how"),
+        (
+            format!("{HEAD}policy = \"deadline\"\n"),
+            "line 5: write policy fifo, rr or other: execution",
+        ),
         (format!("{HEAD}priority = 80\npolicy = \"deadline\"\n"), "line 6: write policy fifo"),
         (format!("{HEAD}colour = 1\n"), "line 5: unknown field"),
-        (format!("{HEAD}{STAGE}"), "there is no source"),
+        (format!("{HEAD}{STAGE}"), "no source exists"),
         (format!("{HEAD}{SOURCE}[[stage]]\nname = \"s\"\nbarrier = true\n"), "0 stages take"),
-        (all("[[stage]]\nname = \"t\"\n"), "line 12: a stage does nothing"),
-        (all(SOURCE), "line 13: there is another source"),
+        (all("[[stage]]\nname = \"t\"\n"), "line 12: a stage has no work"),
+        (all(SOURCE), "line 13: another source"),
         (all(&SOURCE.replace("\"r\"", "\"q\"").replace("64", "8")), "line 12: a report has"),
         (all(&SOURCE.replace("\"r\"", "\"q\"").replace("= 10", "= -1")), "line 12: a rate is"),
         (fault("kind = \"rain\"\nat = \"1s\""), "line 13: write one of data-error"),
         (fault("kind = \"lost\"\nat = \"1s\""), "line 12: a fault of kind lost needs for"),
         (
             fault("kind = \"lost\"\nat = \"1s\"\nfor = \"1s\"\nsource = \"x\""),
-            "line 16: there is no source of this name",
+            "line 16: no source has this name",
         ),
         (
             fault("kind = \"stop\"\nat = \"1s\"\nfor = \"1s\"\nnode = 3"),
-            "line 12: there is no node 3",
+            "line 12: node 3 does not exist",
         ),
         (
             fault("kind = \"stop\"\nat = \"9s\"\nfor = \"900ms\"\nnode = 2"),
@@ -79,7 +82,7 @@ fn what_is_wrong_is_said_with_its_line() {
         (all("[[state]]\nname = \"a\"\nfrom = \"2s\"\nto = \"1s\"\n"), "line 12: a state begins"),
         (
             all(&"[[state]]\nname = \"a\"\nfrom = \"1s\"\nto = \"2s\"\n".repeat(2)),
-            "line 16: the state 'a' holds at the same time",
+            "line 16: the state 'a' overlaps",
         ),
     ] {
         let why = wrong(&text);
@@ -92,14 +95,14 @@ fn what_is_wrong_is_said_with_its_line() {
 fn another_time_and_number_of_nodes_are_taken_before_faults_are_judged() {
     let fault = "[[fault]]\nkind = \"stop\"\nat = \"8s\"\nfor = \"1s\"\nnode = 2\n";
     let text = [HEAD, STAGE, SOURCE, fault].concat();
-    let why = Plan::parse_as(&text, None, Some(5_000_000_000)).unwrap_err().to_string();
+    let why = TestPlan::parse_as(&text, None, Some(5_000_000_000)).unwrap_err().to_string();
     assert!(why.starts_with("line 12: the fault 'stop' at 8000 ms ends 9000 ms"), "{why}");
     assert!(why.contains("takes 5000 ms") && why.ends_with("(--time 9400ms)"), "{why}");
     let longer = text.replace("at = \"8s\"", "at = \"80s\"");
-    assert!(Plan::parse(&longer).is_err());
-    assert_eq!(Plan::parse_as(&longer, Some(3), Some(90_000_000_000)).unwrap().nodes, 3);
-    let why = Plan::parse_as(&text, Some(1), None).unwrap_err().to_string();
-    assert!(why.starts_with("line 12: there is no node 2"), "{why}");
+    assert!(TestPlan::parse(&longer).is_err());
+    assert_eq!(TestPlan::parse_as(&longer, Some(3), Some(90_000_000_000)).unwrap().nodes, 3);
+    let why = TestPlan::parse_as(&text, Some(1), None).unwrap_err().to_string();
+    assert!(why.starts_with("line 12: node 2 does not exist"), "{why}");
 }
 
 #[test]
@@ -111,7 +114,7 @@ fn times_below_a_nanosecond_are_read() {
 proptest! {
     #[test]
     fn any_text_is_read_or_refused_in_one_line(lines in "(?s).{0,300}") {
-        if let Err(fault) = Plan::parse(&lines) {
+        if let Err(fault) = TestPlan::parse(&lines) {
             prop_assert!(!fault.to_string().contains('\n'));
         }
     }
@@ -119,8 +122,8 @@ proptest! {
 
 #[test]
 fn a_time_that_is_advised_is_long_enough() {
-    let why = Plan::parse_as(SAMPLE, None, Some(4_000_000_000)).unwrap_err().to_string();
+    let why = TestPlan::parse_as(SAMPLE, None, Some(4_000_000_000)).unwrap_err().to_string();
     let (_, advised) = why.split_once("--time ").unwrap();
     let ms: u64 = advised.split_once("ms").unwrap().0.parse().unwrap();
-    assert!(Plan::parse_as(SAMPLE, None, Some(ms * 1_000_000)).is_ok(), "{why}");
+    assert!(TestPlan::parse_as(SAMPLE, None, Some(ms * 1_000_000)).is_ok(), "{why}");
 }

@@ -1,6 +1,6 @@
 //! Costs of the golden results, which hold every figure that a result can have.
 
-use horolog_record::{Code, HostClockResult, HostInterruptResult};
+use horolog_record::{FindingCode, HostClockResult, HostInterruptResult};
 use serde::de::DeserializeOwned;
 
 use super::*;
@@ -11,8 +11,8 @@ fn golden<T: DeserializeOwned>(name: &str) -> T {
     serde_json::from_str(&text).unwrap()
 }
 
-fn source(measured: Measured) -> Source {
-    Source { name: "file".to_owned(), measured }
+fn source(measured: CostRecord) -> CostInput {
+    CostInput { name: "file".to_owned(), measured }
 }
 
 fn shown(costs: &Costs, kind: Kind) -> Vec<(Option<usize>, u64, Option<u64>)> {
@@ -22,15 +22,15 @@ fn shown(costs: &Costs, kind: Kind) -> Vec<(Option<usize>, u64, Option<u64>)> {
 
 fn gaps() -> HostInterruptResult {
     let mut result: HostInterruptResult = golden("host_interrupt");
-    result.stolen[0].gap_ns.as_mut().unwrap().count = 90;
+    result.os_noise[0].gap_ns.as_mut().unwrap().count = 90;
     result
 }
 
 #[test]
 fn a_switch_is_the_largest_repetition_and_a_release_the_figure_asked_for() {
     let sources = [
-        source(Measured::Switch(Box::new(golden("host_switch")))),
-        source(Measured::Timer(Box::new(golden("host_timer")))),
+        source(CostRecord::Switch(Box::new(golden("host_switch")))),
+        source(CostRecord::Timer(Box::new(golden("host_timer")))),
     ];
     let max = costs(&sources, Worst::Max);
     assert_eq!(shown(&max, Kind::Switch), [(None, 800, None)]);
@@ -38,13 +38,13 @@ fn a_switch_is_the_largest_repetition_and_a_release_the_figure_asked_for() {
     assert_eq!(shown(&costs(&sources, Worst::P99_9), Kind::Release), [(Some(0), 90_111, None)]);
     let mut turns: HostSwitchResult = golden("host_switch");
     turns.steps.clear();
-    let of_turns = costs(&[source(Measured::Switch(Box::new(turns)))], Worst::Max);
+    let of_turns = costs(&[source(CostRecord::Switch(Box::new(turns)))], Worst::Max);
     assert_eq!(shown(&of_turns, Kind::Switch), [(None, 2_182, None)]);
 }
 
 #[test]
 fn gaps_are_counted_from_the_longest_on() {
-    let sources = [source(Measured::Interrupt(Box::new(gaps())))];
+    let sources = [source(CostRecord::Interrupt(Box::new(gaps())))];
     let all = costs(&sources, Worst::Max);
     // 40 of 90 gaps are of interrupts, none longer than 9 us: they are taken for the longest 40.
     let every = |count: u64| Some(1_000_000_000 / count);
@@ -66,17 +66,19 @@ fn gaps_are_counted_from_the_longest_on() {
 fn ticks_are_as_long_as_the_median_gap_and_not_counted_twice() {
     let clock: HostClockResult = golden("host_clock");
     let mut result = gaps();
-    result.stolen[0].by_others = StolenPart { gaps: 600, total_ns: 6_000_000, max_ns: 9_000 };
-    result.stolen[0].gap_ns.as_mut().unwrap().count = 600;
-    let mut sources =
-        [source(Measured::Clock(Box::new(clock))), source(Measured::Interrupt(Box::new(result)))];
+    result.os_noise[0].by_others = OsNoiseShare { gaps: 600, total_ns: 6_000_000, max_ns: 9_000 };
+    result.os_noise[0].gap_ns.as_mut().unwrap().count = 600;
+    let mut sources = [
+        source(CostRecord::Clock(Box::new(clock))),
+        source(CostRecord::Interrupt(Box::new(result))),
+    ];
     let all = costs(&sources, Worst::Max);
     assert_eq!(shown(&all, Kind::Scheduler), [(Some(0), 6_900, Some(4_000_000))]);
     // Of 300 short gaps less 2 that were taken for longer ones, 250 are ticks.
     let short = shown(&all, Kind::Interrupt)[0];
     assert_eq!((short.1, short.2), (6_900, Some(1_000_000_000 / 48)));
-    let Measured::Interrupt(result) = &mut sources[1].measured else { panic!() };
-    result.stolen[0].by_others = StolenPart::default();
+    let CostRecord::Interrupt(result) = &mut sources[1].measured else { panic!() };
+    result.os_noise[0].by_others = OsNoiseShare::default();
     let none = costs(&sources, Worst::Max);
     assert_eq!(shown(&none, Kind::Scheduler), [(Some(0), 2_000, Some(4_000_000))]);
     assert_eq!(shown(&none, Kind::Interrupt), []);
@@ -84,7 +86,7 @@ fn ticks_are_as_long_as_the_median_gap_and_not_counted_twice() {
 
 #[test]
 fn messages_have_the_whole_round_trip_and_half_of_it() {
-    let all = costs(&[source(Measured::Path(Box::new(golden("path_udp"))))], Worst::Max);
+    let all = costs(&[source(CostRecord::Path(Box::new(golden("path_udp"))))], Worst::Max);
     let message = &all.list()[0];
     assert_eq!((message.bytes, message.ns, message.half_ns), (Some(2_000), 20_060, Some(10_030)));
     assert!(message.figure.contains("round trip") && message.source == "file");
@@ -92,8 +94,8 @@ fn messages_have_the_whole_round_trip_and_half_of_it() {
 
 #[test]
 fn a_whole_host_is_its_parts() {
-    let parts = Measured::parts(golden("host_all"));
-    let sources: Vec<Source> = parts.into_iter().map(source).collect();
+    let parts = CostRecord::parts(golden("host_all"));
+    let sources: Vec<CostInput> = parts.into_iter().map(source).collect();
     let all = costs(&sources, Worst::Max);
     for kind in [Kind::Switch, Kind::Release, Kind::Scheduler, Kind::Interrupt] {
         assert!(all.has(kind), "{kind:?}");
@@ -104,18 +106,18 @@ fn a_whole_host_is_its_parts() {
 #[test]
 fn doubts_are_passed_on() {
     let sources = [
-        source(Measured::Timer(Box::new(golden("host_timer")))),
-        source(Measured::Path(Box::new(golden("path_udp")))),
+        source(CostRecord::Timer(Box::new(golden("host_timer")))),
+        source(CostRecord::Path(Box::new(golden("path_udp")))),
     ];
     let here = sources[0].measured.host().clone();
-    let codes = |here: &Host, worst| -> Vec<Code> {
-        doubts(&sources, here, worst).iter().map(|finding| finding.code).collect()
+    let codes = |here: &Host, worst| -> Vec<FindingCode> {
+        source_findings(&sources, here, worst).iter().map(|finding| finding.code).collect()
     };
-    let doubtful = Code::CostDoubtful;
+    let doubtful = FindingCode::CostUncertain;
     assert_eq!(codes(&here, Worst::P50), [doubtful, doubtful, doubtful, doubtful]);
-    assert!(codes(&here, Worst::P99_99).contains(&Code::FewSamples));
+    assert!(codes(&here, Worst::P99_99).contains(&FindingCode::FewSamples));
     let elsewhere = Host { cores: 64, ..here };
-    let told = doubts(&sources, &elsewhere, Worst::P50);
-    assert_eq!(told.iter().filter(|one| one.code == Code::CostForeign).count(), 2);
-    assert!(told[0].message.ends_with("another machine: cores 2, not 64."), "{}", told[0].message);
+    let told = source_findings(&sources, &elsewhere, Worst::P50);
+    assert_eq!(told.iter().filter(|one| one.code == FindingCode::CostFromOtherMachine).count(), 2);
+    assert!(told[0].message.ends_with("another host: cores 2, not 64."), "{}", told[0].message);
 }

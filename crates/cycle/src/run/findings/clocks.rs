@@ -1,27 +1,30 @@
-//! Doubts about the clocks of nodes: set while they ran, further off than they may be, or not
+//! Findings about the clocks of nodes: stepped while they ran, further off than permitted, or not
 //! measured.
 
 use horolog_conditions::finding;
-use horolog_record::{Code, CycleClock, CycleNode, CycleResult, CycleSignal, Finding, Severity};
+use horolog_record::{
+    CycleClock, CycleNode, CycleResult, CycleSignal, Finding, FindingCode, Severity,
+};
 
-/// The system clock of a node was set, so often, while instants came by it.
+/// Returns the finding that the system clock of a node was stepped, with the count, while instants
+/// were read from it.
 pub(in crate::run) fn set((node, sets): &(String, u64)) -> Finding {
     let often = if *sets == 1 { "once".to_owned() } else { format!("{sets} times") };
     finding(
-        Code::ClockStepped,
+        FindingCode::ClockStepped,
         Severity::Warning,
         format!(
-            "The system clock of {node} was set {often} while it ran. The kernel tells by it when \
-             marks are made and packets come, and it releases the periods of nodes on several \
-             machines: near each of these instants, times may be wrong by as much, and releases \
-             that come by it moved with it."
+            "The system clock of {node} was stepped {often} during the run. The kernel timestamps \
+             marks and packets with it, and it releases the periods of nodes on several hosts: \
+             near each step, times may be wrong by its size, and clock releases moved with it."
         ),
-        "Have clocks slewed while tasks run, not set; see what set it (chronyc tracking).",
+        "Slew clocks while tasks run instead of stepping them; find what stepped it (chronyc \
+         tracking).",
     )
 }
 
-/// Nodes whose clocks were close enough when a run began and, for sure, no longer after that.
-/// Packets need no clock that is right.
+/// Returns the nodes whose clocks were close enough when a run began and provably no longer after
+/// that. Packets need no accurate clock.
 pub(in crate::run) fn strayed(result: &CycleResult, max_ns: u64) -> Vec<Finding> {
     if result.signal == CycleSignal::Packet {
         return Vec::new();
@@ -37,29 +40,29 @@ fn strayed_of(node: &CycleNode, max_ns: u64) -> Option<Finding> {
     (surely_ns(&furthest) > max_ns).then(|| {
         let way = if furthest.ahead_ns < 0 { "behind" } else { "ahead of" };
         finding(
-            Code::ClockUnsynchronised,
+            FindingCode::ClockUnsynchronised,
             Severity::Warning,
             format!(
-                "The clock of {} was {} us {way} the first node's while it ran, further than \
-                 --max-offset allows when it begins ({} us): its periods began by so much at \
-                 another time.",
+                "The clock of {} was {} us {way} the first node's during the run, more than \
+                 --max-offset allows at the start ({} us): its periods began that much earlier or \
+                 later.",
                 node.name,
                 furthest.ahead_ns.unsigned_abs() / 1_000,
                 max_ns / 1_000
             ),
-            "See what keeps it synchronised (chronyc tracking), or have packets release the \
-             periods (--signal udp).",
+            "Check its synchronisation (chronyc tracking), or release the periods by packets \
+             (--signal udp).",
         )
     })
 }
 
-/// The clock of a node could not be measured, or not each time.
+/// Returns the finding that the clock of a node could not be measured, or not each time.
 pub(in crate::run) fn unread((node, why): &(String, String)) -> Finding {
     finding(
-        Code::ClockUnread,
+        FindingCode::ClockUnreadable,
         Severity::Warning,
         format!("The clock of {node} could not be measured each time: {why}."),
-        "See whether a firewall keeps UDP away from the port of --listen.",
+        "Check whether a firewall drops UDP to the port of --listen.",
     )
 }
 
@@ -69,9 +72,9 @@ mod tests {
 
     #[test]
     fn a_system_clock_that_was_set_is_a_doubt_of_its_node() {
-        for (sets, often) in [(1, "set once while"), (3, "set 3 times while")] {
+        for (sets, often) in [(1, "stepped once during"), (3, "stepped 3 times during")] {
             let told = set(&("far".to_owned(), sets));
-            assert_eq!((told.code, told.severity), (Code::ClockStepped, Severity::Warning));
+            assert_eq!((told.code, told.severity), (FindingCode::ClockStepped, Severity::Warning));
             assert!(told.message.contains("clock of far") && told.message.contains(often));
         }
     }

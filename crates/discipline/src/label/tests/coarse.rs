@@ -3,19 +3,22 @@
 use horolog_time::{Span, Timestamp};
 
 use super::{Bench, Discard, START, at_ms};
-use crate::{LabelSettings, SentenceDoubt};
+use crate::{LabelSettings, SentenceReject};
 
 #[test]
-fn sentences_alone_tell_the_time_to_half_a_second() {
-    let mut bench = Bench::new(LabelSettings::default());
-    assert_eq!(bench.sentence(0), Err(SentenceDoubt::NoPulse));
-    assert_eq!(bench.labeller.coarse(at_ms(500)), None);
-    (1..3).for_each(|second| bench.sentence(second).unwrap_err().discard());
-    let coarse = bench.labeller.coarse(at_ms(2_500)).unwrap();
-    assert_eq!(coarse.at, at_ms(2_120));
-    let late = coarse.utc - Timestamp::from_timespec(START + 2, 120_000_000);
-    assert!(late.as_ns().abs() <= coarse.uncertainty.as_ns(), "{coarse:?}");
-    assert_eq!(bench.labeller.coarse(at_ms(12_200)), None, "too old");
+fn sentences_alone_are_right_within_their_bound_however_late_they_begin() {
+    for lag_ms in [0, 120, 700, 950, 1_100, 1_490] {
+        let mut bench = Bench { lag_ms, ..Bench::new(LabelSettings::default()) };
+        assert_eq!(bench.sentence(0), Err(SentenceReject::NoPulse));
+        assert_eq!(bench.labeller.coarse(at_ms(1_500)), None);
+        (1..3).for_each(|second| bench.sentence(second).unwrap_err().discard());
+        let coarse = bench.labeller.coarse(at_ms(3_500)).unwrap();
+        assert_eq!(coarse.at, at_ms(2_000 + lag_ms));
+        let truth = Timestamp::from_timespec(START + 2, lag_ms * 1_000_000);
+        let error = coarse.utc - truth;
+        assert!(error.as_ns().abs() <= coarse.uncertainty.as_ns(), "{lag_ms}: {coarse:?}");
+        assert_eq!(bench.labeller.coarse(at_ms(12_100 + lag_ms)), None, "too old");
+    }
 }
 
 #[test]
@@ -31,7 +34,7 @@ fn sentences_alone_are_contradicted_by_many_only() {
     assert_eq!(off(&bench, 9), Some(0));
     for second in 10..39 {
         let doubt = bench.sentence_at(second + 100, second * 1_000 + 120).unwrap_err();
-        assert!(matches!(doubt, SentenceDoubt::Disagrees(by) if by == Span::from_ms(100_000)));
+        assert!(matches!(doubt, SentenceReject::Disagrees(by) if by == Span::from_ms(100_000)));
         let is_young = second < 19;
         assert_eq!(off(&bench, second), is_young.then_some(0), "at {second}");
     }

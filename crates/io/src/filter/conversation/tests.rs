@@ -15,7 +15,8 @@ const MASTER: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 const GROUP: MacAddress = MacAddress([1, 0x1b, 0x19, 0, 0, 0]);
 /// Packets that came in for this host (`PACKET_HOST`).
 const INCOMING: u32 = 0;
-const SAMPLE: Sample = Sample { sent_offset: 4, received_offset: 8, mask: 6, besides: None };
+const SAMPLE: PacketSample =
+    PacketSample { sent_offset: 4, received_offset: 8, mask: 6, extra: None };
 
 fn udp(source: &str, destination: &str, payload: &[u8]) -> Vec<u8> {
     let builder = Builder {
@@ -64,10 +65,10 @@ fn both_ways_of_one_port_are_kept() {
 
 #[test]
 fn ports_and_groups_may_differ_by_way() {
-    let master = |port| End::Udp(format!("192.0.2.1:{port}").parse().unwrap());
+    let master = |port| RemoteEnd::Udp(format!("192.0.2.1:{port}").parse().unwrap());
     let conversation = Conversation {
         from: vec![master(EVENT), master(GENERAL)],
-        to: vec![End::Udp("224.0.1.129:319".parse().unwrap())],
+        to: vec![RemoteEnd::Udp("224.0.1.129:319".parse().unwrap())],
     };
     let group = "224.0.1.129:319";
     for (port, kept) in [(EVENT, true), (GENERAL, true), (321, false)] {
@@ -84,8 +85,8 @@ fn ports_and_groups_may_differ_by_way() {
 #[test]
 fn frames_without_ip_are_told_by_their_addresses() {
     let conversation = Conversation {
-        from: vec![End::Ethernet(PTP, MASTER)],
-        to: vec![End::Ethernet(PTP, GROUP)],
+        from: vec![RemoteEnd::Ethernet(PTP, MASTER)],
+        to: vec![RemoteEnd::Ethernet(PTP, GROUP)],
     };
     let answer = ethernet(MASTER, GROUP, PTP);
     assert!(keeps(&conversation, INCOMING, &answer) && conversation.is_answer(&answer));
@@ -102,23 +103,23 @@ fn frames_without_ip_are_told_by_their_addresses() {
 
 #[test]
 fn what_is_no_answer_has_a_sample_of_its_own() {
-    let besides = Some(Besides { answer_kind: 0xc, offset: 4, mask: 8 });
-    let udp_end = |text: &str| End::Udp(text.parse().unwrap());
+    let besides = Some(ExtraSample { answer_kind: 0xc, offset: 4, mask: 8 });
+    let udp_end = |text: &str| RemoteEnd::Udp(text.parse().unwrap());
     for (host, master) in [("10.0.0.1:320", "192.0.2.1:320"), ("[fd00::1]:320", "[fd00::2]:320")] {
         let conversation = Conversation { from: vec![udp_end(master)], to: vec![udp_end(master)] };
-        let keeps = |sample: &Sample, kind: u8, words: [u32; 2]| {
+        let keeps = |sample: &PacketSample, kind: u8, words: [u32; 2]| {
             let words = words.map(u32::to_be_bytes).concat();
             let payload = [&[0x10 | kind, 0, 0, 0][..], &words].concat();
             let program = conversation.program(sample, true);
             run_for(&program, &udp(master, host, &payload), INCOMING) == KEEP
         };
-        let sample = Sample { besides, ..SAMPLE };
+        let sample = PacketSample { extra: besides, ..SAMPLE };
         for kind in 0..16 {
             let is_answer = kind == 0xc;
             assert!(keeps(&sample, kind, [0, 0]), "{kind}");
             assert_eq!(keeps(&sample, kind, [8, 0]), is_answer, "{kind}");
             assert_eq!(keeps(&sample, kind, [0, 6]), !is_answer, "{kind}");
-            assert!(keeps(&Sample { mask: 0, ..sample }, kind, [8, 6]), "all is kept");
+            assert!(keeps(&PacketSample { mask: 0, ..sample }, kind, [8, 6]), "all is kept");
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::testing::parameters;
 
 /// Why a server does not start with what the files hold.
 fn refusal(identity: &Identity) -> KeError {
-    KeServer::start(identity.config(), Arc::new(Glass)).unwrap_err()
+    KeServer::start(identity.config(), Arc::new(PlaintextCookies)).unwrap_err()
 }
 
 fn spoil(path: &Path, content: &str) {
@@ -94,14 +94,14 @@ fn another_certificate_under_traffic_disturbs_nobody() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Relaxed) {
-                    client.establish("localhost", at, PATIENCE).unwrap();
+                    client.exchange_keys("localhost", at, TEST_TIMEOUT).unwrap();
                     asked.fetch_add(1, Relaxed);
                 }
             });
         }
         let await_some_more = || {
             let target = asked.load(Relaxed) + 10;
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + TEST_TIMEOUT;
             while asked.load(Relaxed) < target && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -124,11 +124,11 @@ fn a_reload_that_fails_keeps_the_last_good_one() {
     spoil(&identity.certificate(), "");
     assert!(matches!(reconfigure(&server, identity.config()), Err(KeError::Empty { .. })));
     assert_eq!(server.certificate(), facts);
-    assert!(establish("localhost", server.listen()[0], &trust, &BOTH, PATIENCE).is_ok());
+    assert!(exchange_keys("localhost", server.listen()[0], &trust, &BOTH, TEST_TIMEOUT).is_ok());
 }
 
 #[test]
 fn without_an_authority_the_message_tells_to_give_one() {
-    let said = crate::Trust::from_pem_file(None).unwrap_err().to_string();
+    let said = crate::TrustAnchors::from_pem_file(None).unwrap_err().to_string();
     assert!(said.contains("--ca"), "{said}");
 }

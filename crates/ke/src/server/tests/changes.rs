@@ -11,23 +11,23 @@ const WAITING: usize = 16;
 /// A keeper that bakes while the lock can be had.
 struct Gate(Arc<Mutex<()>>);
 
-impl Keeper for Gate {
+impl CookieProvider for Gate {
     fn algorithms(&self) -> Vec<u16> {
-        Glass.algorithms()
+        PlaintextCookies.algorithms()
     }
 
     fn cookies(&self, algorithm: u16, c2s: &[u8], s2c: &[u8], count: usize) -> Vec<Vec<u8>> {
         let _open = self.0.lock().unwrap();
-        Glass.cookies(algorithm, c2s, s2c, count)
+        PlaintextCookies.cookies(algorithm, c2s, s2c, count)
     }
 }
 
 /// Asks over a connection that is there.
-fn ask_over(mut stream: TcpStream, client: &KeClient) -> Result<Established, KeError> {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+fn ask_over(mut stream: TcpStream, client: &KeClient) -> Result<SessionMaterial, KeError> {
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut exchange = client.begin("localhost").unwrap();
     loop {
-        if let crate::Progress::Done(got) = exchange.advance(&mut stream)? {
+        if let crate::ExchangeProgress::Done(got) = exchange.advance(&mut stream)? {
             return Ok(*got);
         }
     }
@@ -50,14 +50,14 @@ fn another_configuration_loses_no_connection() {
 
     assert_eq!(ask_over(waiting, &client).unwrap().port, Some(1123));
     let second = server.listen()[1];
-    assert_eq!(client.establish("localhost", second, PATIENCE).unwrap().port, Some(1123));
+    assert_eq!(client.exchange_keys("localhost", second, TEST_TIMEOUT).unwrap().port, Some(1123));
 
     let mut config = identity.config();
     config.listen = vec!["127.0.0.2:0".parse().unwrap()];
     reconfigure(&server, config).unwrap();
-    let refused = client.establish("localhost", first, PATIENCE);
+    let refused = client.exchange_keys("localhost", first, TEST_TIMEOUT);
     assert!(matches!(refused, Err(KeError::Connection { .. })), "{refused:?}");
-    assert!(client.establish("localhost", server.listen()[0], PATIENCE).is_ok());
+    assert!(client.exchange_keys("localhost", server.listen()[0], TEST_TIMEOUT).is_ok());
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn what_cannot_be_had_changes_nothing() {
     assert!(matches!(refused, Err(KeError::Listen { .. })), "{refused:?}");
     assert_eq!(server.listen(), before);
     assert!(matches!(
-        KeServer::start(config, Arc::new(Glass)),
+        KeServer::start(config, Arc::new(PlaintextCookies)),
         Err(KeError::Listen { address, .. }) if address == taken.local_addr().unwrap()
     ));
     for wrong in ["", "two words", "ümlaut"] {
@@ -97,7 +97,7 @@ fn those_who_wait_at_an_address_that_goes_are_served() {
     let at = server.listen()[0];
     thread::scope(|scope| {
         let closed = gate.lock().unwrap();
-        let first = scope.spawn(|| client.establish("localhost", at, PATIENCE));
+        let first = scope.spawn(|| client.exchange_keys("localhost", at, TEST_TIMEOUT));
         await_counters(&server, |counters| counters.open == 1);
         let waiting = [(); WAITING].map(|()| TcpStream::connect(at).unwrap());
         let mut config = identity.config();

@@ -8,7 +8,7 @@ use super::*;
 
 /// Waits for the server to close.
 fn await_end(stream: &mut TcpStream) {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let ended = stream.read(&mut [0; 512]);
     // A reset, where the server had not read all.
     let reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
@@ -19,7 +19,7 @@ fn limited(identity: &Identity, change: impl FnOnce(&mut KeLimits)) -> KeServer 
     let mut config = identity.config();
     config.threads = 1;
     change(&mut config.limits);
-    KeServer::start(config, Arc::new(Glass)).unwrap()
+    KeServer::start(config, Arc::new(PlaintextCookies)).unwrap()
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn a_silent_client_is_sent_away() {
     let mut silent = TcpStream::connect(server.listen()[0]).unwrap();
     await_end(&mut silent);
     let counters = await_counters(&server, |counters| counters.open == 0);
-    assert_eq!(counters, KeCounters { accepted: 1, timed_out: 1, ..KeCounters::default() });
+    assert_eq!(counters, KeCounts { accepted: 1, timed_out: 1, ..KeCounts::default() });
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_full_house_refuses_the_next_and_takes_it_later() {
     let identity = Identity::new();
     let server = limited(&identity, |limits| {
         limits.connections = 2;
-        limits.patience = PATIENCE;
+        limits.eviction_age = TEST_TIMEOUT;
     });
     let at = server.listen()[0];
     let guests = [(); 2].map(|()| TcpStream::connect(at).unwrap());
@@ -68,7 +68,7 @@ fn an_old_connection_gives_way_to_a_new_one() {
     let identity = Identity::new();
     let server = limited(&identity, |limits| {
         limits.connections = 2;
-        limits.patience = Duration::ZERO;
+        limits.eviction_age = Duration::ZERO;
     });
     let at = server.listen()[0];
     let mut guests = [(); 2].map(|()| TcpStream::connect(at).unwrap());

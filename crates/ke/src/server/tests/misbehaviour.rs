@@ -7,7 +7,7 @@ use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 
 use super::*;
-use crate::message::{REQUEST_LEN_MAX, Response};
+use crate::message::{KeResponse, REQUEST_LEN_MAX};
 
 /// Sends bytes as a request over TLS with these protocols, and returns what comes back.
 fn say(
@@ -26,7 +26,7 @@ fn say(
     let name = ServerName::try_from("localhost").unwrap();
     let mut tls = ClientConnection::new(Arc::new(config), name).unwrap();
     let mut stream = TcpStream::connect(server.listen()[0])?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TEST_TIMEOUT))?;
     let mut whole = rustls::Stream::new(&mut tls, &mut stream);
     whole.write_all(request)?;
     let mut response = Vec::new();
@@ -39,15 +39,91 @@ fn errors_are_answered() {
     let identity = Identity::new();
     let server = identity.serve();
     let refused = |request: &[u8]| {
-        Response::parse(&say(&server, &identity, &[ALPN], request).unwrap()).unwrap()
+        KeResponse::parse(&say(&server, &identity, &[ALPN], request).unwrap()).unwrap()
     };
     let end = [0x80, 0, 0, 0];
-    assert_eq!(refused(&end), Response::Error(1));
-    assert_eq!(refused(&[&[0xff, 0xff, 0, 0][..], &end].concat()), Response::Error(0));
+    assert_eq!(refused(&end), KeResponse::Error(1));
+    assert_eq!(refused(&[&[0xff, 0xff, 0, 0][..], &end].concat()), KeResponse::Error(0));
     // Records without end.
-    assert_eq!(refused(&[0x10, 0, 0, 0].repeat(REQUEST_LEN_MAX / 4 + 1)), Response::Error(1));
+    assert_eq!(refused(&[0x10, 0, 0, 0].repeat(REQUEST_LEN_MAX / 4 + 1)), KeResponse::Error(1));
     let counters = await_counters(&server, |counters| counters.open == 0);
-    assert_eq!(counters, KeCounters { accepted: 3, bad_request: 3, ..KeCounters::default() });
+    assert_eq!(counters, KeCounts { accepted: 3, bad_request: 3, ..KeCounts::default() });
+}
+
+/// Records that other clients send, and the code of the error that answers them, if one does. A
+/// server refuses only what RFC 8915 has it refuse.
+#[test]
+fn requests_of_other_clients_are_judged_by_the_standard() {
+    const NP: &str = "800100020000";
+    const AEAD: &str = "00040002000f";
+    const EOM: &str = "80000000";
+    let identity = Identity::new();
+    let server = identity.serve();
+    let cases = [
+        ([NP, "80040002000f", EOM, ""], None),
+        ([NP, "00040006001e0011000f", "04000000", EOM], None),
+        ([NP, AEAD, "00000000", ""], None),
+        (["000100020000", AEAD, EOM, ""], None),
+        (["80040002000f", NP, EOM, ""], None),
+        ([NP, AEAD, "4001000568656c6c6f", EOM], None),
+        ([NP, AEAD, "0006000c74696d652e6578616d706c6500070002007b", EOM], None),
+        ([NP, AEAD, "c001000568656c6c6f", EOM], Some(0)),
+        ([NP, NP, AEAD, EOM], Some(1)),
+        ([NP, AEAD, EOM, EOM], Some(1)),
+        ([AEAD, EOM, "", ""], Some(1)),
+        ([NP, EOM, "", ""], Some(1)),
+        ([NP, "00040003000f00", EOM, ""], Some(1)),
+        ([NP, AEAD, "800000020000", ""], Some(1)),
+    ];
+    for (records, code) in cases {
+        let response = say(&server, &identity, &[ALPN], &bytes(&records.concat())).unwrap();
+        match (KeResponse::parse(&response).unwrap(), code) {
+            (KeResponse::Granted(grant), None) => assert_eq!(grant.cookies.len(), 8, "{records:?}"),
+            (said, code) => assert_eq!(Some(said), code.map(KeResponse::Error), "{records:?}"),
+        }
+    }
+    // Nothing in common is no error.
+    for (records, expected) in [
+        (["800100022710", AEAD, EOM], [NP.replace("00020000", "0000").as_str(), EOM].concat()),
+        ([NP, "800400022710", EOM], [NP, "80040000", EOM].concat()),
+    ] {
+        let response = say(&server, &identity, &[ALPN], &bytes(&records.concat())).unwrap();
+        assert_eq!(response, bytes(&expected), "{records:?}");
+    }
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(byte).collect()
+}
+
+#[test]
+fn a_request_of_the_largest_size_is_read_and_a_longer_one_is_refused() {
+    let identity = Identity::new();
+    let server = identity.serve();
+    let of = |len: usize| {
+        let [head, end] = [bytes("80010002000080040002000f64010000"), bytes("80000000")];
+        let body = len - head.len() - end.len();
+        let mut request = [&head[..], &vec![0; body], &end].concat();
+        let at = head.len() - 2;
+        request[at..at + 2].copy_from_slice(&(body as u16).to_be_bytes());
+        KeResponse::parse(&say(&server, &identity, &[ALPN], &request).unwrap()).unwrap()
+    };
+    assert!(matches!(of(1024), KeResponse::Granted(_)));
+    assert!(matches!(of(REQUEST_LEN_MAX), KeResponse::Granted(_)));
+    assert_eq!(of(REQUEST_LEN_MAX + 1), KeResponse::Error(1));
+}
+
+/// RFC 8915, section 4.1.3: also a client that does not end its request learns why it got nothing.
+#[test]
+fn a_request_without_end_is_refused_when_its_time_is_over() {
+    let identity = Identity::new();
+    let mut config = identity.config();
+    config.limits.timeout = Duration::from_millis(300);
+    let server = KeServer::start(config, Arc::new(PlaintextCookies)).unwrap();
+    let response = say(&server, &identity, &[ALPN], &bytes("80010002000080040002000f")).unwrap();
+    assert_eq!(KeResponse::parse(&response), Ok(KeResponse::Error(1)));
+    await_counters(&server, |counters| counters.timed_out == 1);
 }
 
 #[test]
@@ -55,7 +131,7 @@ fn only_ntske_is_spoken() {
     let identity = Identity::new();
     let server = identity.serve();
     let request =
-        crate::message::Request { ntpv4: true, algorithms: BOTH.to_vec(), ..<_>::default() };
+        crate::message::KeRequest { ntpv4: true, algorithms: BOTH.to_vec(), ..<_>::default() };
     let request = request.to_bytes();
     assert!(say(&server, &identity, &[b"http/1.1"], &request).is_err());
     assert_eq!(say(&server, &identity, &[], &request).unwrap(), b"");
@@ -69,7 +145,7 @@ fn what_is_not_tls_is_closed() {
     let identity = Identity::new();
     let server = identity.serve();
     let mut stream = TcpStream::connect(server.listen()[0]).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();

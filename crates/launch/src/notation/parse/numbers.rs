@@ -1,17 +1,17 @@
-//! Words with digits: times of day, dates, both as RFC 3339 joins them, and seconds since 1970.
+//! Words with digits: times of day, dates, both joined as in RFC 3339, and seconds since 1970.
 
 use jiff::civil::{Date, Time};
 
-use super::{DateWord, NotationError, Reader, TimeWord, Zone};
+use super::{DateWord, NotationError, NotationParser, TimeWord, Zone};
 
-/// Whether a word is a date and a time with an offset from UTC, or such an offset.
+/// Returns true if a word is a date and a time with an offset from UTC, or such an offset.
 pub(super) fn has_offset(word: &str) -> bool {
     let Some((before, after)) = word.rsplit_once('+') else { return false };
     let is_instant = before.contains('t') && before.contains(':') && before.contains('-');
     offset_of(after).is_some() && (before == "utc" || is_instant)
 }
 
-/// `01:00` or `0100`, in seconds.
+/// Parses `01:00` or `0100`, in seconds.
 fn offset_of(text: &str) -> Option<i32> {
     let digits = text.replacen(':', "", 1);
     if digits.len() != 4 || !is_digits(&digits) {
@@ -21,17 +21,17 @@ fn offset_of(text: &str) -> Option<i32> {
     (hours < 24 && minutes < 60).then_some((hours * 60 + minutes) * 60)
 }
 
-/// A day's number: one or two digits.
+/// Parses the number of a day: one or two digits.
 pub(super) fn short(word: &str) -> Option<i8> {
     ((1..=2).contains(&word.len()) && is_digits(word)).then(|| word.parse().ok()).flatten()
 }
 
-/// A year behind a month and a day: four digits.
+/// Parses a year after a month and a day: four digits.
 pub(super) fn year(word: &str) -> Option<i16> {
     (word.len() == 4 && is_digits(word)).then(|| word.parse().ok()).flatten()
 }
 
-/// A day that there is.
+/// Returns the date if it exists.
 pub(super) fn date(year: i16, month: i8, day: i8) -> Result<Date, NotationError> {
     Date::new(year, month, day).map_err(|_| NotationError::Day { year: Some(year), month, day })
 }
@@ -44,8 +44,8 @@ fn unknown(word: &str) -> NotationError {
     NotationError::Unknown(word.to_owned())
 }
 
-impl Reader {
-    /// Anything that begins with a digit or stands for a zone's offset.
+impl NotationParser {
+    /// Parses a word that begins with a digit or is the offset of a zone.
     pub(super) fn number(&mut self, word: &str) -> Result<(), NotationError> {
         if let Some(epoch) = word.strip_prefix('@') {
             let ns = epoch_ns(epoch).ok_or_else(|| unknown(word))?;
@@ -74,7 +74,7 @@ impl Reader {
         self.bare(word)
     }
 
-    /// `21:00`, `21:00:30.25`, with `am`, `pm`, `z` or an offset behind it.
+    /// Parses `21:00`, `21:00:30.25`, optionally followed by `am`, `pm`, `z` or an offset.
     fn clock(&mut self, text: &str, word: &str) -> Result<(), NotationError> {
         let end = text.bytes().take_while(|&byte| matches!(byte, b'0'..=b'9' | b':' | b'.'));
         let (clock, rest) = text.split_at(end.count());
@@ -103,14 +103,15 @@ impl Reader {
             }
         }
         let hour = hour_of(hour, half.as_deref(), word)?;
-        if (minute, second) == (59, 60) {
+        // End of a UTC hour in any zone: offsets are multiples of a quarter of an hour.
+        if second == 60 && minute % 15 == 14 {
             return Err(NotationError::LeapSecond(word.to_owned()));
         }
         let time = Time::new(hour, minute, second, ns);
         self.set_time(TimeWord::Clock(time.map_err(|_| NotationError::Minute(word.into()))?), word)
     }
 
-    /// Digits alone, or with `am` or `pm` behind them.
+    /// Parses digits alone, or followed by `am` or `pm`.
     fn bare(&mut self, word: &str) -> Result<(), NotationError> {
         let half = ["am", "pm"].into_iter().find(|half| word.ends_with(half));
         let digits = half.map_or(word, |half| &word[..word.len() - half.len()]);
@@ -152,7 +153,7 @@ impl Reader {
         self.set_time(TimeWord::Clock(time.map_err(|_| NotationError::Minute(word.into()))?), word)
     }
 
-    /// `am` or `pm` as a word of its own.
+    /// Parses `am` or `pm` as a word of its own.
     fn half_of_day(&mut self) -> Option<String> {
         let half = self.peek().filter(|word| matches!(*word, "am" | "pm"))?.to_owned();
         self.at += 1;
@@ -169,18 +170,18 @@ fn hour_of(hour: i8, half: Option<&str>, word: &str) -> Result<i8, NotationError
     }
 }
 
-/// One or two digits.
+/// Parses one or two digits.
 fn two(text: &str) -> Option<i8> {
     short(text)
 }
 
-/// `30` or `30.25`, as seconds and nanoseconds.
+/// Parses `30` or `30.25` into seconds and nanoseconds.
 fn second_of(text: &str) -> Option<(i8, i32)> {
     let (second, fraction) = text.split_once('.').unwrap_or((text, "0"));
     Some((two(second)?, i32::try_from(fraction_ns(fraction)?).ok()?))
 }
 
-/// Up to nine digits behind a point.
+/// Parses up to nine digits after a decimal point.
 fn fraction_ns(digits: &str) -> Option<i64> {
     if digits.len() > 9 || !is_digits(digits) {
         return None;
@@ -188,7 +189,7 @@ fn fraction_ns(digits: &str) -> Option<i64> {
     format!("{digits:0<9}").parse().ok()
 }
 
-/// `1700000000`, `-1.5`.
+/// Parses `1700000000`, `-1.5`.
 fn epoch_ns(text: &str) -> Option<i64> {
     let (sign, text) = text.strip_prefix('-').map_or((1, text), |text| (-1, text));
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, "0"));
@@ -207,7 +208,7 @@ fn signed_offset(text: &str) -> Option<Zone> {
     offset_of(offset).map(|seconds| Zone::Offset(sign * seconds))
 }
 
-/// Four digits, or two of this century.
+/// Parses four digits, or two of this century.
 fn year_of(text: &str) -> Option<i16> {
     match text.len() {
         2 if is_digits(text) => text.parse::<i16>().ok().map(|year| 2000 + year),
@@ -215,7 +216,7 @@ fn year_of(text: &str) -> Option<i16> {
     }
 }
 
-/// A date whose parts are separated; `None` where it is none.
+/// Parses a date whose parts are separated; `None` if the word is none.
 fn separated(word: &str) -> Option<Result<Date, NotationError>> {
     if word.contains('-') {
         return ymd(word, '-');

@@ -1,9 +1,9 @@
-//! Interleaved mode against servers that know it and that do not.
+//! Interleaved mode against servers with and without support for it.
 
 use super::*;
 
 /// All but each client's first request refer to a reply, in the first trial and all the more later.
-fn assert_interleaved<P: Port>(scene: &mut Scene<P>) {
+fn assert_interleaved<P: LanePort>(scene: &mut Scene<P>) {
     scene.interleaved = true;
     let first = scene.trial();
     let clients = u64::from(CLIENTS);

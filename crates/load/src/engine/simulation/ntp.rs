@@ -1,9 +1,8 @@
-//! What the simulated NTP server makes of a request.
+//! Replies of the simulated NTP server.
 
 use super::*;
 
-/// What a server sends for a request that came at `at`, of which it has had so many; none for what
-/// is no request.
+/// Returns the replies to the `n`-th request, received at `at`; none for other packets.
 pub(super) fn replies(
     (behaviour, number): (Behaviour, u64),
     payload: &[u8],
@@ -13,7 +12,7 @@ pub(super) fn replies(
     let Ok((request, [])) = Header::parse(payload) else { return Vec::new() };
     let receive = NtpTimestamp::from_utc(at);
     let mut reply = Header {
-        mode: Mode::Server,
+        mode: AssociationMode::Server,
         stratum: 1,
         origin: request.transmit,
         receive,

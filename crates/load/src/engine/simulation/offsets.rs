@@ -1,15 +1,15 @@
 //! Offsets against a server whose transmit timestamps are wrong by a known time.
 
-use super::courses::{phase, run};
+use super::profiles::{phase, run};
 use super::*;
-use crate::course::Phase;
+use crate::load_profile::LoadPhase;
 use crate::offset::OffsetCounts;
 
-/// Taken so long before the reply leaves.
+/// Time between the timestamp and the departure of a reply.
 const EARLY: Span = Span::from_ns(12_345);
 
-/// Puts the instant at which a reply left into it, which is where the packet ends, or keeps it for
-/// the reply after it where that is how this one was answered.
+/// Writes the departure time into a reply, which ends where the packet ends, or keeps it for the
+/// next reply if this one is interleaved.
 pub(super) fn stamp(
     packet: &mut [u8],
     left: NtpTimestamp,
@@ -37,7 +37,7 @@ fn options() -> OffsetOptions {
 
 fn measured(options: OffsetOptions, interleaved: bool) -> (TrialCounts, OffsetCounts) {
     let mut scene = Scene::frames(FaultPlan::default(), later);
-    scene.offset = Some(OffsetPlan { options, card_ahead: CARD_AHEAD.unwrap() });
+    scene.offset = Some(OffsetPlan { options, phc_ahead: CARD_AHEAD.unwrap() });
     scene.interleaved = interleaved;
     scene.world().early = Some(EARLY);
     scene.world().departures = interleaved.then(HashMap::new);
@@ -46,10 +46,10 @@ fn measured(options: OffsetOptions, interleaved: bool) -> (TrialCounts, OffsetCo
     (counts, offsets)
 }
 
-/// Every one of them, to the last nanosecond or two.
+/// Checks that all offsets have this error, within a nanosecond or two.
 fn assert_error(offsets: &OffsetCounts, expected: i64) {
     let summary = offsets.offsets.summary().unwrap();
-    assert_eq!((summary.count, offsets.stamped), (2000, 2000));
+    assert_eq!((summary.count, offsets.timestamped), (2000, 2000));
     assert!(summary.min >= expected - 2 && summary.max <= expected + 2, "{summary:?}");
 }
 
@@ -83,22 +83,22 @@ fn nothing_is_counted_unasked() {
     assert!(scene.trial().offsets.is_none());
 }
 
-/// On a course from one rate up to five times that and back: the books of each interval have the
-/// offsets of their own replies, every one of them right.
+/// On a profile from one rate up to five times that and back: each interval has the offsets of its
+/// own replies, all of them correct.
 fn assert_on_course(rate: f64, behaviour: Behaviour, interleaved: bool) {
     let mut scene = Scene::frames(FaultPlan::default(), behaviour);
-    scene.offset = Some(OffsetPlan { options: options(), card_ahead: CARD_AHEAD.unwrap() });
+    scene.offset = Some(OffsetPlan { options: options(), phc_ahead: CARD_AHEAD.unwrap() });
     scene.interleaved = interleaved;
     scene.world().early = Some(EARLY);
     scene.world().departures = interleaved.then(HashMap::new);
-    let rises = Phase { to: 5.0 * rate, ..phase(rate, 100) };
+    let rises = LoadPhase { to: 5.0 * rate, ..phase(rate, 100) };
     let books = run(&mut scene, vec![phase(rate, 100), rises, phase(rate, 100)]);
     assert_eq!(books.len(), 6);
     for book in &books {
         assert!(book.sent > 0 && book.received == book.sent, "{} of {}", book.received, book.sent);
         let offsets = book.offsets.as_ref().unwrap();
         let summary = offsets.offsets.summary().unwrap();
-        assert_eq!((offsets.stamped, summary.count), (book.received, book.received));
+        assert_eq!((offsets.timestamped, summary.count), (book.received, book.received));
         let expected = EARLY.as_ns();
         assert!(summary.min >= expected - 2 && summary.max <= expected + 2, "{summary:?}");
     }
@@ -113,7 +113,7 @@ fn each_interval_of_a_course_has_the_offsets_of_its_replies() {
     assert_on_course(4_000.0, |_, reply| vec![(Span::from_ms(25), reply)], false);
 }
 
-/// Replies take less than it takes until a client asks again, but not the same interval.
+/// Replies take less than the time until a client's next request, but not the same interval.
 #[test]
 fn each_interval_has_them_in_interleaved_mode_too() {
     assert_on_course(200.0, |_, reply| vec![(Span::from_ms(3), reply)], true);

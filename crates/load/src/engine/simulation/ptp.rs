@@ -1,30 +1,32 @@
-//! Courses of loads on a PTP master whose doings are known: what stands in the books of each
-//! interval, in every mode, with the offsets of its Syncs, and when it dies or has too much to do.
+//! Load profiles on a PTP master with known behaviour: the counts of each interval, in every mode,
+//! with the offsets of its Syncs, and when it dies or is overloaded.
 
-use horolog_wire::ptp::message::STAMP_LEN;
-use horolog_wire::ptp::monitor::{self, Current, Parent, Response};
+use horolog_wire::ptp::message::TIMESTAMP_MESSAGE_LEN;
+use horolog_wire::ptp::monitor::{self, Current, MonitorResponse, Parent};
 use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, Unicast};
 use horolog_wire::ptp::{
-    Body, Flags, HEADER_LEN as PTP_HEADER_LEN, Header as PtpHeader, Message, MessageType,
-    PortIdentity, PtpTimestamp,
+    HEADER_LEN as PTP_HEADER_LEN, Header as PtpHeader, Message, MessageType, PortIdentity,
+    PtpFlags, PtpMessageBody, PtpTimestamp,
 };
 
-use super::courses::{phase, run};
+use super::profiles::{phase, run};
 use super::*;
-use crate::account::PtpCounts;
-use crate::course::Phase;
+use crate::load_profile::LoadPhase;
 use crate::offset::OffsetCounts;
-use crate::ptp::{Contract, Expected as PtpExpected, Messages, PtpKind, PtpPlan, Transport};
+use crate::outage::Outage;
+use crate::ptp::{
+    ExpectedPtpMessages as PtpExpected, PtpKind, PtpLoadTransport, PtpPlan, UnicastMessages,
+    UnicastTerms,
+};
 use crate::request::PtpFrames;
-use crate::silence::Silence;
+use crate::request_tracker::PtpCounts;
 
-/// What a master does with its `n`-th request, of which it knows the right answers: answers, each
-/// with the time that it takes.
+/// Replies of a master to its `n`-th request, made from the right ones, each with its delay.
 pub(super) type Behaviour = fn(n: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)>;
 
 /// The master's clock keeps TAI.
 const MASTER_AHEAD: Span = Span::from_ms(37_000);
-/// Sync's timestamps are taken so long before it leaves.
+/// Time between the timestamp and the departure of a Sync.
 const EARLY: Span = Span::from_ns(12_345);
 const HALF_AN_INTERVAL: Span = Span::from_ms(25);
 
@@ -44,13 +46,13 @@ fn timestamp(at: Timestamp<Utc>) -> PtpTimestamp {
     PtpTimestamp::new(ns / 1_000_000_000, (ns % 1_000_000_000) as u32)
 }
 
-/// The right answers to a request that came at `at`; none to what is no request.
+/// Returns the right answers to a request received at `at`; none to other packets.
 pub(super) fn answers(request: &[u8], at: Timestamp<Utc>) -> Vec<Vec<u8>> {
     let Ok((request, _)) = Message::parse(request) else { return Vec::new() };
     let requesting = request.header.source;
     let source = PortIdentity { clock: 0xfeed, port: 1 };
     let header = PtpHeader { source, ..request.header };
-    let delay = Body::DelayResp { receive: timestamp(at), requesting };
+    let delay = PtpMessageBody::DelayResp { receive: timestamp(at), requesting };
     let message = |body, suffix: &[u8]| {
         let message = Message { header, body, suffix };
         let mut bytes = vec![0; message.len()];
@@ -59,12 +61,12 @@ pub(super) fn answers(request: &[u8], at: Timestamp<Utc>) -> Vec<Vec<u8>> {
     };
     let first = request.tlvs().flatten().next();
     match (request.body, first) {
-        (Body::DelayReq(_), None) => vec![message(delay, &[])],
-        (Body::DelayReq(_), Some(_)) => {
-            let sync = Body::Sync(timestamp(at + Span::from_ns(700)));
+        (PtpMessageBody::DelayReq(_), None) => vec![message(delay, &[])],
+        (PtpMessageBody::DelayReq(_), Some(_)) => {
+            let sync = PtpMessageBody::Sync(timestamp(at + Span::from_ns(700)));
             vec![message(delay, &told()), message(sync, &[])]
         }
-        (Body::Signaling(_), Some(tlv)) => {
+        (PtpMessageBody::Signaling(_), Some(tlv)) => {
             let Some(Ok(Unicast::Request { kind, log_interval, duration_s })) =
                 Unicast::from_tlv(&tlv)
             else {
@@ -73,34 +75,34 @@ pub(super) fn answers(request: &[u8], at: Timestamp<Utc>) -> Vec<Vec<u8>> {
             let mut grant = [0; UNICAST_LEN_MAX];
             let length = Unicast::Grant { kind, log_interval, duration_s, renewal_invited: false }
                 .emit(&mut grant);
-            vec![message(Body::Signaling(requesting), &grant[..length])]
+            vec![message(PtpMessageBody::Signaling(requesting), &grant[..length])]
         }
         _ => Vec::new(),
     }
 }
 
-/// What NetSync Monitor says of the master.
+/// Returns the master's status as NetSync Monitor reports it.
 fn told() -> Vec<u8> {
-    let response = Response {
+    let response = MonitorResponse {
         port_state: 6,
         protocol: 1,
         address: &[192, 0, 2, 1],
         parent: Parent::default(),
         current: Current::default(),
         utc_offset: 37,
-        time_flags: Flags::TIME_TRACEABLE.0 as u8,
+        time_flags: PtpFlags::TIME_TRACEABLE.0 as u8,
         time_source: 0x20,
         last_sync: PtpTimestamp::ZERO,
     };
-    let mut tlv = vec![0; Response::tlv_len(4)];
+    let mut tlv = vec![0; MonitorResponse::tlv_len(4)];
     response.emit(&mut tlv);
     assert_eq!(tlv[..2], monitor::RESPONSE.to_be_bytes());
     tlv
 }
 
-/// Puts the instant at which a Sync left into it; a frame ends where its message does.
+/// Writes the departure time into a Sync; a frame ends where its message does.
 pub(super) fn stamp(frame: &mut [u8], left: Timestamp<Utc>) {
-    let Some(at) = frame.len().checked_sub(STAMP_LEN) else { return };
+    let Some(at) = frame.len().checked_sub(TIMESTAMP_MESSAGE_LEN) else { return };
     let message = &mut frame[at..];
     if message[0] & 0xf != MessageType::Sync as u8 || message[1] & 0xf != 2 {
         return;
@@ -114,7 +116,7 @@ pub(super) fn stamp(frame: &mut [u8], left: Timestamp<Utc>) {
 fn scene(kind: PtpKind, master: Behaviour) -> Scene<FramePort<World<()>>> {
     let mut scene = Scene::frames(FaultPlan::default(), answer);
     let address = "192.0.2.1".parse().unwrap();
-    let (multicast, transport) = (false, Transport::Udp);
+    let (multicast, transport) = (false, PtpLoadTransport::Udp);
     let plan = PtpPlan { kind, domain: 7, minor_version: 1, multicast, transport };
     let mut frames = frame_plan();
     frames.target = plan.destination(address);
@@ -129,21 +131,21 @@ fn scene(kind: PtpKind, master: Behaviour) -> Scene<FramePort<World<()>>> {
     scene
 }
 
-/// Two rates and what rises from one to the other, six intervals.
-fn profile() -> Vec<Phase> {
-    let rises = Phase { to: 20_000.0, ..phase(4_000.0, 100) };
+/// Two rates and the ramp between them, six intervals.
+fn profile() -> Vec<LoadPhase> {
+    let rises = LoadPhase { to: 20_000.0, ..phase(4_000.0, 100) };
     vec![phase(4_000.0, 100), rises, phase(1_000.0, 100)]
 }
 
 fn contract() -> PtpKind {
-    let messages = Messages::new(&[MessageType::Announce, MessageType::Sync]).unwrap();
-    PtpKind::Unicast(Contract { messages, log_interval: 0, duration_s: 10 })
+    let messages = UnicastMessages::new(&[MessageType::Announce, MessageType::Sync]).unwrap();
+    PtpKind::Unicast(UnicastTerms { messages, log_interval: 0, duration_s: 10 })
 }
 
-/// What so many requests that were answered in full count as.
+/// Counts of `n` requests that were answered in full.
 type Counted = fn(u64) -> PtpCounts;
 
-/// Whatever comes in the next interval, it counts in that of its request.
+/// Replies of the next interval count in the interval of their request.
 #[test]
 fn every_request_stands_in_its_own_interval() {
     let counted: [(PtpKind, Counted); 3] = [
@@ -179,8 +181,8 @@ fn a_master_that_dies_in_a_soak_is_silent_for_as_long() {
         let books = run(&mut scene(kind, mortal), vec![phase(20_000.0, 400)]);
         let lost: Vec<_> = books.iter().map(TrialCounts::lost).collect();
         assert_eq!(lost, [0, 0, 0, 1000, 1000, 1000, 0, 0], "{kind:?}");
-        let silences = books[7].silences.clone().unwrap();
-        let [Silence { from, to, ended: true }] = silences[..] else { panic!("{silences:?}") };
+        let silences = books[7].outages.clone().unwrap();
+        let [Outage { from, to, ended: true }] = silences[..] else { panic!("{silences:?}") };
         let ends = [from, to].map(|at| (at.as_ns() + 25_000) / 50_000);
         assert_eq!(ends, [2999, 6000], "{kind:?}");
     }
@@ -206,7 +208,7 @@ fn half_an_answer_is_a_loss_of_its_own_interval() {
     assert_eq!(counted, [(1000, 1000, 1000), (0, 1000, 0), (0, 0, 1000), (1000, 1000, 1000)]);
 }
 
-/// More than a master can answer, between two times with less.
+/// Overload of a master, between two phases with less.
 #[test]
 fn an_overload_is_lost_where_it_is_and_nowhere_else() {
     fn capable(n: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)> {
@@ -219,12 +221,12 @@ fn an_overload_is_lost_where_it_is_and_nowhere_else() {
         let counted: Vec<_> = books.iter().map(|book| (book.sent, book.received)).collect();
         let (before, over) = ((1000, 1000), (4000, 1000));
         assert_eq!(counted, [before, before, over, over, before, before], "{kind:?}");
-        let silences = books.last().and_then(|book| book.silences.clone());
+        let silences = books.last().and_then(|book| book.outages.clone());
         assert!(silences.is_some_and(|silences| silences.is_empty()));
     }
 }
 
-/// What is left out where a sender falls behind is left out of its own phase.
+/// Requests omitted by a sender that falls behind count in their own phase.
 #[test]
 fn a_sender_that_falls_behind_says_where() {
     let mut scene = scene(PtpKind::Delay, at_once);
@@ -235,19 +237,19 @@ fn a_sender_that_falls_behind_says_where() {
     assert_eq!(books[2..].iter().map(|book| book.sent).sum::<u64>(), 100);
 }
 
-/// By kernel and card: the books of each interval have the offsets of their own Syncs, of which
-/// half came in the next one.
+/// By kernel and hardware timestamps: each interval has the offsets of its own Syncs, of which half
+/// came in the next one.
 #[test]
 fn each_interval_has_the_offsets_of_its_syncs() {
     for hardware in [false, true] {
         let mut scene = scene(PtpKind::Nsm, last_later);
         let options =
             OffsetOptions { correction: LINK_DELAY, hardware, ..OffsetOptions::default() };
-        scene.offset = Some(OffsetPlan { options, card_ahead: CARD_AHEAD.unwrap() });
+        scene.offset = Some(OffsetPlan { options, phc_ahead: CARD_AHEAD.unwrap() });
         scene.world().early = Some(EARLY);
         let books = run(&mut scene, profile());
         for book in &books {
-            let OffsetCounts { offsets, stamped, .. } = book.offsets.as_ref().unwrap();
+            let OffsetCounts { offsets, timestamped: stamped, .. } = book.offsets.as_ref().unwrap();
             let summary = offsets.summary().unwrap();
             assert_eq!((summary.count, *stamped), (book.sent, book.sent));
             let expected = EARLY.as_ns();

@@ -1,14 +1,14 @@
-//! A search through the engine's own loop and books, against a server with a known limit, on a
-//! network that reorders and doubles packets, and with a stall of the server now and then.
+//! Search through the engine's own loop and counters, against a server with a known limit, on a
+//! network that reorders and duplicates packets, and with an occasional stall of the server.
 
 use std::cell::Cell;
 
-use horolog_stats::search::Reason;
-use horolog_stats::{LossGoal, Search, SearchConfig, SearchOutcome, Step, TrialOutcome};
+use horolog_stats::search::StopReason;
+use horolog_stats::{LossGoal, Search, SearchConfig, SearchOutcome, SearchStep, TrialOutcome};
 
-use super::courses::run;
+use super::profiles::run;
 use super::*;
-use crate::course::Phase;
+use crate::load_profile::LoadPhase;
 use crate::trial::achieved_rate;
 
 /// Requests per second that the server answers.
@@ -17,13 +17,13 @@ const LIMIT: f64 = 20_000.0;
 const BURST: f64 = 20.0;
 /// Trials are this long, or a multiple of it.
 const STEP: Duration = Duration::from_millis(50);
-/// One in so many requests begins a stall in which as many as [`STALL`] stay without an answer: a
-/// tenth of the long trials are spoiled by one.
+/// Requests between two stalls, in each of which [`STALL`] requests stay unanswered: a tenth of the
+/// long trials contain one.
 const BETWEEN_STALLS: u64 = 20_000;
 const STALL: u64 = 25;
 
 thread_local! {
-    /// When the server's bucket was last filled, as NTP's 64 bits, and what was in it.
+    /// Time of the last fill of the server's bucket, as NTP's 64 bits, and its level.
     static BUCKET: Cell<(u64, f64)> = const { Cell::new((0, BURST)) };
 }
 
@@ -51,12 +51,12 @@ fn search(faults: FaultPlan, behaviour: Behaviour) -> SearchOutcome {
     let mut search = Search::new(config).unwrap();
     loop {
         let (rate, duration) = match search.next() {
-            Step::Trial { rate, duration } => (rate, duration),
-            Step::Done(outcome) => return outcome,
+            SearchStep::Trial { rate, duration } => (rate, duration),
+            SearchStep::Done(outcome) => return outcome,
         };
         let steps = duration.as_secs_f64() / STEP.as_secs_f64();
         let duration = STEP * steps.ceil() as u32;
-        let phase = Phase::steady("trial", rate, duration);
+        let phase = LoadPhase::steady("trial", rate, duration);
         let counts = run(&mut scene, vec![phase]).into_iter().reduce(|mut sum, one| {
             sum.merge(&one);
             sum
@@ -74,7 +74,7 @@ fn search(faults: FaultPlan, behaviour: Behaviour) -> SearchOutcome {
 }
 
 fn check(found: &SearchOutcome) {
-    assert_eq!(found.reason, Reason::Converged, "{found:?}");
+    assert_eq!(found.reason, StopReason::Converged, "{found:?}");
     // In a trial the burst comes on top.
     let most = LIMIT + BURST / (STEP * 2).as_secs_f64();
     let rate = found.rate.unwrap();

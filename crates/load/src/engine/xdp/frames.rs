@@ -1,8 +1,8 @@
-//! The frame that the in-kernel generator completes for each request, and where it goes.
+//! Frame that the in-kernel generator completes for each request, and its destination.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use horolog_record::Engine as Kind;
+use horolog_record::LoadEngineKind as Kind;
 use horolog_wire::ethernet::{HEADER_LEN, Header};
 use horolog_wire::ptp::{ETHER_TYPE, MULTICAST_MAC};
 use horolog_xdp::Interface;
@@ -10,28 +10,30 @@ use horolog_xdp::Interface;
 use crate::engine::packet::frame_plans;
 use crate::engine::{EngineError, ethernet, unfit};
 use crate::plan::RunPlan;
-use crate::ptp::{PtpPlan, Template, Transport};
+use crate::ptp::{PtpLoadTransport, PtpPlan, PtpRequestTemplate};
 use crate::request::{FramePlan, FrameTemplate};
-use crate::target::Link;
+use crate::target::FirstLink;
 
-/// What all requests of a run have in common.
+/// Values that all requests of a run share.
 pub(super) struct Frame {
-    /// By what they leave.
+    /// Interface that they leave by.
     pub(super) interface: Interface,
-    /// The frame, with 0 in what changes with each of them.
+    /// Frame, with 0 in the fields that change with each request.
     pub(super) bytes: Vec<u8>,
-    /// The sums of what does not, under the checksums.
+    /// Sums of the constant fields, under the checksums.
     pub(super) sums: (u64, u64),
-    /// The address of the first client; none over Ethernet.
+    /// Address of the first client; none over Ethernet.
     pub(super) first_client: IpAddr,
-    /// The target's MAC address, over Ethernet.
+    /// MAC address of the target, over Ethernet.
     pub(super) target_mac: Option<[u8; 6]>,
 }
 
 impl Frame {
     pub(super) fn new(plan: &RunPlan) -> Result<Self, EngineError> {
         match &plan.ptp {
-            Some(ptp) if ptp.transport == Transport::Ethernet => Self::over_ethernet(plan, ptp),
+            Some(ptp) if ptp.transport == PtpLoadTransport::Ethernet => {
+                Self::over_ethernet(plan, ptp)
+            }
             _ => Self::over_udp(plan),
         }
     }
@@ -39,11 +41,11 @@ impl Frame {
     fn over_udp(plan: &RunPlan) -> Result<Self, EngineError> {
         let (link, frames) = frame_plans(plan, Kind::Xdp)?;
         let (Some(network), Some(frame)) = (plan.network, frames.first()) else {
-            let reason = "it has no simulated clients".to_owned();
+            let reason = "simulated clients are missing".to_owned();
             return Err(unfit(Kind::Xdp, reason, "name a source network with -s"));
         };
         let template = FrameTemplate::new(&match frame.ptp {
-            // The program fills the lane's port in.
+            // The program fills in the lane's port.
             None => FramePlan { source_port: 0, ..*frame },
             Some(_) => *frame,
         });
@@ -61,7 +63,7 @@ impl Frame {
         let destination = if ptp.multicast { MULTICAST_MAC } else { macs.destination };
         let header =
             Header { destination, source: macs.source, vlan: None, ether_type: ETHER_TYPE };
-        let message = Template::new(ptp, 0, plan.target.ip());
+        let message = PtpRequestTemplate::new(ptp, 0, plan.target.ip());
         let mut bytes = vec![0; HEADER_LEN];
         header.emit(&mut bytes);
         bytes.extend_from_slice(message.bytes());
@@ -75,6 +77,6 @@ impl Frame {
     }
 }
 
-fn interface(link: &Link) -> Interface {
+fn interface(link: &FirstLink) -> Interface {
     Interface { index: link.index, name: link.interface.clone() }
 }

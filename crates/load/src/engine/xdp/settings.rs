@@ -1,21 +1,22 @@
-//! From a run's plan to what the kernel's program is loaded with, or why it cannot be.
+//! Conversion of a run's plan to the settings of the BPF program, or the reason for which it is
+//! impossible.
 
-use horolog_record::Engine as Kind;
+use horolog_record::LoadEngineKind as Kind;
 use horolog_xdp::{GeneratorSettings, LANES_MAX, OffsetSettings, Protocol, XdpError};
 
 use super::frames::Frame;
-use super::{books, timeout};
+use super::{interval_reader, timeout};
 use crate::engine::{EngineError, unfit};
 use crate::plan::RunPlan;
 use crate::ptp::PtpKind;
 use crate::schedule;
 
-/// What the kernel's program is loaded with for a run, by itself or as one of several.
+/// Returns the settings of the BPF program for a run, alone or as one of several.
 pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSettings, EngineError> {
     let frame = Frame::new(plan)?;
     if plan.lanes > plan.cores.len() || plan.lanes > LANES_MAX {
         let reason = format!(
-            "each of {} sending threads takes a core, and there are {}",
+            "each of {} sending threads needs a core of its own, and {} are available",
             plan.lanes,
             plan.cores.len().min(LANES_MAX)
         );
@@ -26,7 +27,7 @@ pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSetting
         Some(PtpKind::Delay) => Protocol::PtpDelay,
         Some(PtpKind::Nsm) => Protocol::PtpMonitor,
         Some(PtpKind::Unicast(_)) => {
-            let reason = "it negotiates nothing".to_owned();
+            let reason = "it does not support unicast negotiation".to_owned();
             return Err(unfit(Kind::Xdp, reason, "use --engine packet or udp"));
         }
     };
@@ -51,7 +52,9 @@ pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSetting
         interleaved: plan.interleaved,
         clients: plan.clients,
         single_clients: plan.fairness,
-        books: plan.interval.map_or(1, |interval| books::count(interval, timeout(plan))),
+        open_intervals: plan
+            .interval
+            .map_or(1, |interval| interval_reader::count(interval, timeout(plan))),
         chained,
         key: plan.token.key(),
         run_start_ns: plan.token.run_start().as_ns() as u64,

@@ -1,30 +1,30 @@
-//! What the parts together come to: doubts that follow from several, the worst findings, the
-//! verdict. Pure.
+//! Judgement of all parts together: findings that follow from several parts, the worst findings,
+//! the verdict. Pure.
 
 use std::cmp::Reverse;
 
 use horolog_conditions::finding;
 use horolog_record::{
-    Code, Finding, HostAllResult, HostInterruptResult, HostPart, HostPartOutcome, HostPartState,
-    HostTimerResult, HostVerdict, Severity, StolenCore, WorstFinding,
+    Finding, FindingCode, HostAllResult, HostInterruptResult, HostPart, HostPartOutcome,
+    HostPartState, HostTimerResult, HostVerdict, OsNoise, Severity, WorstFinding,
 };
 
 use crate::host::figures::time;
 use crate::host::interrupt::loss;
 
-/// Wake-ups of which one in a hundred is later than this put a doubt on every figure in
-/// microseconds that a program takes.
+/// Start latency in ns; above it for one wake-up in a hundred, every value in microseconds measured
+/// by a program is questionable.
 const LATE_NS: u64 = 100_000;
-/// From here on such a figure says more of this host than of what it is to be of.
+/// Start latency in ns from which such a value reflects this host more than its subject.
 const TOO_LATE_NS: u64 = 1_000_000;
-/// The share of a core that others take, from which what runs there waits too often for figures in
+/// Share of a core taken by others from which code on it waits too often for values in
 /// microseconds.
 const TAKEN_SHARE: f64 = 0.1;
-/// Findings that are told as the worst.
+/// Findings reported as the worst.
 const WORST: usize = 3;
 
-/// The order of findings of one severity. What is wrong with the clock is in every figure; then
-/// comes what takes the cores, then what is late for it; a card is one path of several.
+/// Order of findings of one severity. A clock error affects every value; then comes what takes the
+/// cores, then what is late for it; a NIC is one path of several.
 const ORDER: [HostPart; 6] = [
     HostPart::Clock,
     HostPart::Interrupt,
@@ -34,25 +34,25 @@ const ORDER: [HostPart; 6] = [
     HostPart::Nic,
 ];
 
-/// Parts without which there is a doubt whether a host is fit.
+/// Parts without which the fitness of a host is uncertain.
 const NEEDED: [HostPart; 3] = [HostPart::Clock, HostPart::Timer, HostPart::Interrupt];
 
-/// What says that a part had to do without something.
-const LACKS: [Code; 6] = [
-    Code::RealTimeRefused,
-    Code::MemoryUnlocked,
-    Code::IdleStatesFree,
-    Code::HandlerUnavailable,
-    Code::FunctionUnavailable,
-    Code::SwitchesMissing,
+/// Findings about a prerequisite that a part lacked.
+const LACKS: [FindingCode; 6] = [
+    FindingCode::RealTimeRefused,
+    FindingCode::MemoryNotLocked,
+    FindingCode::IdleStatesNotHeld,
+    FindingCode::HandlerUnavailable,
+    FindingCode::FunctionUnavailable,
+    FindingCode::SwitchesMissing,
 ];
 
-/// How far a part came that gave a record, by its findings; and what it lacked.
+/// Returns the state of a part with a record, by its findings, and what it lacked.
 pub(super) fn state(findings: &[Finding]) -> (HostPartState, Vec<String>) {
     let messages = |is: fn(&&Finding) -> bool| -> Vec<String> {
         findings.iter().filter(is).map(|one| one.message.clone()).collect()
     };
-    let ended = messages(|one| one.code == Code::Interrupted);
+    let ended = messages(|one| one.code == FindingCode::Interrupted);
     let lacked = messages(|one| LACKS.contains(&one.code));
     if !ended.is_empty() {
         (HostPartState::Interrupted, ended)
@@ -63,17 +63,17 @@ pub(super) fn state(findings: &[Finding]) -> (HostPartState, Vec<String>) {
     }
 }
 
-/// Puts into a result what follows from its parts.
+/// Adds the conclusions from its parts to a result.
 pub(super) fn judge(result: &mut HostAllResult) {
     let mut findings: Vec<_> = result.timer.as_ref().and_then(late).into_iter().collect();
     findings.extend(result.interrupt.iter().flat_map(taken));
     findings.extend(result.parts.iter().filter_map(unmeasured));
     result.findings = findings;
-    result.worst = worst(result);
+    result.worst_findings = worst(result);
     result.verdict = verdict(result);
 }
 
-/// Whether wake-ups of the worst core are too late for microseconds.
+/// Reports wake-ups of the worst core that are too late for microseconds.
 fn late(timer: &HostTimerResult) -> Option<Finding> {
     let cores = timer.cores.iter().filter_map(|core| Some((core.core, core.latency_ns.as_ref()?)));
     let (core, latency) = cores.max_by_key(|(_, latency)| latency.p99)?;
@@ -82,30 +82,31 @@ fn late(timer: &HostTimerResult) -> Option<Finding> {
     }
     let severity = if latency.p99 > TOO_LATE_NS { Severity::Error } else { Severity::Warning };
     Some(finding(
-        Code::WakeUpsLate,
+        FindingCode::WakeupLatencyHigh,
         severity,
         format!(
-            "Core {core} wakes up more than {} late at one instant in a hundred, {} at the worst.",
+            "Core {core} wakes up more than {} late in one of 100 wake-ups, {} at worst.",
             time(latency.p99),
             time(latency.max)
         ),
-        "What a program times is off by as much: have the kernel or the card take timestamps, and \
-         see what holds the core ('horolog host interrupt', 'horolog host timer --break-above').",
+        "Times measured by programs are off by as much: use timestamps of the kernel or the NIC, \
+         and find what occupies the core ('horolog host interrupt', 'horolog host timer \
+         --break-above').",
     ))
 }
 
-/// The cores of which too much is taken, the worst first: errors here, where the part itself has
-/// warnings, since that is not to judge the host.
+/// Reports the cores of which too much is taken, worst first: errors here, where the part itself
+/// has warnings, since it does not judge the host.
 fn taken(interrupt: &HostInterruptResult) -> Vec<Finding> {
-    let share = |core: &StolenCore| core.all.total_ns as f64 / core.duration_ns.max(1) as f64;
+    let share = |core: &OsNoise| core.all.total_ns as f64 / core.duration_ns.max(1) as f64;
     let mut cores: Vec<_> =
-        interrupt.stolen.iter().filter(|core| share(core) > TAKEN_SHARE).collect();
+        interrupt.os_noise.iter().filter(|core| share(core) > TAKEN_SHARE).collect();
     cores.sort_by(|one, other| share(other).total_cmp(&share(one)));
     let warnings = cores.into_iter().filter_map(loss);
     warnings.map(|warning| Finding { severity: Severity::Error, ..warning }).collect()
 }
 
-/// A part that gave nothing.
+/// Reports a part without a result.
 fn unmeasured(outcome: &HostPartOutcome) -> Option<Finding> {
     let name = match &outcome.interface {
         Some(interface) => format!("{} {interface}", outcome.part.name()),
@@ -114,26 +115,26 @@ fn unmeasured(outcome: &HostPartOutcome) -> Option<Finding> {
     let (said, advice) = match outcome.state {
         HostPartState::Measured | HostPartState::Reduced | HostPartState::Absent => return None,
         HostPartState::Failed => (
-            format!("'{name}' gave no figures: {}.", outcome.why.join("; ")),
-            format!("See what 'horolog host {name}' says."),
+            format!("'{name}' returned no values: {}.", outcome.reason.join("; ")),
+            format!("Run 'horolog host {name}' for the reason."),
         ),
         HostPartState::Interrupted => {
-            (format!("'{name}' was ended before it was through."), "Let it run to its end.".into())
+            (format!("'{name}' was interrupted."), "Run it to completion.".into())
         }
         HostPartState::NotBegun => (
-            format!("'{name}' was not begun: the run was ended before."),
-            "Let it run to its end.".into(),
+            format!("'{name}' was not started: the run was interrupted before."),
+            "Run it to completion.".into(),
         ),
         HostPartState::Skipped => {
-            (format!("'{name}' was left out, so the verdict knows nothing of it."), String::new())
+            (format!("'{name}' was skipped, so the verdict does not cover it."), String::new())
         }
     };
     let needed = NEEDED.contains(&outcome.part);
     let severity = if needed { Severity::Warning } else { Severity::Note };
-    Some(finding(Code::PartUnmeasured, severity, said, &advice))
+    Some(finding(FindingCode::PartUnmeasured, severity, said, &advice))
 }
 
-/// The findings of a part's record or records.
+/// Returns the findings of a part's record or records.
 fn of_part(result: &HostAllResult, part: HostPart) -> Vec<&Finding> {
     fn of<R>(record: Option<&R>, findings: fn(&R) -> &Vec<Finding>) -> Vec<&Finding> {
         record.into_iter().flat_map(findings).collect()
@@ -148,17 +149,18 @@ fn of_part(result: &HostAllResult, part: HostPart) -> Vec<&Finding> {
     }
 }
 
-/// All findings with their parts: those that follow from the parts together, then part by part.
+/// Returns all findings with their parts: those that follow from the parts together, then part by
+/// part.
 fn all(result: &HostAllResult) -> Vec<(Option<HostPart>, &Finding)> {
     let own = result.findings.iter().map(|one| match one.code {
-        Code::WakeUpsLate => (Some(HostPart::Timer), one),
-        Code::TimeStolen => (Some(HostPart::Interrupt), one),
+        FindingCode::WakeupLatencyHigh => (Some(HostPart::Timer), one),
+        FindingCode::OsNoise => (Some(HostPart::Interrupt), one),
         _ => (None, one),
     });
     let parts = ORDER.into_iter().flat_map(|part| {
         of_part(result, part).into_iter().map(move |finding| (Some(part), finding))
     });
-    // What was judged to be worse here is not told a second time.
+    // Findings judged to be worse here are not repeated.
     let parts = parts.filter(|(_, of_part)| {
         result
             .findings
@@ -168,8 +170,8 @@ fn all(result: &HostAllResult) -> Vec<(Option<HostPart>, &Finding)> {
     own.chain(parts).collect()
 }
 
-/// The worst findings: by severity, then in the order of [`all`]. Those that say the same of
-/// several parts or cores are told once.
+/// Returns the worst findings: by severity, then in the order of [`all`]. Identical ones of several
+/// parts or cores are reported once.
 fn worst(result: &HostAllResult) -> Vec<WorstFinding> {
     let mut worst: Vec<WorstFinding> = Vec::new();
     for (part, finding) in all(result) {
@@ -188,20 +190,20 @@ fn worst(result: &HostAllResult) -> Vec<WorstFinding> {
     worst
 }
 
-/// Whether there are figures of both what decides that a host is fit: wake-ups, and the time that
-/// others take. Those of a part that was cut short may have missed what it is to find.
+/// Returns true if both measurements that decide the fitness of a host are complete: wake-ups, and
+/// the time that others take. A part that was cut short may have missed something.
 fn is_decided(result: &HostAllResult) -> bool {
     let is_cut = |one: &HostPartOutcome| {
         matches!(one.part, HostPart::Timer | HostPart::Interrupt)
             && matches!(one.state, HostPartState::Interrupted | HostPartState::NotBegun)
     };
     let mut wake_ups = result.timer.iter().flat_map(|timer| &timer.cores);
-    let stolen = result.interrupt.iter().any(|one| !one.stolen.is_empty());
+    let stolen = result.interrupt.iter().any(|one| !one.os_noise.is_empty());
     wake_ups.any(|core| core.latency_ns.is_some()) && stolen && !result.parts.iter().any(is_cut)
 }
 
-/// The verdict that the most severe finding gives. An error is one whatever else was measured, as
-/// long as anything needed was; that a host is fit takes all that decides it.
+/// Returns the verdict by the most severe finding. An error decides whatever else was measured, as
+/// long as anything needed was; fitness requires all that decides it.
 fn verdict(result: &HostAllResult) -> HostVerdict {
     let measured = |part| match part {
         HostPart::Clock => result.clock.is_some(),
@@ -214,7 +216,7 @@ fn verdict(result: &HostAllResult) -> HostVerdict {
     match all(result).iter().map(|(_, finding)| finding.severity).max() {
         Some(Severity::Error) => HostVerdict::Unfit,
         _ if !is_decided(result) => HostVerdict::Unjudged,
-        Some(Severity::Warning) => HostVerdict::Doubtful,
+        Some(Severity::Warning) => HostVerdict::Marginal,
         Some(Severity::Note) | None => HostVerdict::Fit,
     }
 }

@@ -1,6 +1,6 @@
-//! Everything that is measured of this host, part by part, each as its own command does it: a part
-//! that lacks something says so and the others run. Then what they come to together. A part leaves
-//! the machine as it was before the next one begins.
+//! All measurements of this host, part by part, each as its own command runs it, then a joint
+//! verdict. A part that lacks a prerequisite reports it, and the others run. Each part restores the
+//! state of the host before the next one begins.
 
 mod judge;
 mod plan;
@@ -15,35 +15,35 @@ use horolog_sys::netlink::{Link, Netlink, NetlinkError};
 
 use super::{clock, delay, interrupt, nic, switch, timer};
 
-/// What to measure, and how.
+/// Options of a measurement of the whole host.
 #[derive(Clone, Debug)]
 pub struct HostAllOptions {
-    /// About how long all parts together take; at a minute each is as long as by itself.
+    /// Approximate time of all parts together; at one minute each takes as long as by itself.
     pub time: Duration,
-    /// The parts.
+    /// Parts to measure.
     pub parts: Vec<HostPart>,
-    /// The real-time priority of threads that are to have one; `None` for ordinary ones.
+    /// Real-time priority of threads that use one; `None` for sched-other threads.
     pub priority: Option<u8>,
-    /// Whether deep idle states are held off while wake-ups, switches and handlers are measured.
+    /// True to hold off deep idle states while wake-ups, switches and handlers are measured.
     pub hold_awake: bool,
-    /// The command line, for the record.
+    /// Command line, for the record.
     pub command: Vec<String>,
 }
 
-/// How a run is watched, and ended.
+/// Callbacks of a run, and its end condition.
 #[derive(Clone, Copy)]
-pub struct Watch<'a> {
-    /// Told which part is at what.
+pub struct HostCallbacks<'a> {
+    /// Takes the running part and its current step.
     pub doing: &'a (dyn Fn(HostPart, &str) + Sync),
-    /// Told what became of a part.
+    /// Takes the outcome of a part.
     pub done: &'a dyn Fn(&HostPartOutcome),
-    /// Whether the run is to end.
+    /// Returns true if the run is to end.
     pub is_over: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// Measures all parts and judges them.
 #[must_use]
-pub fn run(options: &HostAllOptions, watch: Watch<'_>) -> HostAllResult {
+pub fn run(options: &HostAllOptions, watch: HostCallbacks<'_>) -> HostAllResult {
     let mut result = empty(options);
     for part in HostPart::ALL {
         let before = result.parts.len();
@@ -60,7 +60,7 @@ pub fn run(options: &HostAllOptions, watch: Watch<'_>) -> HostAllResult {
     result
 }
 
-/// A result of which nothing is measured yet.
+/// Returns a result without measurements.
 fn empty(options: &HostAllOptions) -> HostAllResult {
     HostAllResult {
         schema: HOST_ALL_SCHEMA.to_owned(),
@@ -69,7 +69,7 @@ fn empty(options: &HostAllOptions) -> HostAllResult {
         host: Host::read(),
         time_ns: u64::try_from(options.time.as_nanos()).unwrap_or(u64::MAX),
         verdict: HostVerdict::Unjudged,
-        worst: Vec::new(),
+        worst_findings: Vec::new(),
         parts: Vec::new(),
         clock: None,
         delay: None,
@@ -82,23 +82,28 @@ fn empty(options: &HostAllOptions) -> HostAllResult {
     }
 }
 
-/// A part that has no record.
+/// Returns the outcome of a part without a record.
 fn without(part: HostPart, state: HostPartState, why: Vec<String>) -> HostPartOutcome {
-    HostPartOutcome { part, interface: None, state, why, took_ns: 0 }
+    HostPartOutcome { part, interface: None, state, reason: why, duration_ns: 0 }
 }
 
-fn measure(part: HostPart, options: &HostAllOptions, watch: Watch<'_>, result: &mut HostAllResult) {
+fn measure(
+    part: HostPart,
+    options: &HostAllOptions,
+    watch: HostCallbacks<'_>,
+    result: &mut HostAllResult,
+) {
     let doing = |what: &str| (watch.doing)(part, what);
     let of_all = |done: u64, all: u64| doing(&format!("{done} of {all} repetitions"));
     let of_time = |done: Duration, all: Duration| {
         doing(&format!("{} of {} s", done.as_secs(), all.as_secs()));
     };
     let is_over = watch.is_over;
-    let begun = Begun { part, at: Instant::now() };
+    let begun = RunningHostPart { part, at: Instant::now() };
     doing("begins");
     let outcome = match part {
         HostPart::Clock => {
-            let record = Ok::<_, NetlinkError>(clock::look(plan::clock(options), &is_over));
+            let record = Ok::<_, NetlinkError>(clock::measure(plan::clock(options), &is_over));
             begun.ended(record, |one| &one.findings, &mut result.clock)
         }
         HostPart::Delay => {
@@ -122,14 +127,14 @@ fn measure(part: HostPart, options: &HostAllOptions, watch: Watch<'_>, result: &
     result.parts.push(outcome);
 }
 
-/// A part that began.
-struct Begun {
+/// Running part.
+struct RunningHostPart {
     part: HostPart,
     at: Instant,
 }
 
-impl Begun {
-    /// Keeps the record, where there is one.
+impl RunningHostPart {
+    /// Stores the record, if there is one.
     fn ended<R, E: ToString>(
         &self,
         record: Result<R, E>,
@@ -142,15 +147,15 @@ impl Begun {
         };
         *kept = record.ok();
         let took_ns = u64::try_from(self.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        HostPartOutcome { took_ns, ..without(self.part, state, why) }
+        HostPartOutcome { duration_ns: took_ns, ..without(self.part, state, why) }
     }
 }
 
-/// Looks at each card.
+/// Inspects each NIC.
 fn nics(options: &HostAllOptions, result: &mut HostAllResult) {
     let links = Netlink::open().and_then(|mut netlink| netlink.links());
     let names = match links {
-        Ok(links) => cards(&links),
+        Ok(links) => select_interfaces(&links),
         Err(error) => {
             let why = vec![error.to_string()];
             result.parts.push(without(HostPart::Nic, HostPartState::Failed, why));
@@ -158,22 +163,22 @@ fn nics(options: &HostAllOptions, result: &mut HostAllResult) {
         }
     };
     if names.is_empty() {
-        let why = vec!["no interface but loopback is up".to_owned()];
+        let why = vec!["no interface except loopback is up".to_owned()];
         result.parts.push(without(HostPart::Nic, HostPartState::Absent, why));
     }
     for name in names {
-        let begun = Begun { part: HostPart::Nic, at: Instant::now() };
+        let begun = RunningHostPart { part: HostPart::Nic, at: Instant::now() };
         let mut kept: Option<HostNicResult> = None;
-        let record = nic::look(&name, options.command.clone());
+        let record = nic::inspect(&name, options.command.clone());
         let outcome = begun.ended(record, |one| &one.findings, &mut kept);
         result.parts.push(HostPartOutcome { interface: Some(name), ..outcome });
         result.nics.extend(kept);
     }
 }
 
-/// The interfaces to look at: of those that pass packets now, loopback left out, the cards; where
-/// there is none, as in a container, the virtual ones.
-fn cards(links: &[Link]) -> Vec<String> {
+/// Returns the interfaces to inspect: the NICs among those that are up, without loopback; if there
+/// are none, as in a container, the virtual interfaces.
+fn select_interfaces(links: &[Link]) -> Vec<String> {
     let up: Vec<_> = links.iter().filter(|link| link.operational && link.name != "lo").collect();
     let has_card = up.iter().any(|link| link.kind.is_none());
     let chosen = up.into_iter().filter(|link| link.kind.is_none() || !has_card);
@@ -197,6 +202,7 @@ mod tests {
             peer_index: None,
             peer_nsid: None,
             kind: kind.map(str::to_owned),
+            vlan: None,
             num_rx_queues: 1,
             num_tx_queues: 1,
             counters: LinkCounters::default(),
@@ -208,11 +214,11 @@ mod tests {
         let loopback = link("lo", None, true);
         let virtual_one = link("veth0", Some("veth"), true);
         let container = [loopback.clone(), virtual_one.clone()];
-        assert_eq!(cards(&container), ["veth0"]);
+        assert_eq!(select_interfaces(&container), ["veth0"]);
         let unplugged = link("eth1", None, false);
         let host = [loopback.clone(), link("eth0", None, true), unplugged, virtual_one];
-        assert_eq!(cards(&host), ["eth0"]);
-        assert!(cards(&[loopback]).is_empty());
+        assert_eq!(select_interfaces(&host), ["eth0"]);
+        assert!(select_interfaces(&[loopback]).is_empty());
     }
 
     /// As an ordinary user can; the cards alone take no time.
@@ -225,13 +231,13 @@ mod tests {
             hold_awake: false,
             command: Vec::new(),
         };
-        let watch = Watch { doing: &|_, _| (), done: &|_| (), is_over: &|| false };
+        let watch = HostCallbacks { doing: &|_, _| (), done: &|_| (), is_over: &|| false };
         let result = run(&options, watch);
         let skipped = result.parts.iter().filter(|one| one.state == HostPartState::Skipped);
         assert_eq!((skipped.count(), result.verdict), (5, HostVerdict::Unjudged));
-        let told = result.findings.iter().filter(|one| one.message.contains("left out"));
+        let told = result.findings.iter().filter(|one| one.message.contains("was skipped"));
         assert_eq!(told.count(), 5, "{:?}", result.findings);
-        let ended = run(&options, Watch { is_over: &|| true, ..watch });
+        let ended = run(&options, HostCallbacks { is_over: &|| true, ..watch });
         assert!(ended.parts.iter().any(|one| one.state == HostPartState::NotBegun));
     }
 }

@@ -1,4 +1,4 @@
-//! How long each part measures, so that all of them take about as long as is asked for. Pure.
+//! Time plan of the parts, so that all of them take about as long as requested. Pure.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::host::interrupt::InterruptOptions;
 use crate::host::switch::{SwitchOptions, TURNS_MAX};
 use crate::host::timer::TimerOptions;
 
-/// At this time each part measures as its own command does when nothing else is asked for.
+/// Total time at which each part measures with the defaults of its own command.
 const USUAL: Duration = Duration::from_mins(1);
-/// A shorter time has no room for long waits and for what is commonly said of delays.
+/// Least total time with room for long waits and for the claims about delays.
 const CLAIMS_MIN: Duration = Duration::from_secs(30);
-/// The longest wait then.
+/// Longest wait below that time.
 const SHORT_MAX: Duration = Duration::from_millis(10);
-/// The period of wake-ups.
+/// Period of wake-ups.
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// The delays that are asked for where there is time.
+/// Delays to measure if there is time.
 const DELAYS: [Duration; 7] = [
     Duration::from_micros(1),
     Duration::from_micros(10),
@@ -31,7 +31,7 @@ const DELAYS: [Duration; 7] = [
     Duration::from_secs(1),
 ];
 
-/// A number in proportion to the time, one at least.
+/// Returns a number in proportion to the time, at least 1.
 fn scaled(usual: u64, time: Duration) -> u64 {
     let share = u128::from(usual) * time.as_nanos() / USUAL.as_nanos();
     u64::try_from(share).unwrap_or(u64::MAX).max(1)

@@ -1,35 +1,35 @@
-//! Whether a clock ever goes back from one core to another: a thread on each core reads it, and no
-//! reading may be earlier than the latest that any core is known to have taken before.
+//! Monotonicity of a clock across cores: a thread on each core reads it, and no reading may be
+//! earlier than the latest that any core is known to have taken before.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::CoreOrder;
+use horolog_record::CoreMonotonicity;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::posix_clock::PosixClock;
 
-/// Of a large machine the first ones: they share what they are compared by.
+/// Cores compared at most, the first ones: they contend for one shared word.
 const CORES_MAX: usize = 64;
-/// The low bits of the shared word say which core read, the rest what.
+/// Low bits of the shared word for the core that read; the rest holds the reading.
 const CORE_BITS: u32 = 7;
 
-/// What one core saw.
+/// Readings of one core.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct CoreReadings {
     handed_over: u64,
     backwards: u64,
     backwards_max_ns: u64,
 }
 
-/// Compares `CLOCK_MONOTONIC` over all cores for so long; `None` where there is but one.
-pub(super) fn compare(time: Duration) -> Option<CoreOrder> {
+/// Compares `CLOCK_MONOTONIC` over all cores for `time`; `None` if there is only one.
+pub(super) fn compare(time: Duration) -> Option<CoreMonotonicity> {
     let mut cores = allowed_cores().ok()?;
     cores.truncate(CORES_MAX);
     if cores.len() < 2 {
         return None;
     }
-    // Counted from a second before, since the bits are shared; what is earlier still is 0.
+    // Counted from a second before, since the bits are shared; an earlier reading is 0.
     let base = PosixClock::MONOTONIC.now_ns().ok()? - 1_000_000_000;
     let read = || Some(u64::try_from(PosixClock::MONOTONIC.now_ns().ok()? - base).unwrap_or(0));
     let (latest, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -45,10 +45,10 @@ pub(super) fn compare(time: Duration) -> Option<CoreOrder> {
         is_over.store(true, Ordering::Relaxed);
         threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
     });
-    let total = |of: fn(&Seen) -> u64| seen.iter().map(of).sum();
-    (seen.len() > 1).then(|| CoreOrder {
+    let total = |of: fn(&CoreReadings) -> u64| seen.iter().map(of).sum();
+    (seen.len() > 1).then(|| CoreMonotonicity {
         cores: seen.len(),
-        handed_over: total(|seen| seen.handed_over),
+        handoffs: total(|seen| seen.handed_over),
         backwards: total(|seen| seen.backwards),
         backwards_max_ns: seen.iter().map(|seen| seen.backwards_max_ns).max().unwrap_or(0),
     })
@@ -59,10 +59,10 @@ fn watch(
     latest: &AtomicU64,
     is_over: &AtomicBool,
     read: &dyn Fn() -> Option<u64>,
-) -> Seen {
-    let mut seen = Seen::default();
+) -> CoreReadings {
+    let mut seen = CoreReadings::default();
     while !is_over.load(Ordering::Relaxed) {
-        // Whatever another core published before was read before this reading is taken.
+        // Any reading published by another core was read before this reading is taken.
         let before = latest.load(Ordering::SeqCst);
         let Some(now) = read() else { break };
         let (earlier, who) = (before >> CORE_BITS, before & ((1 << CORE_BITS) - 1));

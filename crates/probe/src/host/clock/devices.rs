@@ -1,5 +1,5 @@
 //! Clocks with a device of their own: real-time clocks, read at the change of their second, and PTP
-//! hardware clocks. A machine without either has none, and that is what is said.
+//! hardware clocks. Empty on a host without either.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,15 +10,15 @@ use horolog_sys::phc::PhcDevice;
 use horolog_sys::posix_clock::PosixClock;
 
 const NS_PER_S: i64 = 1_000_000_000;
-/// A second changes within a second, and a device takes its time.
+/// Longest wait for the change of a second, with the device's latency.
 const SECOND_MAX: Duration = Duration::from_millis(1_300);
 
-/// All real-time clocks; reading one takes up to a second.
+/// Reads all real-time clocks; each takes up to a second.
 pub(super) fn rtcs(root: &Path) -> Vec<RtcFacts> {
     entries(&root.join("sys/class/rtc")).into_iter().map(|path| rtc(&path)).collect()
 }
 
-/// All PTP hardware clocks.
+/// Reads all PTP hardware clocks.
 pub(super) fn phcs(root: &Path) -> Vec<PhcFacts> {
     let named = |path: PathBuf| {
         let name = path.file_name()?.to_str()?.to_owned();
@@ -37,14 +37,14 @@ fn rtc(path: &Path) -> RtcFacts {
         driver: read_line(&path.join("name")),
         set_system_clock: read_line(&path.join("hctosys")).map(|text| text == "1"),
         system_ahead_ns: reading.as_ref().ok().map(|reading| reading.0),
-        doubt_ns: reading.as_ref().ok().map(|reading| reading.1),
+        error_bound_ns: reading.as_ref().ok().map(|reading| reading.1),
         error: reading.err().map(str::to_owned),
     }
 }
 
-/// How far the system clock is ahead of a clock of whole seconds, and the doubt of that.
+/// Returns the offset of the system clock from a clock of whole seconds in ns, and its uncertainty.
 fn second_changed(read: &dyn Fn() -> Option<i64>) -> Result<(i64, u64), &'static str> {
-    const UNREAD: &str = "it tells no time";
+    const UNREAD: &str = "it cannot be read";
     let system = || PosixClock::REALTIME.now_ns().map_err(|_| UNREAD);
     let begun = Instant::now();
     let first = read().ok_or(UNREAD)?;
@@ -58,10 +58,10 @@ fn second_changed(read: &dyn Fn() -> Option<i64>) -> Result<(i64, u64), &'static
             return Ok((ahead, (after - before).unsigned_abs() / 2 + 1));
         }
         before = after;
-        // A device is slow to read, and this need not be a busy loop.
+        // The device is slow to read, so a busy loop is not needed.
         std::thread::sleep(Duration::from_micros(500));
     }
-    Err("it stands still: its second did not change within 1.3 s")
+    Err("it is stopped: its second did not change within 1.3 s")
 }
 
 fn phc(device: &Path, clock_name: Option<String>) -> PhcFacts {
@@ -75,12 +75,12 @@ fn phc(device: &Path, clock_name: Option<String>) -> PhcFacts {
         device: device.display().to_string(),
         clock_name,
         system_ahead_ns: system_ahead.map(|reading| reading.0),
-        doubt_ns: system_ahead.map(|reading| reading.1),
+        error_bound_ns: system_ahead.map(|reading| reading.1),
         error: reading.err().map(|error| error.to_string()),
     }
 }
 
-/// The entries of a directory in the order of their names; none where it is not there.
+/// Returns the entries of a directory in the order of their names; none if it does not exist.
 fn entries(directory: &Path) -> Vec<PathBuf> {
     let listed = fs::read_dir(directory).into_iter().flatten();
     let mut paths: Vec<_> = listed.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -88,7 +88,7 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The first line of a file, if it has something in it.
+/// Returns the first line of a file, if not empty.
 pub(super) fn read_line(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().next()?.trim();
@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn a_clock_that_stands_still_or_says_nothing_is_told_of() {
-        assert!(second_changed(&|| Some(5)).unwrap_err().contains("stands still"));
-        assert_eq!(second_changed(&|| None), Err("it tells no time"));
+        assert!(second_changed(&|| Some(5)).unwrap_err().contains("it is stopped"));
+        assert_eq!(second_changed(&|| None), Err("it cannot be read"));
     }
 
     #[test]

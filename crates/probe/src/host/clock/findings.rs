@@ -1,25 +1,25 @@
-//! The doubts about a host's clocks, from their record. Pure.
+//! Findings of a host's clocks, from their record. Pure.
 
-use horolog_record::{Code, Finding, HostClockResult, Severity, TickMode};
+use horolog_record::{Finding, FindingCode, HostClockResult, Severity, TickMode};
 
 use crate::host::figures::time;
 
-/// Idle states that take longer to leave are told.
+/// Exit latency above which idle states are reported, in ns.
 const DEEP_NS: u64 = 50_000;
-/// Stolen time from which it is told.
+/// Share of stolen time from which it is reported.
 const STOLEN_MIN: f64 = 0.01;
-/// The slack that a thread has where nobody set another.
+/// Default timer slack of a thread, in ns.
 const SLACK_NS: u64 = 50_000;
 
-/// All doubts, in no order.
+/// Returns all findings, in no order.
 pub(super) fn all(result: &HostClockResult, was_set: bool, is_interrupted: bool) -> Vec<Finding> {
     let mut findings: Vec<_> = of_clocks(result, was_set).into_iter().collect();
     findings.extend(of_waking(result));
     if is_interrupted {
         findings.push(finding(
-            Code::Interrupted,
+            FindingCode::Interrupted,
             Severity::Note,
-            "The run was ended before it was through: rates are of a shorter time.".to_owned(),
+            "The run was interrupted: rates are from a shorter time.".to_owned(),
             "",
         ));
     }
@@ -30,40 +30,41 @@ fn of_clocks(result: &HostClockResult, was_set: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(order) = result.cores.filter(|order| order.backwards > 0) {
         findings.push(finding(
-            Code::ClockBackwards,
+            FindingCode::ClockBackwards,
             Severity::Error,
             format!(
-                "CLOCK_MONOTONIC went back {} times from one core to another, by up to {} ns.",
+                "CLOCK_MONOTONIC went back {} times between cores, by up to {} ns.",
                 order.backwards, order.backwards_max_ns
             ),
-            "Take another clocksource: write hpet or acpi_pm to \
-             /sys/devices/system/clocksource/clocksource0/current_clocksource, and see dmesg for \
-             what the kernel says of the TSC.",
+            "Select another clocksource: write hpet or acpi_pm to \
+             /sys/devices/system/clocksource/clocksource0/current_clocksource, and check dmesg for \
+             the kernel's TSC messages.",
         ));
     }
     if was_set {
         findings.push(finding(
-            Code::ClockStepped,
+            FindingCode::ClockStepped,
             Severity::Warning,
-            "The system clock was set in the run: rates of REALTIME and TAI have the step in them."
+            "The system clock was stepped during the run: rates of REALTIME and TAI include the \
+             step."
                 .to_owned(),
-            "See which program sets it, and look again.",
+            "Find the program that steps it, then measure again.",
         ));
     }
     if result.kernel.is_some_and(|kernel| !kernel.synchronised) {
         findings.push(finding(
-            Code::ClockUnsynchronised,
+            FindingCode::ClockUnsynchronised,
             Severity::Note,
-            "The kernel says that nobody keeps this clock right.".to_owned(),
+            "The kernel reports this clock as unsynchronised.".to_owned(),
             "Run chronyd or ntpd, or 'horolog serve --gnss'.",
         ));
     }
     if result.kernel.is_some_and(|kernel| kernel.tai_offset_s == 0) {
         findings.push(finding(
-            Code::TaiUnknown,
+            FindingCode::TaiUnknown,
             Severity::Note,
-            "The kernel does not know TAI minus UTC: its TAI is UTC.".to_owned(),
-            "chronyd sets it with a leap second list (leapsectz or leapseclist).",
+            "The kernel's TAI offset is unset: its TAI equals UTC.".to_owned(),
+            "chronyd sets it from a leap second list (leapsectz or leapseclist).",
         ));
     }
     let slow = |name: &str| {
@@ -72,10 +73,10 @@ fn of_clocks(result: &HostClockResult, was_set: bool) -> Vec<Finding> {
     if slow("MONOTONIC") || slow("REALTIME") {
         let source = result.clocksource.current.as_deref().unwrap_or("unknown");
         findings.push(finding(
-            Code::ClockSlow,
+            FindingCode::ClockSlow,
             Severity::Warning,
             format!("Each reading of the clock is a system call (clocksource {source})."),
-            "A clocksource that programs can read themselves (tsc, kvm-clock) makes it cheap.",
+            "A clocksource readable from user space (tsc, kvm-clock) avoids it.",
         ));
     }
     findings
@@ -89,47 +90,52 @@ fn of_waking(result: &HostClockResult) -> Vec<Finding> {
         && state.exit_latency_ns >= DEEP_NS
     {
         findings.push(finding(
-            Code::DeepIdle,
+            FindingCode::DeepIdle,
             Severity::Note,
             format!(
-                "An idle core may be in {}, which takes {} to leave.",
+                "An idle core may enter {}, with an exit latency of {}.",
                 state.name,
                 time(state.exit_latency_ns)
             ),
-            "Keep /dev/cpu_dma_latency open with a bound in it, or boot with \
+            "Keep /dev/cpu_dma_latency open with a latency limit, or boot with \
              intel_idle.max_cstate=1.",
         ));
     }
     if let Some(share) = waking.stolen_share.filter(|share| *share >= STOLEN_MIN) {
         findings.push(finding(
-            Code::TimeStolen,
+            FindingCode::OsNoise,
             Severity::Warning,
-            format!("The hypervisor took {:.1}% of the cores' time in the run.", share * 100.0),
-            "Its other guests share these cores: take dedicated ones.",
+            format!("The hypervisor took {:.1}% of the cores' time during the run.", share * 100.0),
+            "Other guests share these cores: use dedicated ones.",
         ));
     }
     if let Some(slack) = waking.timer_slack_ns.filter(|slack| *slack > SLACK_NS) {
         findings.push(finding(
-            Code::SlackWide,
+            FindingCode::TimerSlackLarge,
             Severity::Warning,
             format!(
-                "Timers of this process may be {} late: that much slack was inherited.",
+                "Timers of this process may be {} late: it inherited that timer slack.",
                 time(slack)
             ),
-            "Whoever started it set PR_SET_TIMERSLACK (systemd: TimerSlackNSec=).",
+            "The parent process set PR_SET_TIMERSLACK (systemd: TimerSlackNSec=).",
         ));
     }
     if result.tick.mode == Some(TickMode::Periodic) && result.tick.high_resolution == Some(false) {
         findings.push(finding(
-            Code::CoarseTimers,
+            FindingCode::CoarseTimers,
             Severity::Warning,
-            "Timers expire at ticks alone: this kernel has no high-resolution timers.".to_owned(),
+            "Timers expire only at ticks: this kernel has no high-resolution timers.".to_owned(),
             "Build it with CONFIG_HIGH_RES_TIMERS, or boot without highres=off.",
         ));
     }
     findings
 }
 
-pub(crate) fn finding(code: Code, severity: Severity, message: String, advice: &str) -> Finding {
+pub(crate) fn finding(
+    code: FindingCode,
+    severity: Severity,
+    message: String,
+    advice: &str,
+) -> Finding {
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }

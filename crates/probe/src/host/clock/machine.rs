@@ -1,21 +1,20 @@
-//! What the kernel tells in files of what stands between a timer and who waits for it: the
-//! clocksource, frequency and idle states, the hypervisor, the time namespace. What cannot be read
-//! is absent.
+//! Kernel facts about the path from a timer to the thread that waits for it: clocksource, frequency
+//! and idle states, hypervisor, time namespace. An unreadable fact is absent.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use horolog_record::{ClocksourceFacts, IdleState, WakingFacts};
+use horolog_record::{ClocksourceFacts, IdleState, WakeupFacts};
 use horolog_sys::posix_clock::timer_slack_ns;
 
 use super::devices::read_line;
 
 const NS_PER_S: i64 = 1_000_000_000;
-/// What the processor says of its time stamp counter.
+/// CPU flags of the time stamp counter.
 const TSC_FLAGS: [&str; 6] =
     ["constant_tsc", "nonstop_tsc", "tsc_known_freq", "tsc_reliable", "tsc_adjust", "rdtscp"];
-/// Clocksources that a hypervisor gives, and which.
+/// Clocksources provided by a hypervisor, with its name.
 const BY_CLOCKSOURCE: [(&str, &str); 4] = [
     ("kvm-clock", "KVM"),
     ("hyperv_clocksource_tsc_page", "Hyper-V"),
@@ -23,7 +22,7 @@ const BY_CLOCKSOURCE: [(&str, &str); 4] = [
     ("xen", "Xen"),
 ];
 
-/// Where the kernel's clock gets its time from.
+/// Returns the time source of the kernel's clock.
 pub(super) fn clocksource(root: &Path) -> ClocksourceFacts {
     let directory = root.join("sys/devices/system/clocksource/clocksource0");
     let available = read_line(&directory.join("available_clocksource")).unwrap_or_default();
@@ -41,11 +40,11 @@ pub(super) fn clocksource(root: &Path) -> ClocksourceFacts {
     }
 }
 
-/// What makes a wake-up late; `stolen_share` is not known here.
-pub(super) fn waking(root: &Path, clocksource: &ClocksourceFacts) -> WakingFacts {
+/// Returns the causes of late wake-ups; `stolen_share` is not filled in here.
+pub(super) fn waking(root: &Path, clocksource: &ClocksourceFacts) -> WakeupFacts {
     let cpus = root.join("sys/devices/system/cpu");
     let offsets = fs::read_to_string(root.join("proc/self/timens_offsets")).unwrap_or_default();
-    WakingFacts {
+    WakeupFacts {
         timer_slack_ns: timer_slack_ns(),
         governors: governors(&cpus),
         idle_driver: read_line(&cpus.join("cpuidle/current_driver")),
@@ -74,11 +73,11 @@ fn idle_states(directory: &Path) -> Vec<IdleState> {
             disabled: read_line(&directory.join("disable")).is_some_and(|text| text != "0"),
         })
     };
-    // No driver has so many.
+    // No driver has that many.
     (0..64).map_while(state).collect()
 }
 
-/// What the machine runs under: by what firmware and Xen say, then by the clocksources on offer.
+/// Returns the hypervisor: by firmware and Xen, then by the available clocksources.
 fn hypervisor(root: &Path, clocksource: &ClocksourceFacts) -> Option<String> {
     let cpuinfo = fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default();
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags"))?;
@@ -95,7 +94,7 @@ fn hypervisor(root: &Path, clocksource: &ClocksourceFacts) -> Option<String> {
     }
 }
 
-/// A line such as `monotonic  1000  500`: seconds and nanoseconds.
+/// Parses a line such as `monotonic  1000  500`: seconds and nanoseconds.
 fn namespace_offset(text: &str, clock: &str) -> i64 {
     let of = |line: &str| {
         let mut words = line.split_whitespace();
@@ -106,7 +105,8 @@ fn namespace_offset(text: &str, clock: &str) -> i64 {
     text.lines().find_map(of).unwrap_or(0)
 }
 
-/// All cores' time and what of it the hypervisor took, in the units of `/proc/stat`.
+/// Returns the time of all cores and the part taken by the hypervisor, in the units of
+/// `/proc/stat`.
 pub(super) fn processor_time(stat: &str) -> Option<(u64, u64)> {
     let line = stat.lines().find(|line| line.starts_with("cpu "))?;
     let numbers: Vec<u64> =

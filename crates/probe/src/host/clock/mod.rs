@@ -1,5 +1,5 @@
-//! What this host's clocks are and do. They are read for a few seconds; nothing is set, and nothing
-//! here needs privilege, though root is told more.
+//! Clocks of this host and their behaviour. They are read for a few seconds; nothing is set, and no
+//! privilege is needed, though root gets more data.
 
 mod cores;
 mod devices;
@@ -20,26 +20,26 @@ use horolog_sys::clock::realtime_minus_monotonic;
 
 pub(crate) use findings::finding;
 
-/// A sleep is no longer, so that a run that is to end does.
+/// Longest sleep, so that a request to end the run is noticed.
 const NAP: Duration = Duration::from_millis(50);
-/// How long cores read in turn.
+/// Time for which cores read in turn.
 const CORES_TIME: Duration = Duration::from_millis(150);
 
-/// How to look at the clocks.
+/// Options of a clock measurement.
 #[derive(Clone, Debug)]
 pub struct HostClockOptions {
-    /// For how long their rates are watched.
+    /// Time for which rates are measured.
     pub time: Duration,
-    /// The command line, for the record.
+    /// Command line, for the record.
     pub command: Vec<String>,
 }
 
-/// Looks at the clocks; a run that is over early has watched their rates for less.
-pub fn look(options: HostClockOptions, is_over: &dyn Fn() -> bool) -> HostClockResult {
+/// Measures the clocks; a run that is ended early has measured their rates for less time.
+pub fn measure(options: HostClockOptions, is_over: &dyn Fn() -> bool) -> HostClockResult {
     let started = rfc3339_now();
     let root = Path::new("/");
     let clocksource = machine::clocksource(root);
-    let tick = tick::look();
+    let tick = tick::measure_tick();
     let system_call_ns = posix::system_call_cost();
     let before = processor_time();
     let offset = realtime_minus_monotonic();
@@ -64,7 +64,7 @@ pub fn look(options: HostClockOptions, is_over: &dyn Fn() -> bool) -> HostClockR
         clocksource,
         clocks,
         system_call_ns,
-        watched_ns,
+        observed_ns: watched_ns,
         cores,
         rtcs,
         phcs,
@@ -81,7 +81,7 @@ fn processor_time() -> Option<(u64, u64)> {
     machine::processor_time(&fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// The share that was taken between two looks.
+/// Returns the share of stolen time between two readings.
 fn stolen((before, after): ((u64, u64), (u64, u64))) -> Option<f64> {
     let all = after.0.checked_sub(before.0).filter(|all| *all > 0)?;
     Some(after.1.saturating_sub(before.1) as f64 / all as f64)
@@ -111,12 +111,12 @@ mod tests {
     fn a_look_is_as_long_as_it_is_to_be_and_ends_when_it_is_to() {
         let options =
             HostClockOptions { time: Duration::from_millis(60), command: vec!["x".into()] };
-        let result = look(options.clone(), &|| false);
-        assert!(result.watched_ns >= 60_000_000 && !result.clocks.is_empty(), "{result:?}");
+        let result = measure(options.clone(), &|| false);
+        assert!(result.observed_ns >= 60_000_000 && !result.clocks.is_empty(), "{result:?}");
         let hurried = HostClockOptions { time: Duration::from_mins(10), ..options };
-        let result = look(hurried, &|| true);
+        let result = measure(hurried, &|| true);
         let codes: Vec<_> = result.findings.iter().map(|finding| finding.code).collect();
-        assert!(codes.contains(&horolog_record::Code::Interrupted), "{codes:?}");
+        assert!(codes.contains(&horolog_record::FindingCode::Interrupted), "{codes:?}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Every clock that a program can ask: what it states, what a reading costs, in which steps it
-//! moves, and how fast it runs against `CLOCK_MONOTONIC`.
+//! All clocks that a program can read: stated properties, cost of a reading, step size, and rate
+//! against `CLOCK_MONOTONIC`.
 
 use std::hint::black_box;
 use std::io;
@@ -10,79 +10,79 @@ use horolog_sys::posix_clock::{PosixClock, gettimeofday_ns, time_ns};
 
 use super::tick;
 
-/// Readings in a batch, and batches, of which the median counts: one that was interrupted does not.
+/// Readings per batch, and batches, whose median counts, so that an interrupted one does not.
 const BATCH: u32 = 2_000;
 const BATCHES: usize = 9;
-/// Readings in which the smallest step is looked for.
+/// Readings to find the smallest step.
 const STEP_READINGS: u32 = 50_000;
-/// No longer than this for one clock.
+/// Longest time for one clock.
 const STEP_WATCH_MAX: Duration = Duration::from_millis(12);
-/// Pairs of readings of which the tightest is taken.
+/// Pairs of readings, the tightest of which is taken.
 const BRACKETS: usize = 16;
 
-/// What is told of a clock, with what is needed to know its rate later.
-pub(super) struct Watched {
+/// Facts of a clock, with the reading that its rate starts from.
+pub(super) struct ObservedClock {
     facts: ClockFacts,
     clock: Option<PosixClock>,
-    begun: Option<Reading>,
+    begun: Option<PosixClockReading>,
 }
 
-/// A clock between two readings of `CLOCK_MONOTONIC`, all in ns.
+/// Clock reading between two readings of `CLOCK_MONOTONIC`, all in ns.
 #[derive(Clone, Copy, Debug)]
-struct Reading {
+struct PosixClockReading {
     at: i64,
     shown: i64,
-    doubt: i64,
+    uncertainty: i64,
 }
 
-/// A function that tells the time: its name, itself, and the unit of what it tells in ns.
-type Older = (&'static str, fn() -> i64, u64);
+/// Function that returns the time: its name, itself, and its unit in ns.
+type LegacyFunction = (&'static str, fn() -> i64, u64);
 
-/// What readings cost and in which steps they move, of all clocks; rates begin now.
-pub(super) fn begin(system_call_ns: Option<f64>) -> Vec<Watched> {
+/// Measures the cost of readings and the steps of all clocks; rates begin now.
+pub(super) fn begin(system_call_ns: Option<f64>) -> Vec<ObservedClock> {
     let mut all: Vec<_> =
         PosixClock::ALL.into_iter().map(|clock| watched(clock, system_call_ns)).collect();
-    let older: [Older; 2] =
+    let older: [LegacyFunction; 2] =
         [("gettimeofday()", gettimeofday_ns, 1_000), ("time()", time_ns, 1_000_000_000)];
     all.extend(older.map(|(name, read, resolution_ns)| {
         let cost_ns = cost(&|| Ok(read()));
         let facts = ClockFacts {
             resolution_ns: Some(resolution_ns),
-            // A second is longer than it is worth watching for.
+            // A step of a second takes too long to observe.
             step_ns: (resolution_ns < 1_000_000).then(|| smallest_step(&|| Ok(read()))).flatten(),
             cost_ns,
             by_vdso: is_by_vdso(cost_ns, system_call_ns),
             ..empty(name)
         };
-        Watched { facts, clock: None, begun: None }
+        ObservedClock { facts, clock: None, begun: None }
     }));
-    // Behind the costs, so that all rates are of the same time.
+    // After the costs, so that all rates cover the same time.
     for watched in &mut all {
         watched.begun = watched.clock.and_then(reading);
     }
     all
 }
 
-/// What a bare system call that reads a clock costs.
+/// Returns the cost of a bare system call that reads a clock.
 pub(super) fn system_call_cost() -> Option<f64> {
     cost(&|| PosixClock::MONOTONIC.now_by_system_call_ns())
 }
 
-/// The facts, with the rates since the beginning.
-pub(super) fn end(watched: Vec<Watched>) -> Vec<ClockFacts> {
+/// Returns the facts, with the rates since the beginning.
+pub(super) fn end(watched: Vec<ObservedClock>) -> Vec<ClockFacts> {
     let ended = watched.into_iter().map(|one| {
         let now = one.clock.and_then(reading);
         let rate = one.begun.zip(now).and_then(|(begun, now)| rate(begun, now));
         ClockFacts {
             rate_ppm: rate.map(|rate| rate.0),
-            rate_doubt_ppm: rate.map(|rate| rate.1),
+            rate_error_bound_ppm: rate.map(|rate| rate.1),
             ..one.facts
         }
     });
     ended.collect()
 }
 
-/// The smallest steps in which `CLOCK_REALTIME` and gettimeofday(2) move.
+/// Returns the smallest steps of `CLOCK_REALTIME` and gettimeofday(2).
 pub(crate) fn steps_of_system_clock() -> [Option<u64>; 2] {
     [smallest_step(&|| PosixClock::REALTIME.now_ns()), smallest_step(&|| Ok(gettimeofday_ns()))]
 }
@@ -96,20 +96,20 @@ fn empty(name: &str) -> ClockFacts {
         cost_ns: None,
         by_vdso: None,
         rate_ppm: None,
-        rate_doubt_ppm: None,
+        rate_error_bound_ppm: None,
     }
 }
 
-fn watched(clock: PosixClock, system_call_ns: Option<f64>) -> Watched {
+fn watched(clock: PosixClock, system_call_ns: Option<f64>) -> ObservedClock {
     let read = || clock.now_ns();
     if let Err(error) = read() {
         let error = match error.raw_os_error() {
-            // What the kernel says of alarm clocks on a machine without a real-time clock.
-            Some(INVALID) => "this machine has none (it needs a real-time clock)".to_owned(),
+            // The kernel's error for alarm clocks on a host without a real-time clock.
+            Some(INVALID) => "not available on this host (it needs a real-time clock)".to_owned(),
             _ => error.to_string(),
         };
         let facts = ClockFacts { error: Some(error), ..empty(clock.name) };
-        return Watched { facts, clock: None, begun: None };
+        return ObservedClock { facts, clock: None, begun: None };
     }
     let cost_ns = cost(&read);
     let facts = ClockFacts {
@@ -119,13 +119,13 @@ fn watched(clock: PosixClock, system_call_ns: Option<f64>) -> Watched {
         by_vdso: is_by_vdso(cost_ns, system_call_ns),
         ..empty(clock.name)
     };
-    Watched { facts, clock: (!clock.is_of_processor_time()).then_some(clock), begun: None }
+    ObservedClock { facts, clock: (!clock.is_of_processor_time()).then_some(clock), begun: None }
 }
 
 /// `EINVAL`.
 const INVALID: i32 = 22;
 
-/// A reading that costs less than two thirds of a system call makes none.
+/// Returns true if a reading costs less than two thirds of a system call, so that it makes none.
 fn is_by_vdso(cost_ns: Option<f64>, system_call_ns: Option<f64>) -> Option<bool> {
     Some(cost_ns? * 1.5 < system_call_ns?)
 }
@@ -143,7 +143,7 @@ fn cost(read: &dyn Fn() -> io::Result<i64>) -> Option<f64> {
     batches.get(BATCHES / 2).copied()
 }
 
-/// The smallest step forward between two readings in a row.
+/// Returns the smallest forward step between consecutive readings.
 fn smallest_step(read: &dyn Fn() -> io::Result<i64>) -> Option<u64> {
     let begun = Instant::now();
     let mut smallest: Option<u64> = None;
@@ -162,41 +162,41 @@ fn smallest_step(read: &dyn Fn() -> io::Result<i64>) -> Option<u64> {
     smallest
 }
 
-/// The tightest of several readings. A coarse clock is followed to where it moves.
-fn reading(clock: PosixClock) -> Option<Reading> {
+/// Returns the tightest of several readings. A coarse clock is read until it steps.
+fn reading(clock: PosixClock) -> Option<PosixClockReading> {
     if clock.is_coarse() {
         return at_the_step(clock);
     }
     let readings = (0..BRACKETS).filter_map(|_| bracket(clock));
-    readings.min_by_key(|reading| reading.doubt)
+    readings.min_by_key(|reading| reading.uncertainty)
 }
 
-fn bracket(clock: PosixClock) -> Option<Reading> {
+fn bracket(clock: PosixClock) -> Option<PosixClockReading> {
     let before = PosixClock::MONOTONIC.now_ns().ok()?;
     let shown = clock.now_ns().ok()?;
     let width = PosixClock::MONOTONIC.now_ns().ok()? - before;
-    Some(Reading { at: before + width / 2, shown, doubt: width / 2 + 1 })
+    Some(PosixClockReading { at: before + width / 2, shown, uncertainty: width / 2 + 1 })
 }
 
-fn at_the_step(clock: PosixClock) -> Option<Reading> {
+fn at_the_step(clock: PosixClock) -> Option<PosixClockReading> {
     let begun = Instant::now();
     let mut last = bracket(clock)?;
     while begun.elapsed() < STEP_WATCH_MAX {
         let now = bracket(clock)?;
         if now.shown != last.shown {
             let apart = now.at - last.at;
-            return Some(Reading { doubt: apart + now.doubt, ..now });
+            return Some(PosixClockReading { uncertainty: apart + now.uncertainty, ..now });
         }
         last = now;
     }
     None
 }
 
-/// By how many ppm the clock gained on `CLOCK_MONOTONIC`, and the doubt of that.
-fn rate(begun: Reading, now: Reading) -> Option<(f64, f64)> {
+/// Returns the rate of the clock against `CLOCK_MONOTONIC` in ppm, and its uncertainty.
+fn rate(begun: PosixClockReading, now: PosixClockReading) -> Option<(f64, f64)> {
     let elapsed = now.at.checked_sub(begun.at).filter(|ns| *ns > 0)? as f64;
     let gained = (now.shown - begun.shown) as f64 - elapsed;
-    let doubt = (begun.doubt + now.doubt) as f64;
+    let doubt = (begun.uncertainty + now.uncertainty) as f64;
     Some((gained / elapsed * 1e6, doubt / elapsed * 1e6))
 }
 
@@ -222,8 +222,8 @@ mod tests {
 
     #[test]
     fn a_clock_that_gains_has_its_rate() {
-        let begun = Reading { at: 1_000, shown: 50, doubt: 20 };
-        let now = Reading { at: 1_000_001_000, shown: 1_000_100_050, doubt: 30 };
+        let begun = PosixClockReading { at: 1_000, shown: 50, uncertainty: 20 };
+        let now = PosixClockReading { at: 1_000_001_000, shown: 1_000_100_050, uncertainty: 30 };
         let (ppm, doubt) = rate(begun, now).unwrap();
         assert!((ppm - 100.0).abs() < 1e-6 && (doubt - 0.05).abs() < 1e-6, "{ppm} {doubt}");
         assert!(rate(now, now).is_none());
@@ -246,7 +246,7 @@ mod tests {
         let monotonic = of("MONOTONIC");
         assert!(
             monotonic.cost_ns.unwrap() > 0.0 && monotonic.rate_ppm == Some(0.0) || {
-                monotonic.rate_ppm.unwrap().abs() <= monotonic.rate_doubt_ppm.unwrap()
+                monotonic.rate_ppm.unwrap().abs() <= monotonic.rate_error_bound_ppm.unwrap()
             }
         );
         assert!(of("MONOTONIC_COARSE").step_ns > monotonic.step_ns, "{facts:?}");

@@ -1,5 +1,5 @@
-//! The tick: how many a second, how that is known, and what it counts. The arithmetic and the
-//! reading of the kernel's texts are pure.
+//! Timer tick: its rate, the source of that value, and its counters. The arithmetic and the parsing
+//! of the kernel's texts are pure.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -12,23 +12,23 @@ use horolog_sys::posix_clock::{PosixClock, user_hz};
 
 const NS_PER_S: u64 = 1_000_000_000;
 const SECONDS_PER_DAY: f64 = 86_400.0;
-/// A kernel's configuration is a tenth of this; what is longer is none.
+/// Maximum length of a kernel configuration; real ones have a tenth of this.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
-/// Ticks that are watched, and how long at most.
+/// Ticks observed, and the time limit.
 const STEPS: usize = 12;
 const WATCH_MAX: Duration = Duration::from_millis(150);
-/// Readings that lie further apart have another thread between them, and may have several ticks.
+/// Gap in ns above which another thread ran between two readings, and they may span several ticks.
 const NEAR_NS: i64 = 500_000;
 
-/// What the kernel's configuration says of the tick.
+/// Tick settings in the kernel's configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Configured {
     hz: Option<u32>,
     mode: Option<TickMode>,
 }
 
-/// Everything about the tick of this machine.
-pub(crate) fn look() -> TickFacts {
+/// Measures the tick of this host.
+pub(crate) fn measure_tick() -> TickFacts {
     let config = configuration();
     let coarse_resolution_ns =
         PosixClock::MONOTONIC_COARSE.resolution_ns().ok().and_then(|ns| u64::try_from(ns).ok());
@@ -53,8 +53,8 @@ pub(crate) fn look() -> TickFacts {
     with_wraps(facts)
 }
 
-/// The best-known number of ticks per second and how it is known: the configuration, then what the
-/// coarse clock states, then its steps.
+/// Returns the best value of ticks per second and its source: the configuration, then the stated
+/// resolution of the coarse clock, then its steps.
 fn ticks_per_second(
     configured: Option<Configured>,
     coarse_resolution_ns: Option<u64>,
@@ -62,7 +62,7 @@ fn ticks_per_second(
 ) -> Option<(u32, HzSource)> {
     let of_tick = |ns: Option<u64>| {
         let hz = (NS_PER_S as f64 / ns.filter(|ns| *ns > 0)? as f64).round();
-        // A kernel with another clock as its tick would be no Linux.
+        // Linux has no tick outside this range.
         (1.0..=10_000.0).contains(&hz).then_some(hz as u32)
     };
     let configured = configured.and_then(|config| config.hz).map(|hz| (hz, HzSource::Config));
@@ -71,7 +71,7 @@ fn ticks_per_second(
         .or_else(|| Some((of_tick(measured_ns)?, HzSource::Measured)))
 }
 
-/// Adds when counters of ticks are through.
+/// Adds the times at which tick counters wrap.
 fn with_wraps(facts: TickFacts) -> TickFacts {
     let Some(hz) = facts.hz.filter(|hz| *hz > 0) else { return facts };
     let days = |ticks: f64| ticks / f64::from(hz) / SECONDS_PER_DAY;
@@ -85,7 +85,7 @@ fn with_wraps(facts: TickFacts) -> TickFacts {
     }
 }
 
-/// The first configuration of this kernel that can be read, and where it stands.
+/// Returns the first readable configuration of this kernel, with its path.
 fn configuration() -> Option<(PathBuf, Configured)> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
@@ -126,13 +126,13 @@ pub(super) fn parse_configuration(text: &str) -> Configured {
     Configured { hz, mode }
 }
 
-/// The kernel's count of ticks, from `/proc/timer_list`, which root alone may read.
+/// Returns the kernel's tick count, from `/proc/timer_list`, which only root may read.
 pub(crate) fn jiffies(timer_list: &str) -> Option<u64> {
     timer_list.lines().find_map(|line| line.trim().strip_prefix("jiffies: ")?.trim().parse().ok())
 }
 
-/// The smallest step in which a coarse clock moves: one tick. `None` where this thread was kept
-/// from seeing one.
+/// Returns the smallest step of a coarse clock: one tick. `None` if this thread was kept from
+/// observing one.
 pub(super) fn step_of(clock: PosixClock) -> Option<u64> {
     let begun = Instant::now();
     let read = || {
@@ -142,7 +142,7 @@ pub(super) fn step_of(clock: PosixClock) -> Option<u64> {
     smallest_step(read)
 }
 
-/// The smallest of the steps between readings near each other: when each was, and what it showed.
+/// Returns the smallest step between close readings, each an instant and a value.
 fn smallest_step(read: impl Fn() -> Option<(i64, i64)>) -> Option<u64> {
     let mut steps = Vec::with_capacity(STEPS);
     let mut last = read()?;
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_tick() {
-        let facts = look();
+        let facts = measure_tick();
         let (hz, tick_ns) = (facts.hz.unwrap(), facts.tick_ns.unwrap());
         assert!((10..=10_000).contains(&hz), "{facts:?}");
         assert_eq!(facts.coarse_resolution_ns.map(|ns| ns.abs_diff(tick_ns) < 1_000), Some(true));

@@ -1,4 +1,4 @@
-//! One function at one delay: waits that are measured one by one, and what they come to.
+//! One function at one delay: waits measured one by one, and their statistics.
 
 use std::io;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use horolog_record::{DelayCell, DelayKind, Distribution};
 use horolog_stats::Recorder;
 use horolog_sys::posix_clock::PosixClock;
 
-/// Waits of one function at one delay.
+/// Stats of the waits of one function at one delay.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(super) struct DelayStats {
     requested_ns: u64,
     overshoots: Recorder,
     early: u64,
@@ -18,7 +18,7 @@ pub(super) struct Account {
     error: Option<String>,
 }
 
-impl Account {
+impl DelayStats {
     pub(super) fn new(requested: Duration) -> Self {
         Self {
             requested_ns: ns(requested),
@@ -30,7 +30,7 @@ impl Account {
         }
     }
 
-    /// Waits once and counts it. False where there is no use in going on.
+    /// Waits once and counts the wait. Returns false if there is no point in going on.
     pub(super) fn wait(&mut self, wait: &mut dyn FnMut(Duration) -> io::Result<()>) -> bool {
         let processor = thread_time_ns();
         let begun = now_ns();
@@ -42,7 +42,7 @@ impl Account {
                 self.processor_ns += thread_time_ns().saturating_sub(processor);
                 true
             }
-            // A signal that somebody sends this process: the wait is not counted.
+            // A signal from outside: the wait is not counted.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
             Err(error) => {
                 self.error = Some(error.to_string());
@@ -51,7 +51,7 @@ impl Account {
         }
     }
 
-    /// Counts a wait that took so long.
+    /// Counts a wait of `took_ns`.
     pub(super) fn count(&mut self, took_ns: u64) {
         self.overshoots.record(took_ns.saturating_sub(self.requested_ns));
         if took_ns < self.requested_ns {
@@ -60,7 +60,7 @@ impl Account {
         }
     }
 
-    /// There is nothing to measure, for this reason.
+    /// Records the reason for which nothing can be measured.
     pub(super) fn fail(&mut self, error: &io::Error) {
         self.error = Some(error.to_string());
     }
@@ -69,7 +69,7 @@ impl Account {
         self.error.is_some()
     }
 
-    /// What was asked for, in whole seconds.
+    /// Returns the requested delay in whole seconds.
     pub(super) fn requested_s(&self) -> u32 {
         u32::try_from(self.requested_ns / 1_000_000_000).unwrap_or(u32::MAX)
     }
@@ -90,7 +90,7 @@ impl Account {
     }
 }
 
-/// The median of what is seen of a wait of nothing.
+/// Returns the median of an empty wait, in ns.
 pub(super) fn own_cost_ns() -> u64 {
     let mut costs: Vec<_> = (0..1_001)
         .map(|_| {
@@ -102,12 +102,12 @@ pub(super) fn own_cost_ns() -> u64 {
     costs[costs.len() / 2]
 }
 
-/// `CLOCK_MONOTONIC`, which every Linux has.
+/// Returns `CLOCK_MONOTONIC`, which every Linux has.
 pub(super) fn now_ns() -> u64 {
     PosixClock::MONOTONIC.now_ns().ok().and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0)
 }
 
-/// Processor time of this thread.
+/// Returns the CPU time of this thread.
 pub(super) fn thread_time_ns() -> u64 {
     PosixClock::THREAD_TIME.now_ns().ok().and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0)
 }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_known_extra_delay_is_found() {
         const EXTRA: Duration = Duration::from_millis(3);
-        let (mut plain, mut late) = (Account::new(SHORT), Account::new(SHORT));
+        let (mut plain, mut late) = (DelayStats::new(SHORT), DelayStats::new(SHORT));
         for _ in 0..20 {
             assert!(plain.wait(&mut |delay| {
                 std::thread::sleep(delay);
@@ -135,7 +135,7 @@ mod tests {
                 Ok(())
             }));
         }
-        let cell = |account: Account| account.cell(DelayKind::Nanosleep, 0);
+        let cell = |account: DelayStats| account.cell(DelayKind::Nanosleep, 0);
         let (plain, late) = (cell(plain), cell(late));
         let (plain, late) = (plain.overshoot_ns.unwrap(), late.overshoot_ns.unwrap());
         assert!(late.min >= ns(EXTRA), "{late:?}");
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_wait_that_ends_early_is_told_apart() {
-        let mut account = Account::new(Duration::from_secs(1));
+        let mut account = DelayStats::new(Duration::from_secs(1));
         assert!(account.wait(&mut |_| Ok(())));
         account.count(1_000_000_250);
         let cell = account.cell(DelayKind::Select, 2);
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn an_error_ends_it_and_a_signal_does_not() {
-        let mut account = Account::new(SHORT);
+        let mut account = DelayStats::new(SHORT);
         assert!(account.wait(&mut |_| Err(io::ErrorKind::Interrupted.into())));
         assert!(!account.wait(&mut |_| Err(io::ErrorKind::Unsupported.into())));
         let cell = account.cell(DelayKind::IoUring, 0);
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_wait_that_spins_is_seen_by_its_processor_time() {
         const SPIN: Duration = Duration::from_millis(2);
-        let (mut sleeping, mut spinning) = (Account::new(SPIN), Account::new(SPIN));
+        let (mut sleeping, mut spinning) = (DelayStats::new(SPIN), DelayStats::new(SPIN));
         for _ in 0..5 {
             sleeping.wait(&mut |delay| {
                 std::thread::sleep(delay);
@@ -182,7 +182,7 @@ mod tests {
                 Ok(())
             });
         }
-        let cost = |account: Account| account.cell(DelayKind::Poll, 0).processor_ns.unwrap();
+        let cost = |account: DelayStats| account.cell(DelayKind::Poll, 0).processor_ns.unwrap();
         let (sleeping, spinning) = (cost(sleeping), cost(spinning));
         assert!(spinning > 3.0 * sleeping, "{spinning} {sleeping}");
     }

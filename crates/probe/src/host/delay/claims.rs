@@ -1,33 +1,34 @@
-//! What is commonly said of clocks and delays on Linux, each held against what was measured here.
-//! Pure: evidence in, verdicts with their figures out.
+//! Common claims about clocks and delays on Linux, each compared with the measurements on this
+//! host. Pure: evidence in, verdicts with their values out.
 
 mod of_functions;
 mod of_time;
 
 use horolog_record::{
-    Claim, ClaimVerdict, DelayKind, DelaySlack, Distribution, HostDelayResult, SchedulingPolicy,
+    ClaimVerdict, DelayClaim, DelayKind, DelaySlack, Distribution, HostDelayResult,
+    SchedulingPolicy,
 };
 
-use super::evidence::Evidence;
+use super::evidence::DelayEvidence;
 use crate::host::figures::time;
 
-/// All claims, in the order in which they are usually told.
-pub(super) fn all(result: &HostDelayResult, evidence: &Evidence) -> Vec<Claim> {
-    let seen = Seen { result, evidence };
+/// Returns all claims in the usual order.
+pub(super) fn all(result: &HostDelayResult, evidence: &DelayEvidence) -> Vec<DelayClaim> {
+    let seen = DelayClaimInput { result, evidence };
     let mut claims = of_time::all(&seen);
     claims.extend(of_functions::all(&seen));
     claims.extend(elsewhere());
     claims
 }
 
-/// Everything that a claim can be judged by.
-struct Seen<'a> {
+/// Input of all claims.
+struct DelayClaimInput<'a> {
     result: &'a HostDelayResult,
-    evidence: &'a Evidence,
+    evidence: &'a DelayEvidence,
 }
 
-impl Seen<'_> {
-    /// What a function overshoots by at a delay, under ordinary scheduling and the default slack.
+impl DelayClaimInput<'_> {
+    /// Returns the overshoot of a function at a delay, under sched-other and the default slack.
     fn overshoot(&self, kind: DelayKind, requested_ns: u64) -> Option<&Distribution> {
         self.under(kind, requested_ns, DelaySlack::Default)
     }
@@ -50,52 +51,52 @@ impl Seen<'_> {
     }
 }
 
-/// A verdict with its figure; `None` is what was not measured.
-fn claim(id: &str, says: &str, judged: Option<(bool, String)>) -> Claim {
+/// Builds a verdict with its value; `None` means not measured.
+fn claim(id: &str, says: &str, judged: Option<(bool, String)>) -> DelayClaim {
     let (verdict, figure) = match judged {
         Some((true, figure)) => (ClaimVerdict::Holds, figure),
         Some((false, figure)) => (ClaimVerdict::Fails, figure),
         None => (ClaimVerdict::NotMeasured, "not measured in this run".to_owned()),
     };
-    Claim { id: id.to_owned(), says: says.to_owned(), verdict, figure }
+    DelayClaim { id: id.to_owned(), statement: says.to_owned(), verdict, figure }
 }
 
-/// What other commands show.
-fn elsewhere() -> [Claim; 6] {
-    let of = |(id, says, command): (&str, &str, &str)| Claim {
+/// Returns the claims that other commands show.
+fn elsewhere() -> [DelayClaim; 6] {
+    let of = |(id, says, command): (&str, &str, &str)| DelayClaim {
         id: id.to_owned(),
-        says: says.to_owned(),
+        statement: says.to_owned(),
         verdict: ClaimVerdict::Elsewhere,
         figure: format!("see '{command}'"),
     };
     [
         (
             "delayed-ack-40-ms",
-            "Small requests stall for about 40 ms: a delayed acknowledgement waits for Nagle's \
-             algorithm or for the congestion window.",
+            "Small requests stall for about 40 ms: a delayed acknowledgement coincides with \
+             Nagle's algorithm or with the congestion window.",
             "horolog path stall",
         ),
         (
             "delayed-ack-minimum",
-            "The shortest delay of an acknowledgement is HZ/25 ticks, 40 ms, and \
-             net.ipv4.tcp_delack_min sets it where a kernel has that.",
+            "The minimum delay of an acknowledgement is HZ/25 ticks, 40 ms; \
+             net.ipv4.tcp_delack_min sets it where the kernel supports it.",
             "horolog path stall",
         ),
         (
             "quickack-once",
-            "TCP_QUICKACK does not stay: it has to be set again after each receive.",
+            "TCP_QUICKACK is not permanent: it must be set again after each receive.",
             "horolog path stall",
         ),
         (
             "nodelay-and-cork",
-            "TCP_NODELAY sends small segments at once, TCP_CORK holds them back until it is taken \
-             off or the connection is closed.",
+            "TCP_NODELAY sends small segments at once; TCP_CORK holds them back until it is \
+             cleared or the connection is closed.",
             "horolog path stall",
         ),
-        ("latency-by-size", "Latency rises with the length of a message.", "horolog path tcp"),
+        ("latency-by-size", "Latency increases with message size.", "horolog path tcp"),
         (
             "sleep-before-start",
-            "A service that needs another is started later by 'sleep 180s', or by 'at now+2min'.",
+            "A service that depends on another is delayed with 'sleep 180s', or 'at now+2min'.",
             "horolog after' and 'horolog at",
         ),
     ]

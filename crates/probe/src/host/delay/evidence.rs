@@ -1,6 +1,6 @@
-//! What it takes to judge common claims beside the measured delays: small trials of what a function
-//! does to alarms, above a second, with a time that is none; steps of clocks; the timer interrupt.
-//! Those that could disturb this process are made in a child.
+//! Evidence for common claims in addition to the measured delays: small trials of what a function
+//! does to alarms, above a second, and with an invalid time; steps of clocks; the timer interrupt.
+//! Trials that could disturb this process run in a child.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use horolog_sys::alarm::{BesideAlarm, sleep_beside_alarm, usleep_beside_alarm};
+use horolog_sys::alarm::{AlarmInteraction, sleep_with_pending_alarm, usleep_with_pending_alarm};
 use horolog_sys::delay::{nanosleep_of_no_time, usleep};
 use horolog_sys::posix_clock::posix_version;
 use horolog_sys::thread_usage::Switches;
@@ -17,66 +17,67 @@ use super::cell::thread_time_ns;
 use crate::host::clock::posix::steps_of_system_clock;
 use crate::host::clock::tick::jiffies;
 
-/// Above usleep's limit of old.
+/// Delay above the old limit of usleep.
 const ABOVE_LIMIT: Duration = Duration::from_millis(1_200);
-/// How long a loop over a failing call is watched.
+/// Observation time of a loop over a failing call.
 const LOOP_TIME: Duration = Duration::from_millis(10);
 
-/// What was seen; absent where it could not be.
+/// Observations; absent if not possible.
 #[derive(Debug, Default)]
-pub(super) struct Evidence {
-    /// The smallest steps of `CLOCK_REALTIME` and gettimeofday(2), in ns.
+pub(super) struct DelayEvidence {
+    /// Smallest steps of `CLOCK_REALTIME` and gettimeofday(2), in ns.
     pub(super) step_ns: Option<u64>,
     pub(super) gettimeofday_step_ns: Option<u64>,
-    /// Interrupts on line 0 in a second.
+    /// Interrupts on line 0 per second.
     pub(super) irq_0_per_s: Option<f64>,
-    /// Ticks counted in a second.
+    /// Ticks counted per second.
     pub(super) jiffies_per_s: Option<f64>,
-    /// Real-time clocks, and whether one set the system clock.
+    /// Number of real-time clocks, and the one that set the system clock, if any.
     pub(super) rtcs: usize,
     pub(super) is_set_by_rtc: bool,
-    pub(super) sleep_beside_alarm: Option<BesideAlarm>,
-    pub(super) usleep_beside_alarm: Option<BesideAlarm>,
+    pub(super) sleep_alarm_interaction: Option<AlarmInteraction>,
+    pub(super) usleep_alarm_interaction: Option<AlarmInteraction>,
     pub(super) usleep_above_limit: Option<AboveLimit>,
-    pub(super) no_time: Option<Loop>,
+    pub(super) no_time: Option<BusyLoop>,
     pub(super) posix_version: Option<u32>,
-    pub(super) begun: Option<Counts>,
+    pub(super) begun: Option<TickCounts>,
 }
 
-/// What usleep(3) does above a second.
+/// Behaviour of usleep(3) above a second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AboveLimit {
-    pub(super) asked: Duration,
-    pub(super) took: Duration,
+    pub(super) requested: Duration,
+    pub(super) duration: Duration,
     pub(super) error: Option<String>,
 }
 
-/// A loop around a call that fails at once.
+/// Loop around a call that fails at once.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Loop {
+pub(super) struct BusyLoop {
     pub(super) calls: u64,
     pub(super) time: Duration,
-    /// Share of the time for which the processor was used.
+    /// Share of the time for which the CPU was used.
     pub(super) processor_share: f64,
-    /// How often the thread gave up its core to wait.
+    /// Number of times that the thread gave up its core to wait.
     pub(super) sleeps: u64,
 }
 
-/// What is counted from the beginning to the end of a run.
+/// Counts from the beginning to the end of a run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counts {
+pub(super) struct TickCounts {
     at: Instant,
     irq_0: Option<u64>,
     jiffies: Option<u64>,
 }
 
-impl Evidence {
-    /// Looks and tries; it takes some more than a second.
+impl DelayEvidence {
+    /// Runs the trials; takes somewhat more than a second.
     pub(super) fn begin() -> Self {
-        let begun = Counts::now();
-        let sleep: JoinHandle<io::Result<BesideAlarm>> = thread::spawn(sleep_beside_alarm);
+        let begun = TickCounts::now();
+        let sleep: JoinHandle<io::Result<AlarmInteraction>> =
+            thread::spawn(sleep_with_pending_alarm);
         let beyond = thread::spawn(usleep_above_limit);
-        let usleep_beside_alarm = usleep_beside_alarm().ok();
+        let usleep_beside_alarm = usleep_with_pending_alarm().ok();
         let [step_ns, gettimeofday_step_ns] = steps_of_system_clock();
         let no_time = loop_of_no_time();
         let (rtcs, is_set_by_rtc) = rtcs(Path::new("/sys/class/rtc"));
@@ -85,8 +86,8 @@ impl Evidence {
             gettimeofday_step_ns,
             rtcs,
             is_set_by_rtc,
-            sleep_beside_alarm: sleep.join().ok().and_then(Result::ok),
-            usleep_beside_alarm,
+            sleep_alarm_interaction: sleep.join().ok().and_then(Result::ok),
+            usleep_alarm_interaction: usleep_beside_alarm,
             usleep_above_limit: beyond.join().ok(),
             no_time: Some(no_time),
             posix_version: posix_version(),
@@ -95,9 +96,9 @@ impl Evidence {
         }
     }
 
-    /// Takes what was counted since.
+    /// Adds the counts since the beginning.
     pub(super) fn end(&mut self) {
-        let (Some(begun), now) = (self.begun, Counts::now()) else { return };
+        let (Some(begun), now) = (self.begun, TickCounts::now()) else { return };
         let seconds = (now.at - begun.at).as_secs_f64();
         let rate = |before: Option<u64>, after: Option<u64>| {
             Some(after?.saturating_sub(before?) as f64 / seconds).filter(|rate| rate.is_finite())
@@ -107,7 +108,7 @@ impl Evidence {
     }
 }
 
-impl Counts {
+impl TickCounts {
     fn now() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let interrupts = read("/proc/interrupts");
@@ -116,7 +117,7 @@ impl Counts {
     }
 }
 
-/// Interrupts on line 0 of all cores; 0 where nobody has asked for that line.
+/// Returns the interrupts on line 0 of all cores; 0 if that line has no handler.
 fn irq_0(interrupts: &str) -> Option<u64> {
     let cores = interrupts.lines().next()?.split_whitespace().count();
     let line = interrupts.lines().skip(1).find_map(|line| line.trim_start().strip_prefix("0:"));
@@ -139,22 +140,22 @@ fn rtcs(directory: &Path) -> (usize, bool) {
 fn usleep_above_limit() -> AboveLimit {
     let begun = Instant::now();
     let error = usleep(ABOVE_LIMIT.as_micros() as u64).err().map(|error| error.to_string());
-    AboveLimit { asked: ABOVE_LIMIT, took: begun.elapsed(), error }
+    AboveLimit { requested: ABOVE_LIMIT, duration: begun.elapsed(), error }
 }
 
-fn loop_of_no_time() -> Loop {
+fn loop_of_no_time() -> BusyLoop {
     let (begun, processor) = (Instant::now(), thread_time_ns());
     let before = Switches::now().unwrap_or_default();
     let mut calls = 0;
     while begun.elapsed() < LOOP_TIME {
-        // What a program does that does not look at what it returns.
+        // As in a program that ignores the return value.
         let _ = nanosleep_of_no_time();
         calls += 1;
     }
     let time = begun.elapsed();
     let used = thread_time_ns().saturating_sub(processor) as f64;
     let sleeps = Switches::now().unwrap_or_default().since(before).voluntary;
-    Loop { calls, time, processor_share: used / time.as_nanos() as f64, sleeps }
+    BusyLoop { calls, time, processor_share: used / time.as_nanos() as f64, sleeps }
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! The doubts about measured delays, from their record. Pure.
+//! Findings of measured delays, from their record. Pure.
 
 use horolog_conditions::REAL_TIME_ADVICE;
 use horolog_record::{
-    ClaimVerdict, Code, DelaySlack, Finding, HostDelayResult, SchedulingPolicy, Severity,
+    ClaimVerdict, DelaySlack, Finding, FindingCode, HostDelayResult, SchedulingPolicy, Severity,
 };
 
 use crate::host::clock::finding;
 use crate::host::figures::{counted, time};
 
-/// The slack that a thread has where nobody set another.
+/// Default timer slack of a thread, in ns.
 const SLACK_NS: u64 = 50_000;
 
-/// All doubts, in no order.
+/// Returns all findings, in no order.
 pub(super) fn all(result: &HostDelayResult, is_interrupted: bool) -> Vec<Finding> {
     let mut findings: Vec<_> = early(result).into_iter().chain(unavailable(result)).collect();
     for setting in &result.settings {
@@ -21,7 +21,7 @@ pub(super) fn all(result: &HostDelayResult, is_interrupted: bool) -> Vec<Finding
                 SchedulingPolicy::Other => "SCHED_OTHER",
             };
             findings.push(finding(
-                Code::RealTimeRefused,
+                FindingCode::RealTimeRefused,
                 Severity::Warning,
                 format!("Nothing was measured under {policy}: {error}."),
                 REAL_TIME_ADVICE,
@@ -31,20 +31,20 @@ pub(super) fn all(result: &HostDelayResult, is_interrupted: bool) -> Vec<Finding
     let default = result.settings.iter().find(|one| one.slack == DelaySlack::Default);
     if let Some(slack) = default.and_then(|one| one.slack_ns).filter(|slack| *slack > SLACK_NS) {
         findings.push(finding(
-            Code::SlackWide,
+            FindingCode::TimerSlackLarge,
             Severity::Warning,
             format!(
-                "Timers of this process may be {} late: that much slack was inherited.",
+                "Timers of this process may be {} late: it inherited that timer slack.",
                 time(slack)
             ),
-            "Whoever started it set PR_SET_TIMERSLACK (systemd: TimerSlackNSec=).",
+            "The parent process set PR_SET_TIMERSLACK (systemd: TimerSlackNSec=).",
         ));
     }
     if is_interrupted {
         findings.push(finding(
-            Code::Interrupted,
+            FindingCode::Interrupted,
             Severity::Note,
-            "The run was ended before it was through.".to_owned(),
+            "The run was interrupted.".to_owned(),
             "",
         ));
     }
@@ -56,16 +56,16 @@ fn early(result: &HostDelayResult) -> Option<Finding> {
     let cells = result.cells.iter().filter(|cell| cell.early > 0);
     let worst = cells.clone().max_by_key(|cell| cell.early_max_ns)?;
     Some(finding(
-        Code::WaitsEarly,
+        FindingCode::WaitsReturnedEarly,
         Severity::Warning,
         format!(
-            "{} ended too early, {} by {} at most.",
+            "{} returned too early, {} by {} at most.",
             counted(cells.map(|cell| cell.early).sum(), "wait"),
             worst.function.name(),
             time(worst.early_max_ns)
         ),
-        "A wait that is early was ended by something else, or its clock runs apart from \
-         CLOCK_MONOTONIC.",
+        "An early return means that something else ended the wait, or that its clock runs apart \
+         from CLOCK_MONOTONIC.",
     ))
 }
 
@@ -79,10 +79,10 @@ fn unavailable(result: &HostDelayResult) -> Option<Finding> {
     told.dedup();
     (!told.is_empty()).then(|| {
         finding(
-            Code::FunctionUnavailable,
+            FindingCode::FunctionUnavailable,
             Severity::Note,
-            format!("Some functions could not be measured throughout: {}.", told.join(", ")),
-            "io_uring may be forbidden (sysctl kernel.io_uring_disabled), and a sandbox may forbid \
+            format!("Some functions could not be measured completely: {}.", told.join(", ")),
+            "io_uring may be disabled (sysctl kernel.io_uring_disabled), and a sandbox may block \
              others.",
         )
     })
@@ -93,10 +93,10 @@ fn unmeasured(result: &HostDelayResult) -> Option<Finding> {
     let count = claims.count();
     (count > 0).then(|| {
         finding(
-            Code::FewSamples,
+            FindingCode::FewSamples,
             Severity::Note,
-            format!("{count} claims were not judged for want of measurements."),
-            "Give no --delays and --functions, and run as root, to have all of them.",
+            format!("{count} claims were not judged: their measurements are missing."),
+            "Omit --delays and --functions, and run as root, to measure all of them.",
         )
     })
 }

@@ -1,5 +1,5 @@
-//! `nanosleep` under signals: what becomes of a delay that is interrupted again and again, by how
-//! the program goes on.
+//! `nanosleep` under signals: the total delay after repeated interruptions, by the way in which the
+//! program resumes.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,22 +10,22 @@ use std::time::Duration;
 use horolog_record::{InterruptedDelay, Resumption};
 use horolog_sys::clock::sleep_until;
 use horolog_sys::delay::nanosleep_once;
-use horolog_sys::interruption::{Interruption, Waiter};
+use horolog_sys::wake_signal::{WakeSignal, WakeTarget};
 use horolog_time::Timestamp;
 
 use super::cell::{now_ns, ns, thread_time_ns};
 
-/// The delay that is interrupted.
+/// Interrupted delay.
 const DELAY: Duration = Duration::from_millis(60);
-/// Time from one signal to the next.
+/// Interval of the signals.
 const INTERVAL: Duration = Duration::from_millis(2);
-/// One that is asked for again and again is given up after so many times its length.
-const PATIENCE: u64 = 3;
+/// Multiple of its length after which a repeatedly restarted delay is given up.
+const DURATION_FACTOR_MAX: u64 = 3;
 
 const ALL: [Resumption; 4] =
     [Resumption::None, Resumption::Remaining, Resumption::Absolute, Resumption::Again];
 
-/// All ways to go on, each under a storm of signals. The signal's handler is put back.
+/// Measures all ways to resume, each under a storm of signals, and restores the signal handler.
 pub(super) fn measure() -> io::Result<Vec<InterruptedDelay>> {
     ALL.into_iter().map(|resumption| under_signals(resumption, DELAY, INTERVAL)).collect()
 }
@@ -35,14 +35,14 @@ fn under_signals(
     delay: Duration,
     interval: Duration,
 ) -> io::Result<InterruptedDelay> {
-    let interruption = Interruption::install()?;
+    let interruption = WakeSignal::install()?;
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let (announce, announced) = mpsc::channel();
         let is_over = &is_over;
         let sleeper = scope.spawn(move || {
-            // Whoever waits for it sees that the channel is closed.
-            let _ = announce.send(Waiter::current()?);
+            // The receiver sees that the channel is closed.
+            let _ = announce.send(WakeTarget::current()?);
             let outcome = wait(resumption, delay);
             is_over.store(true, Ordering::Release);
             outcome
@@ -50,7 +50,7 @@ fn under_signals(
         if let Ok(waiter) = announced.recv() {
             while !is_over.load(Ordering::Acquire) {
                 thread::sleep(interval);
-                // One that has ended meanwhile needs none.
+                // A thread that has ended meanwhile needs none.
                 let _ = interruption.send(waiter);
             }
         }
@@ -62,7 +62,7 @@ fn under_signals(
 fn wait(resumption: Resumption, delay: Duration) -> io::Result<InterruptedDelay> {
     let (begun, processor) = (now_ns(), thread_time_ns());
     let due = begun.saturating_add(ns(delay));
-    let given_up = begun.saturating_add(ns(delay).saturating_mul(PATIENCE));
+    let given_up = begun.saturating_add(ns(delay).saturating_mul(DURATION_FACTOR_MAX));
     let (mut calls, mut interruptions, mut left) = (0, 0, delay);
     let ended = loop {
         calls += 1;
@@ -86,7 +86,7 @@ fn wait(resumption: Resumption, delay: Duration) -> io::Result<InterruptedDelay>
     Ok(InterruptedDelay {
         resumption,
         requested_ns: ns(delay),
-        took_ns: now_ns() - begun,
+        duration_ns: now_ns() - begun,
         ended,
         interruptions,
         calls,
@@ -94,7 +94,7 @@ fn wait(resumption: Resumption, delay: Duration) -> io::Result<InterruptedDelay>
     })
 }
 
-/// Waits for an instant; what is left of it where a signal came before.
+/// Waits for an instant; returns the time left if a signal arrived first.
 fn until(due: u64) -> Duration {
     sleep_until(Timestamp::from_ns(i64::try_from(due).unwrap_or(i64::MAX)));
     Duration::from_nanos(due.saturating_sub(now_ns()))
@@ -113,18 +113,18 @@ mod tests {
     #[test]
     fn what_is_given_up_is_early_and_what_is_resumed_is_not() {
         let given_up = outcome(Resumption::None);
-        assert!(given_up.took_ns < ns(SHORT) && given_up.interruptions == 1, "{given_up:?}");
+        assert!(given_up.duration_ns < ns(SHORT) && given_up.interruptions == 1, "{given_up:?}");
         for resumption in [Resumption::Remaining, Resumption::Absolute] {
             let resumed = outcome(resumption);
-            assert!(resumed.took_ns >= ns(SHORT) && resumed.ended, "{resumed:?}");
+            assert!(resumed.duration_ns >= ns(SHORT) && resumed.ended, "{resumed:?}");
             assert!(resumed.interruptions > 1, "{resumed:?}");
-            assert!(resumed.processor_ns < resumed.took_ns / 2, "{resumed:?}");
+            assert!(resumed.processor_ns < resumed.duration_ns / 2, "{resumed:?}");
         }
     }
 
     #[test]
     fn what_begins_again_at_each_signal_does_not_end() {
         let again = outcome(Resumption::Again);
-        assert!(!again.ended && again.took_ns > 2 * ns(SHORT), "{again:?}");
+        assert!(!again.ended && again.duration_ns > 2 * ns(SHORT), "{again:?}");
     }
 }

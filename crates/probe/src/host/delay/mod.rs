@@ -1,6 +1,7 @@
-//! What the functions deliver by which programs wait. Short delays are measured one after the
-//! other, the functions in turn, so that all see the same state of the machine; long ones, during
-//! which nothing happens, all at once. Each setting holds for threads or children that end with it.
+//! Accuracy of the functions that programs wait with. Short delays are measured one after the
+//! other, the functions in turn, so that all see the same state of the host; long ones, during
+//! which nothing happens, all at once. Each setting applies to threads or children that end with
+//! it.
 
 mod cell;
 mod claims;
@@ -17,61 +18,62 @@ use horolog_record::{
     DelayCell, DelayKind, DelaySetting, DelaySlack, HOST_DELAY_SCHEMA, Host, HostDelayResult,
     SchedulingPolicy, rfc3339_now,
 };
-use horolog_sys::affinity::{Scheduling, prefer_real_time, set_timer_slack_ns};
+use horolog_sys::affinity::{Scheduling, set_timer_slack_ns, try_real_time};
 use horolog_sys::alarm::{ChildSettings, alarm_and_pause};
 use horolog_sys::delay::{DelayFunction, Delayer};
 use horolog_sys::posix_clock::timer_slack_ns;
 
 use super::clock::tick;
-use cell::{Account, ns};
-use evidence::Evidence;
+use cell::{DelayStats, ns};
+use evidence::DelayEvidence;
 
-/// Delays from here on are measured all at once.
+/// Shortest delay of those measured all at once.
 const LONG: Duration = Duration::from_millis(5);
-/// The waits of one function at one delay take about so long, and there are so many at least.
+/// Approximate time of the waits of one function at one delay, and their least number.
 const CELL_TIME: Duration = Duration::from_secs(1);
 const SAMPLES_MIN: u64 = 3;
-/// High enough to come before everything ordinary, below the kernel's own threads at 50 and more.
+/// Real-time priority above all sched-other threads and below the kernel's own threads at 50 and
+/// more.
 const PRIORITY: i32 = 40;
 const MINIMAL_SLACK_NS: u32 = 1;
 
-/// What to measure, and how.
+/// Options of a delay measurement.
 #[derive(Clone, Debug)]
 pub struct HostDelayOptions {
-    /// The functions.
+    /// Functions.
     pub functions: Vec<DelayKind>,
-    /// The delays to ask for.
+    /// Delays to request.
     pub delays: Vec<Duration>,
-    /// Waits of each function at each delay, fewer of long ones.
+    /// Waits of each function at each delay, fewer for long ones.
     pub samples: u64,
-    /// The schedulings.
+    /// Scheduling policies.
     pub policies: Vec<SchedulingPolicy>,
-    /// The timer slacks.
+    /// Timer slacks.
     pub slacks: Vec<DelaySlack>,
-    /// Whether what is commonly said is judged; that takes two seconds more.
+    /// True to judge common claims; that takes two more seconds.
     pub claims: bool,
-    /// The command line, for the record.
+    /// Command line, for the record.
     pub command: Vec<String>,
 }
 
 impl HostDelayOptions {
-    /// Whether a function can be asked for one of the delays.
+    /// Returns true if a function supports one of the delays.
     #[must_use]
     pub fn is_any_possible(&self) -> bool {
         self.functions.iter().any(|kind| self.delays.iter().any(|delay| fits(*kind, *delay)))
     }
 }
 
-/// Whether a function can be asked for just this delay.
+/// Returns true if a function supports exactly this delay.
 fn fits(kind: DelayKind, delay: Duration) -> bool {
     let delay_ns = ns(delay);
     delay_ns > 0 && delay_ns.is_multiple_of(kind.unit_ns())
 }
 
-/// Whether the run is to end.
+/// End condition of a run.
 pub type IsOver<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// Measures; says what it is at as it goes on.
+/// Measures, and reports each step.
 pub fn measure(
     options: HostDelayOptions,
     doing: &dyn Fn(&str),
@@ -79,8 +81,8 @@ pub fn measure(
 ) -> HostDelayResult {
     let started = rfc3339_now();
     let mut evidence = options.claims.then(|| {
-        doing("trying what is commonly said");
-        Evidence::begin()
+        doing("testing common claims");
+        DelayEvidence::begin()
     });
     let mut settings = settings(&options);
     let all = settings.len();
@@ -102,7 +104,7 @@ pub fn measure(
         started,
         command: options.command,
         host: Host::read(),
-        tick: tick::look(),
+        tick: tick::measure_tick(),
         own_cost_ns: cell::own_cost_ns(),
         settings,
         cells,
@@ -133,27 +135,27 @@ fn settings(options: &HostDelayOptions) -> Vec<DelaySetting> {
     options.policies.iter().flat_map(of).collect()
 }
 
-/// Has this thread scheduled so.
+/// Schedules this thread as given.
 fn apply(setting: &DelaySetting) -> io::Result<()> {
     if setting.slack == DelaySlack::Minimal {
         set_timer_slack_ns(MINIMAL_SLACK_NS)?;
     }
     match setting.policy {
         SchedulingPolicy::Other => Ok(()),
-        SchedulingPolicy::Fifo => match prefer_real_time(PRIORITY) {
+        SchedulingPolicy::Fifo => match try_real_time(PRIORITY) {
             Scheduling::RealTime => Ok(()),
             Scheduling::Ordinary(error) => Err(error),
         },
     }
 }
 
-/// Why threads may not be scheduled so, tried by one.
+/// Returns the error of this scheduling, tried on a thread, if it is not permitted.
 fn refused(setting: &DelaySetting) -> Option<io::Error> {
     let gone = || Err(io::ErrorKind::Other.into());
     thread::scope(|scope| scope.spawn(|| apply(setting)).join().unwrap_or_else(|_| gone())).err()
 }
 
-/// All functions at all delays, in the order of the options.
+/// Measures all functions at all delays, in the order of the options.
 fn of_setting(
     options: &HostDelayOptions,
     index: usize,
@@ -176,7 +178,7 @@ fn of_setting(
                 let cell = in_turn(options, index, setting, &[*pair], is_over);
                 at_once.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(cell);
             });
-            // So that they do not end all at one instant.
+            // So that they do not all end at one instant.
             thread::sleep(Duration::from_micros(700));
         }
     });
@@ -187,13 +189,14 @@ fn of_setting(
     cells
 }
 
-/// How many waits there are of a delay.
+/// Returns the number of waits of a delay.
 fn samples(options: &HostDelayOptions, delay: Duration) -> u64 {
     let fitting = CELL_TIME.as_nanos() / delay.as_nanos().max(1);
     u64::try_from(fitting).unwrap_or(u64::MAX).max(SAMPLES_MIN).min(options.samples)
 }
 
-/// Functions at delays in this thread: at each delay one wait of each function after the other.
+/// Measures functions at delays in this thread: at each delay one wait of each function after the
+/// other.
 fn in_turn(
     options: &HostDelayOptions,
     index: usize,
@@ -208,9 +211,9 @@ fn in_turn(
         let mut running: Vec<_> = group
             .iter()
             .map(|(kind, _)| {
-                let mut account = Account::new(delay);
+                let mut account = DelayStats::new(delay);
                 let way = match &applied {
-                    Ok(()) => Way::open(*kind, setting),
+                    Ok(()) => WaitMethod::open(*kind, setting),
                     Err(error) => Err(io::Error::from(error.kind())),
                 };
                 let way = way.map_err(|error| account.fail(&error)).ok();
@@ -234,13 +237,13 @@ fn in_turn(
     cells
 }
 
-/// How to wait by a function.
-enum Way {
-    Here(Delayer),
+/// Way to wait with a function.
+enum WaitMethod {
+    InThread(Delayer),
     InChild(ChildSettings),
 }
 
-impl Way {
+impl WaitMethod {
     fn open(kind: DelayKind, setting: &DelaySetting) -> io::Result<Self> {
         let function = match kind {
             DelayKind::AlarmPause => {
@@ -263,13 +266,13 @@ impl Way {
             DelayKind::Timerfd => DelayFunction::Timerfd,
             DelayKind::IoUring => DelayFunction::IoUring,
         };
-        Delayer::open(function).map(Self::Here)
+        Delayer::open(function).map(Self::InThread)
     }
 
-    /// Waits once; false where there is no use in going on.
-    fn wait(&mut self, account: &mut Account) -> bool {
+    /// Waits once; returns false if there is no point in going on.
+    fn wait(&mut self, account: &mut DelayStats) -> bool {
         match self {
-            Self::Here(delayer) => account.wait(&mut |delay| delayer.wait(delay)),
+            Self::InThread(delayer) => account.wait(&mut |delay| delayer.wait(delay)),
             Self::InChild(settings) => {
                 let seconds = account.requested_s();
                 match alarm_and_pause(seconds, *settings) {
@@ -317,7 +320,9 @@ mod tests {
         let delays = vec![Duration::from_millis(10)];
         let long = HostDelayOptions { samples: 1_000_000, delays, ..options() };
         let result = measure(long, &|_| (), &|| true);
-        assert!(result.findings.iter().any(|one| one.code == horolog_record::Code::Interrupted));
+        assert!(
+            result.findings.iter().any(|one| one.code == horolog_record::FindingCode::Interrupted)
+        );
     }
 
     #[test]

@@ -1,17 +1,18 @@
-//! What the kernel and the processor count of a core: time that the hypervisor gave to others,
-//! interrupts, system management interrupts. What cannot be read is absent.
+//! Kernel and CPU counters of a core: time that the hypervisor gave to others, interrupts, system
+//! management interrupts. An unreadable counter is absent.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// `MSR_SMI_COUNT` of Intel's processors.
+/// `MSR_SMI_COUNT` of Intel CPUs.
 const SYSTEM_MANAGEMENT_MSR: u64 = 0x34;
-/// The place of `steal` behind the core's name in `/proc/stat` (proc(5)).
+/// Index of `steal` after the core's name in `/proc/stat` (proc(5)).
 const STEAL_FIELD: usize = 8;
-/// A tick of `/proc/stat` (`USER_HZ`), which is 1/100 s on every architecture that Horolog runs on.
+/// Length of a tick of `/proc/stat` (`USER_HZ`), which is 1/100 s on every architecture that
+/// Horolog runs on.
 const TICK_NS: u64 = 10_000_000;
 
-/// The counters of one core at one instant.
+/// Counters of one core at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CoreCounters {
     pub(super) steal_ns: Option<u64>,
@@ -38,7 +39,7 @@ fn steal_ns(stat: &str, core: usize) -> Option<u64> {
     ticks.checked_mul(TICK_NS)
 }
 
-/// The sum of the core's column.
+/// Returns the sum of the core's column.
 fn interrupts_of(table: &str, core: usize) -> Option<u64> {
     let mut lines = table.lines();
     let name = format!("CPU{core}");

@@ -1,15 +1,15 @@
-//! The doubts about a run of handlers and a spin, from its record alone. Pure.
+//! Findings of a run of handlers and a spin, from its record alone. Pure.
 
 use horolog_conditions::{self as conditions, finding};
-use horolog_record::{Code, Finding, HostInterruptResult, Severity, StolenCore};
+use horolog_record::{Finding, FindingCode, HostInterruptResult, OsNoise, Severity};
 
 use super::handlers;
 use crate::host::figures::{counted, time};
 
-/// The share of a core from which its loss is a finding.
+/// Share of a core from which its loss is a finding.
 const STOLEN_SHARE: f64 = 0.01;
 
-/// All doubts.
+/// Returns all findings.
 pub(super) fn all(result: &HostInterruptResult, is_interrupted: bool) -> Vec<Finding> {
     let scheduling: Vec<_> = result.handlers.iter().map(|one| &one.scheduling).collect();
     let mut findings = conditions::findings(&result.conditions, &scheduling);
@@ -20,60 +20,61 @@ pub(super) fn all(result: &HostInterruptResult, is_interrupted: bool) -> Vec<Fin
         };
         told.push(handler.kind);
         findings.push(finding(
-            Code::HandlerUnavailable,
+            FindingCode::HandlerUnavailable,
             Severity::Warning,
-            format!("{} gave no figures: {error}.", handlers::name(handler.kind)),
-            "The kernel's handler takes root (or CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON) and Linux 6.4.",
+            format!("{} returned no values: {error}.", handlers::name(handler.kind)),
+            "The in-kernel handler requires root (or CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON) and \
+             Linux 6.4.",
         ));
     }
     let elsewhere: u64 = result.handlers.iter().map(|one| one.elsewhere).sum();
     if elsewhere > 0 {
         findings.push(finding(
-            Code::HandlerUnavailable,
+            FindingCode::HandlerUnavailable,
             Severity::Note,
             format!(
-                "{} of the kernel ran on another core than was asked for.",
+                "{} of the kernel ran on another core than requested.",
                 counted(elsewhere, "handler")
             ),
-            "From Linux 6.7 on a timer can be tied to a core.",
+            "Since Linux 6.7 a timer can be bound to a core.",
         ));
     }
-    // The worst core first.
-    let mut cores: Vec<_> = result.stolen.iter().collect();
+    // Worst core first.
+    let mut cores: Vec<_> = result.os_noise.iter().collect();
     cores.sort_by(|one, other| share(other).total_cmp(&share(one)));
     findings.extend(cores.into_iter().filter_map(loss));
     if is_interrupted {
         findings.push(finding(
-            Code::Interrupted,
+            FindingCode::Interrupted,
             Severity::Note,
-            "The run was ended before it was through.".to_owned(),
+            "The run was interrupted.".to_owned(),
             "",
         ));
     }
     findings
 }
 
-/// The share of a core that was taken.
-fn share(core: &StolenCore) -> f64 {
+/// Returns the share of a core that was taken.
+fn share(core: &OsNoise) -> f64 {
     core.all.total_ns as f64 / core.duration_ns.max(1) as f64
 }
 
-/// Whether so much of a core was taken that it is a finding, and by whom.
-pub(crate) fn loss(core: &StolenCore) -> Option<Finding> {
+/// Reports a core of which too much was taken, with the cause.
+pub(crate) fn loss(core: &OsNoise) -> Option<Finding> {
     if share(core) < STOLEN_SHARE {
         return None;
     }
     let share = |ns: u64| ns as f64 / core.duration_ns.max(1) as f64;
     let by_threads = core.by_threads.total_ns >= core.by_others.total_ns;
     let advice = if by_threads {
-        "See which threads run there ('ps -eLo psr,cls,rtprio,comm'), and keep them off (cpusets, \
-         isolcpus)."
+        "Find the threads on that core ('ps -eLo psr,cls,rtprio,comm'), and move them to others \
+         (cpusets, isolcpus)."
     } else {
-        "No thread ran: look at interrupts (/proc/interrupts), at steal on a virtual machine, and at \
+        "No thread ran: check interrupts (/proc/interrupts), steal on a virtual machine, and \
          system management interrupts."
     };
     Some(finding(
-        Code::TimeStolen,
+        FindingCode::OsNoise,
         Severity::Warning,
         format!(
             "Core {} was taken for {:.2}% of the time, {:.2}% by other threads and {:.2}% by \
@@ -90,13 +91,13 @@ pub(crate) fn loss(core: &StolenCore) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::StolenPart;
+    use horolog_record::OsNoiseShare;
 
     use super::*;
 
-    fn core(by_threads_ns: u64, by_others_ns: u64) -> StolenCore {
-        let part = |total_ns| StolenPart { gaps: 1, total_ns, max_ns: total_ns };
-        StolenCore {
+    fn core(by_threads_ns: u64, by_others_ns: u64) -> OsNoise {
+        let part = |total_ns| OsNoiseShare { gaps: 1, total_ns, max_ns: total_ns };
+        OsNoise {
             core: 3,
             duration_ns: 1_000_000_000,
             turn_ns: 30,
@@ -117,7 +118,7 @@ mod tests {
     fn a_loss_that_matters_names_who_took_most() {
         assert_eq!(loss(&core(4_000_000, 5_000_000)), None);
         let threads = loss(&core(50_000_000, 1_000_000)).unwrap();
-        assert!(threads.advice.contains("which threads"), "{threads:?}");
+        assert!(threads.advice.contains("Find the threads"), "{threads:?}");
         assert!(threads.message.contains("Core 3 was taken for 5.10%"), "{threads:?}");
         let others = loss(&core(0, 50_000_000)).unwrap();
         assert!(others.advice.contains("No thread ran"), "{others:?}");

@@ -1,5 +1,5 @@
-//! From a timer's expiry to the first reading of the clock in a handler. The expiries are at random
-//! distances, so that none is in step with another timer of the machine.
+//! Latency from a timer's expiry to the first clock reading in a handler. Expiries are at random
+//! intervals, so that none is in step with another timer of the host.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use horolog_xdp::KernelTimer;
 use super::InterruptOptions;
 use crate::host::HostError;
 
-/// What the kind is called in progress and findings.
+/// Returns the name of a kind in progress and findings.
 pub(super) const fn name(kind: HandlerKind) -> &'static str {
     match kind {
         HandlerKind::Kernel => "bpf_timer",
@@ -25,14 +25,14 @@ pub(super) const fn name(kind: HandlerKind) -> &'static str {
     }
 }
 
-/// Something that expires and says how late each handler was.
-trait Expiring {
-    /// So many expiries; fewer where the run is to end. The delays, and how many of the handlers
-    /// ran on another core.
+/// Timer that expires repeatedly and returns the latency of each handler.
+trait HandlerTimer {
+    /// Runs `count` expiries, or fewer if the run is to end. Returns the latencies, and the number
+    /// of handlers that ran on another core.
     fn repetition(&mut self, count: u64, stop: &AtomicBool) -> Result<(Histogram, u64), String>;
 }
 
-/// All repetitions of a kind on one core, in the calling thread.
+/// Measures all repetitions of a kind on one core, in the calling thread.
 pub(super) fn measure(
     options: &InterruptOptions,
     core: usize,
@@ -42,7 +42,7 @@ pub(super) fn measure(
     let mut delay = HandlerDelay {
         core,
         kind,
-        scheduling: conditions::settle(core, options.priority)?,
+        scheduling: conditions::apply_to_thread(core, options.priority)?,
         repetitions: Vec::new(),
         delay_ns: None,
         elsewhere: 0,
@@ -60,7 +60,7 @@ pub(super) fn measure(
                     Ok((histogram, elsewhere)) => {
                         delay.elsewhere += elsewhere;
                         delay.repetitions.extend(figures(&histogram));
-                        // Only more values than can be counted in years are too many.
+                        // Fails only for more values than can be counted in years.
                         let _ = all.merge(&histogram);
                     }
                     Err(error) => {
@@ -88,7 +88,7 @@ fn figures(histogram: &Histogram) -> Option<HandlerRepetition> {
 fn expiring(
     kind: HandlerKind,
     distance: (Duration, Duration),
-) -> Result<Box<dyn Expiring>, String> {
+) -> Result<Box<dyn HandlerTimer>, String> {
     Ok(match kind {
         HandlerKind::Kernel => {
             let timer = KernelTimer::load().map_err(|error| error.to_string())?;
@@ -110,7 +110,7 @@ struct InKernel {
     distance: (Duration, Duration),
 }
 
-impl Expiring for InKernel {
+impl HandlerTimer for InKernel {
     fn repetition(&mut self, count: u64, stop: &AtomicBool) -> Result<(Histogram, u64), String> {
         let is_over = || stop.load(Ordering::Relaxed);
         let delays = self.timer.run(count, self.distance, &is_over);
@@ -130,13 +130,13 @@ struct InUserSpace<E> {
 
 impl<E: FnMut(Timestamp<Monotonic>) -> std::io::Result<Timestamp<Monotonic>>> InUserSpace<E> {
     fn new(distance: (Duration, Duration), expire_at: E) -> Self {
-        // Where it begins is of no matter, only that it is in step with nothing.
+        // The start is arbitrary, as long as it is in step with nothing.
         let seed = MonotonicClock.now().as_ns().unsigned_abs();
         Self { random: SplitMix64::new(seed), distance, expire_at }
     }
 }
 
-impl<E: FnMut(Timestamp<Monotonic>) -> std::io::Result<Timestamp<Monotonic>>> Expiring
+impl<E: FnMut(Timestamp<Monotonic>) -> std::io::Result<Timestamp<Monotonic>>> HandlerTimer
     for InUserSpace<E>
 {
     fn repetition(&mut self, count: u64, stop: &AtomicBool) -> Result<(Histogram, u64), String> {
@@ -148,7 +148,7 @@ impl<E: FnMut(Timestamp<Monotonic>) -> std::io::Result<Timestamp<Monotonic>>> Ex
             let due = MonotonicClock.now() + Span::from_ns(distance);
             match (self.expire_at)(due) {
                 Ok(noticed) => delays.record((noticed - due).as_ns().max(0).unsigned_abs()),
-                // Somebody else's signal: this expiry is not known.
+                // A signal from outside: this expiry is unknown.
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.to_string()),
             }

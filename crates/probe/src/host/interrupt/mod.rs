@@ -1,14 +1,14 @@
-//! How late handlers run behind a timer's expiry at a random instant, in the kernel and in user
-//! space; and what is taken from a thread that spins on a core and wants all of it, as oslat looks
-//! for it.
+//! Latency of handlers after a timer's expiry at a random instant, in the kernel and in user space;
+//! and the time taken from a thread that spins on a core, as oslat measures it.
 //!
-//! The handlers' threads run in real time where that is allowed. The spinning one is an ordinary
-//! thread always: a real-time one would be throttled, and would itself take the core from others.
+//! The handlers' threads are real-time threads if permitted. The spinning one is always a
+//! sched-other thread: a real-time one would be throttled, and would itself take the core from
+//! others.
 
 mod counters;
 mod findings;
 mod handlers;
-mod stolen;
+mod os_noise;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use horolog_conditions::{self as conditions, Conditions};
 use horolog_record::{
-    HOST_INTERRUPT_SCHEMA, HandlerDelay, HandlerKind, Host, HostInterruptResult, StolenCore,
+    HOST_INTERRUPT_SCHEMA, HandlerDelay, HandlerKind, Host, HostInterruptResult, OsNoise,
     rfc3339_now,
 };
 
@@ -24,38 +24,38 @@ use super::{HostError, figures};
 
 pub(super) use findings::loss;
 
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What to measure, and how.
+/// Options of an interrupt measurement.
 #[derive(Clone, Debug)]
 pub struct InterruptOptions {
-    /// The cores; none for all that this process may run on.
+    /// Cores; empty for all that this process may run on.
     pub cores: Vec<usize>,
-    /// The kinds of handlers.
+    /// Kinds of handlers.
     pub kinds: Vec<HandlerKind>,
     /// Expiries of each repetition.
     pub expiries: u64,
     /// Repetitions of each kind.
     pub repetitions: usize,
-    /// The shortest and the longest distance from a handler to the next expiry.
+    /// Shortest and longest time from a handler to the next expiry.
     pub distance: (Duration, Duration),
-    /// How long to look for stolen time; zero for not at all.
+    /// Time of the search for OS noise; zero for none.
     pub spin: Duration,
-    /// What is longer than this, of a turn of the spinning loop, was stolen.
+    /// Time of one turn of the spinning loop above which it counts as OS noise.
     pub threshold: Duration,
-    /// The real-time priority of the handlers' threads; `None` for ordinary ones.
+    /// Real-time priority of the handlers' threads; `None` for sched-other threads.
     pub priority: Option<u8>,
-    /// Whether deep idle states are held off.
+    /// True to hold off deep idle states.
     pub hold_awake: bool,
-    /// The command line, for the record.
+    /// Command line, for the record.
     pub command: Vec<String>,
 }
 
-/// Measures all of it: first the handlers of all cores at once, then the stolen time.
+/// Measures everything: first the handlers of all cores at once, then the OS noise.
 ///
 /// # Errors
 ///
-/// When a core is not to be had or a thread cannot be started.
+/// If a core is not available or a thread cannot be started.
 pub fn run(
     options: InterruptOptions,
     progress: &dyn Fn(&str),
@@ -73,11 +73,11 @@ pub fn run(
             on_each(&cores, &stop, is_over, |core| handlers::measure(&options, core, kind, &stop))?;
         handlers.extend(of_kind);
     }
-    let mut stolen: Vec<StolenCore> = Vec::new();
+    let mut stolen: Vec<OsNoise> = Vec::new();
     if !options.spin.is_zero() && !stop.load(Ordering::Relaxed) {
-        progress("stolen time");
+        progress("OS noise");
         stolen = on_each(&cores, &stop, is_over, |core| {
-            stolen::measure(core, options.spin, options.threshold, &stop)
+            os_noise::measure(core, options.spin, options.threshold, &stop)
         })?;
     }
     let mut result = HostInterruptResult {
@@ -91,7 +91,7 @@ pub fn run(
         distance_max_ns: options.distance.1.as_nanos() as u64,
         clock_ns,
         handlers,
-        stolen,
+        os_noise: stolen,
         limits: Vec::new(),
         findings: Vec::new(),
     };
@@ -99,8 +99,8 @@ pub fn run(
     Ok(result)
 }
 
-/// Does something on each core at once, in a thread of its own, until all are done; tells them to
-/// stop where the run is to end.
+/// Runs a function on each core at once, in a thread of its own, until all are done; stops them if
+/// the run is to end.
 fn on_each<T: Send>(
     cores: &[usize],
     stop: &AtomicBool,
@@ -119,7 +119,7 @@ fn on_each<T: Send>(
             thread.as_ref().is_ok_and(|thread| !thread.is_finished())
         };
         while threads.iter().any(running) {
-            thread::sleep(LOOK);
+            thread::sleep(CHECK_INTERVAL);
             if is_over() {
                 stop.store(true, Ordering::Relaxed);
             }
@@ -133,7 +133,7 @@ fn on_each<T: Send>(
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::Code;
+    use horolog_record::FindingCode;
 
     use super::*;
 
@@ -156,13 +156,13 @@ mod tests {
     #[test]
     fn handlers_in_user_space_run_at_each_expiry() {
         let result = run(options(), &|_| (), &|| false).unwrap();
-        let cores = result.stolen.len();
+        let cores = result.os_noise.len();
         assert_eq!(result.handlers.len(), 2 * cores);
         for handler in &result.handlers {
             let count = handler.delay_ns.as_ref().map_or(0, |delay| delay.count);
             assert_eq!((count, handler.repetitions.len()), (40, 2), "{handler:?}");
         }
-        for core in &result.stolen {
+        for core in &result.os_noise {
             assert!(core.duration_ns >= 40_000_000, "{core:?}");
             let parts = [core.by_threads, core.by_others];
             assert_eq!(parts.iter().map(|part| part.gaps).sum::<u64>(), core.all.gaps);
@@ -173,6 +173,6 @@ mod tests {
     #[test]
     fn a_run_that_is_ended_says_so() {
         let result = run(options(), &|_| (), &|| true).unwrap();
-        assert!(result.findings.iter().any(|finding| finding.code == Code::Interrupted));
+        assert!(result.findings.iter().any(|finding| finding.code == FindingCode::Interrupted));
     }
 }

@@ -1,15 +1,15 @@
-//! What to change of a card for serving or loading time, from its record. Pure.
+//! Advice on the settings of a NIC for serving or loading time, from its record. Pure.
 
 use horolog_record::{
-    Code, Finding, HostNicResult, NicAdvice, NicPurpose, NicXdpAbility, NicXdpMode, Severity,
+    Finding, FindingCode, HostNicResult, NicAdvice, NicPurpose, NicXdpFeature, NicXdpMode, Severity,
 };
 
 use crate::host::clock::finding;
 
-/// Interrupts that wait longer are told.
+/// Interrupt coalescing delay above which it is reported, in ns.
 const WAIT_MAX_NS: u64 = 20_000;
 
-/// Everything that is worth changing; nothing for an interface without a wire.
+/// Returns all advised changes; none for an interface without a wire.
 pub(super) fn all(result: &HostNicResult) -> Vec<NicAdvice> {
     if is_loopback(result) {
         return Vec::new();
@@ -59,8 +59,8 @@ fn interrupts(result: &HostNicResult) -> Option<NicAdvice> {
         advice(
             NicPurpose::Serving,
             format!(
-                "All {all} interrupts go to core {}: spread them, one queue to a core, and keep \
-                 irqbalance from moving them.",
+                "All {all} interrupts are handled by core {}: distribute them, one queue to a \
+                 core, and exclude them from irqbalance.",
                 places[0]
             ),
             Some(format!("echo CORE >/proc/irq/{}/smp_affinity_list", busy[0].number)),
@@ -72,12 +72,12 @@ fn rings(result: &HostNicResult) -> Option<NicAdvice> {
     let rings = result.rings?;
     let lost = result.drops.rx_missed + result.drops.rx_dropped > 0;
     (rings.rx < rings.rx_max).then(|| {
-        let why = if lost { "; packets were dropped here before" } else { "" };
+        let why = if lost { "; packets have been dropped here" } else { "" };
         advice(
             NicPurpose::Serving,
             format!(
-                "Let {} received packets wait instead of {}, so that a burst is not lost{why}. What \
-                 waits is late, not lost.",
+                "Set the receive ring to {} packets instead of {}, so that a burst is not \
+                 lost{why}. Queued packets are delayed, not lost.",
                 rings.rx_max, rings.rx
             ),
             Some(format!("ethtool -G {} rx {}", result.interface, rings.rx_max)),
@@ -89,12 +89,13 @@ fn coalescing(result: &HostNicResult) -> Option<NicAdvice> {
     let set = result.coalescing?;
     let waits = set.rx_ns > WAIT_MAX_NS || set.adaptive_rx;
     waits.then(|| {
-        let adaptive = if set.adaptive_rx { " and are set by the load" } else { "" };
+        let adaptive = if set.adaptive_rx { " and adapts to the load" } else { "" };
         advice(
             NicPurpose::Accuracy,
             format!(
-                "Interrupts wait {} µs{adaptive}: the kernel's receive timestamps are late by as \
-                 much. At once is right for timestamps; for the most requests a second leave it.",
+                "Interrupt delay is {} µs{adaptive}: kernel receive timestamps are late by as \
+                 much. Disable coalescing for accurate timestamps; keep it for the highest request \
+                 rate.",
                 set.rx_ns / 1_000
             ),
             Some(format!("ethtool -C {} adaptive-rx off rx-usecs 0", result.interface)),
@@ -107,8 +108,7 @@ fn merging(result: &HostNicResult) -> Option<NicAdvice> {
     lro.map(|_| {
         advice(
             NicPurpose::Serving,
-            "The card merges received packets (LRO): native XDP refuses that, and it holds packets \
-             back."
+            "The NIC merges received packets (LRO): this prevents native XDP and delays packets."
                 .to_owned(),
             Some(format!("ethtool -K {} lro off", result.interface)),
         )
@@ -119,20 +119,20 @@ fn xdp(result: &HostNicResult) -> Option<NicAdvice> {
     if result.xdp.attached == Some(NicXdpMode::Generic) {
         return Some(advice(
             NicPurpose::Serving,
-            "An XDP program is attached behind the driver (generic mode), which costs a socket \
-             buffer for each packet."
+            "An XDP program is attached in generic mode, which costs a socket buffer for each \
+             packet."
                 .to_owned(),
             None,
         ));
     }
-    let can = result.xdp.can.as_ref()?;
-    if can.contains(&NicXdpAbility::Native) {
+    let can = result.xdp.supported.as_ref()?;
+    if can.contains(&NicXdpFeature::Native) {
         return None;
     }
     Some(advice(
         NicPurpose::Serving,
-        "The driver runs no XDP programs: 'horolog serve' answers by sockets here, and 'horolog \
-         load' generates by AF_PACKET."
+        "The driver does not support XDP: 'horolog serve' uses sockets here, and 'horolog load' \
+         uses AF_PACKET."
             .to_owned(),
         None,
     ))
@@ -144,53 +144,54 @@ fn timestamps(result: &HostNicResult) -> Option<NicAdvice> {
         let receive = if stamps.receive_filters.iter().any(|filter| filter == "all") {
             "of every packet"
         } else {
-            "of PTP or NTP packets alone"
+            "of PTP or NTP packets only"
         };
         let text = format!(
-            "The card stamps what is sent, and {receive} received: let server and client use it."
+            "The NIC timestamps packets on transmission, and {receive} on reception: enable it in \
+             server and client."
         );
         (text, Some("horolog serve --timestamps hardware".to_owned()))
     } else if stamps.software_tx {
-        let text = "No card's clock here: timestamps are the kernel's, late by interrupt and queue. \
-                    A card with a PTP clock would take tens of ns instead of µs.";
+        let text = "No PHC on this interface: timestamps are the kernel's, late by interrupt and \
+                    queueing delays. A NIC with a PHC takes tens of ns instead of µs.";
         (text.to_owned(), None)
     } else {
-        let text = "The driver does not even say when a packet leaves: transmit timestamps are \
-                    those of the call that sends it.";
+        let text = "The driver does not report transmission: transmit timestamps are taken in the \
+                    send call.";
         (text.to_owned(), None)
     };
     Some(advice(NicPurpose::Accuracy, text, command))
 }
 
-/// The doubts.
+/// Returns the findings.
 pub(super) fn findings(result: &HostNicResult) -> Vec<Finding> {
     let mut findings = Vec::new();
     let drops = result.drops;
     if drops.rx_missed + drops.rx_dropped > 0 {
         findings.push(finding(
-            Code::NicDrops,
+            FindingCode::NicDrops,
             Severity::Note,
             format!(
-                "{} received packets were dropped since the interface was made ({} because its ring \
-                 was full).",
+                "{} received packets were dropped since the interface was created ({} because its \
+                 ring was full).",
                 drops.rx_missed + drops.rx_dropped,
                 drops.rx_missed
             ),
-            "Look whether the number grows while it is loaded.",
+            "Check whether the count grows under load.",
         ));
     }
     if !result.operational && !is_loopback(result) {
         findings.push(finding(
-            Code::NicDown,
+            FindingCode::NicDown,
             Severity::Warning,
-            format!("{} cannot pass packets now: it is down or has no carrier.", result.interface),
-            "Set it up ('ip link set DEV up'); some drivers tell less while it is down.",
+            format!("{} cannot pass packets: it is down or has no carrier.", result.interface),
+            "Bring it up ('ip link set DEV up'); some drivers report less while it is down.",
         ));
     }
     let has_none = result.timestamps.as_ref().is_some_and(|one| !one.hardware_tx);
     if has_none {
         findings.push(finding(
-            Code::StampsMissing,
+            FindingCode::TimestampsMissing,
             Severity::Note,
             format!("{} has no hardware timestamps.", result.interface),
             "",
@@ -211,7 +212,7 @@ mod tests {
         result.operational = true;
         result.queues = NicQueues { rx: 4, tx: 4, rx_max: 8, tx_max: 8, combined: true };
         result.rings = Some(NicRings { rx: 4_096, tx: 512, rx_max: 4_096, tx_max: 4_096 });
-        result.xdp = NicXdp { attached: None, can: Some(vec![NicXdpAbility::Native]) };
+        result.xdp = NicXdp { attached: None, supported: Some(vec![NicXdpFeature::Native]) };
         result
     }
 
@@ -264,8 +265,8 @@ mod tests {
         result.timestamps = Some(NicTimestamps { receive_filters: vec!["all".into()], ..stamps });
         assert_eq!(commands(&result), ["horolog serve --timestamps hardware"]);
         result.timestamps = Some(NicTimestamps { software_tx: true, ..Default::default() });
-        assert!(all(&result)[0].text.contains("No card's clock"));
-        assert_eq!(findings(&result)[0].code, Code::StampsMissing);
+        assert!(all(&result)[0].text.contains("No PHC"));
+        assert_eq!(findings(&result)[0].code, FindingCode::TimestampsMissing);
     }
 
     #[test]
@@ -274,6 +275,6 @@ mod tests {
         result.operational = false;
         result.drops.rx_missed = 3;
         let codes: Vec<_> = findings(&result).iter().map(|finding| finding.code).collect();
-        assert_eq!(codes, [Code::NicDrops, Code::NicDown]);
+        assert_eq!(codes, [FindingCode::NicDrops, FindingCode::NicDown]);
     }
 }

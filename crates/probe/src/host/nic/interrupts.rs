@@ -1,12 +1,12 @@
-//! The interrupts of a card: those whose name in `/proc/interrupts` is of the interface or of its
-//! device, and the cores that they go to. The reading of the texts is pure.
+//! Interrupts of a NIC: those whose name in `/proc/interrupts` is that of the interface or of its
+//! device, with the cores that they go to. The parsing of the texts is pure.
 
 use std::fs;
 use std::path::Path;
 
 use horolog_record::NicInterrupt;
 
-/// The interrupts of an interface that is known by these names.
+/// Returns the interrupts of an interface with these names.
 pub(super) fn of(names: &[String]) -> Vec<NicInterrupt> {
     let text = fs::read_to_string("/proc/interrupts").unwrap_or_default();
     let mut found = parse(&text, names);
@@ -31,7 +31,7 @@ fn parse(text: &str, names: &[String]) -> Vec<NicInterrupt> {
         let counts = words.get(..cores)?.iter().map(|word| word.parse::<u64>().ok());
         let count = counts.sum::<Option<u64>>()?;
         let mut of_device = words.get(cores..)?.iter().rev();
-        // Several handlers of one line are listed with commas.
+        // Several handlers of one line are separated by commas.
         let name = of_device.find(|word| names.iter().any(|name| is_of(word, name)))?;
         Some(NicInterrupt {
             number,
@@ -44,7 +44,7 @@ fn parse(text: &str, names: &[String]) -> Vec<NicInterrupt> {
     text.lines().skip(1).filter_map(interrupt).collect()
 }
 
-/// Whether an interrupt's name begins with a device's, or has it in front of a part: `eth0`,
+/// Returns true if an interrupt's name begins with a device's, or has it before a part: `eth0`,
 /// `eth0-TxRx-1`, `virtio2-input.0`, `mlx5_comp3@pci:0000:03:00.0`.
 fn is_of(word: &str, name: &str) -> bool {
     let word = word.trim_end_matches(',');

@@ -1,6 +1,5 @@
-//! What a network card is set to and able to do, and what to change of it for serving or loading
-//! time. Everything is asked of the kernel and the driver in the network namespace of the calling
-//! thread; nothing is set.
+//! Settings and capabilities of a NIC, with advice for serving or loading time. Everything is read
+//! from the kernel and the driver in the network namespace of the calling thread; nothing is set.
 
 mod advice;
 mod interrupts;
@@ -10,13 +9,13 @@ use std::path::Path;
 
 use horolog_record::{
     HOST_NIC_SCHEMA, Host, HostNicResult, NicCoalescing, NicDrops, NicOffload, NicQueues, NicRings,
-    NicSpreading, NicTimestamps, NicUntold, NicXdp, NicXdpAbility, NicXdpMode, rfc3339_now,
+    NicRss, NicTimestamps, NicUnavailable, NicXdp, NicXdpFeature, NicXdpMode, rfc3339_now,
 };
 use horolog_sys::ethtool::{Channels, EthtoolError, channels};
 use horolog_sys::netlink::{Link, Netlink, NetlinkError, XdpAttachment, xdp_features};
 use horolog_sys::nic;
 
-/// Offloads that matter to packets of time, by the kernel's names.
+/// Offloads relevant to time packets, by the kernel's names.
 const OFFLOADS: [&str; 10] = [
     "rx-gro",
     "rx-gro-hw",
@@ -54,24 +53,24 @@ const RECEIVE_FILTERS: [&str; 16] = [
     "ptpv2-delay-req",
     "ntp-all",
 ];
-/// Bits of `netdev_xdp_act` and what they stand for here.
-const ABILITIES: [(u32, NicXdpAbility); 6] = [
-    (0, NicXdpAbility::Native),
-    (1, NicXdpAbility::Redirect),
-    (2, NicXdpAbility::RedirectTarget),
-    (3, NicXdpAbility::ZeroCopy),
-    (4, NicXdpAbility::Offload),
-    (5, NicXdpAbility::Fragments),
+/// Bits of `netdev_xdp_act` with their meaning here.
+const ABILITIES: [(u32, NicXdpFeature); 6] = [
+    (0, NicXdpFeature::Native),
+    (1, NicXdpFeature::Redirect),
+    (2, NicXdpFeature::RedirectTarget),
+    (3, NicXdpFeature::ZeroCopy),
+    (4, NicXdpFeature::Offload),
+    (5, NicXdpFeature::Fragments),
 ];
 
 const QUEUES_MAX: u32 = 4_096;
 
-/// Looks at an interface.
+/// Inspects an interface.
 ///
 /// # Errors
 ///
-/// When there is none of this name, or the kernel cannot be asked.
-pub fn look(interface: &str, command: Vec<String>) -> Result<HostNicResult, NetlinkError> {
+/// If there is no interface of this name, or the kernel cannot be queried.
+pub fn inspect(interface: &str, command: Vec<String>) -> Result<HostNicResult, NetlinkError> {
     let mut netlink = Netlink::open()?;
     let link = netlink.link_by_name(interface)?;
     let mut result = empty(interface.to_owned(), command);
@@ -79,7 +78,7 @@ pub fn look(interface: &str, command: Vec<String>) -> Result<HostNicResult, Netl
     of_driver(&mut result, interface);
     of_queues(&mut result, interface, &link);
     let mut untold = Vec::new();
-    let mut told = Told(&mut untold);
+    let mut told = UnavailableItems(&mut untold);
     result.rings = told.or_why("rings", nic::rings(interface)).map(|rings| NicRings {
         rx: rings.rx,
         tx: rings.tx,
@@ -87,12 +86,12 @@ pub fn look(interface: &str, command: Vec<String>) -> Result<HostNicResult, Netl
         tx_max: rings.tx_max,
     });
     result.coalescing = told.or_why("coalescing", nic::coalescing(interface)).map(waits);
-    let spreading = match nic::spreading(interface) {
-        Ok(spreading) if spreading.table.is_empty() => Err("it has no table".to_owned()),
+    let spreading = match nic::rss_table(interface) {
+        Ok(spreading) if spreading.table.is_empty() => Err("no table".to_owned()),
         spreading => spreading.map_err(|error| error.to_string()),
     };
-    result.spreading = told.or_why("spreading (RSS)", spreading).as_ref().map(spread);
-    result.timestamps = told.or_why("timestamps", nic::stamping(interface)).map(stamps);
+    result.rss = told.or_why("distribution (RSS)", spreading).as_ref().map(spread);
+    result.timestamps = told.or_why("timestamps", nic::stamping(interface)).map(nic_timestamps);
     let features = told.or_why("offloads", nic::features(interface)).unwrap_or_default();
     let matters = |feature: &nic::Feature| OFFLOADS.contains(&feature.name.as_str());
     let offloads = features.into_iter().filter(matters);
@@ -100,15 +99,16 @@ pub fn look(interface: &str, command: Vec<String>) -> Result<HostNicResult, Netl
         .map(|one| NicOffload { name: one.name, on: one.on, changeable: one.changeable })
         .collect();
     let attached = netlink.xdp_attachment(link.index);
-    let can = told.or_why("XDP abilities", xdp_features(link.index));
-    result.xdp = NicXdp { attached: attached.ok().flatten().map(mode), can: can.map(abilities) };
-    result.untold.extend(untold);
+    let can = told.or_why("XDP features", xdp_features(link.index));
+    result.xdp =
+        NicXdp { attached: attached.ok().flatten().map(mode), supported: can.map(abilities) };
+    result.unavailable.extend(untold);
     result.advice = advice::all(&result);
     result.findings = advice::findings(&result);
     Ok(result)
 }
 
-/// An interface of which nothing is known yet.
+/// Returns the result for an interface before anything is read.
 fn empty(interface: String, command: Vec<String>) -> HostNicResult {
     HostNicResult {
         schema: HOST_NIC_SCHEMA.to_owned(),
@@ -126,7 +126,7 @@ fn empty(interface: String, command: Vec<String>) -> HostNicResult {
         speed_mbit_s: None,
         full_duplex: None,
         queues: NicQueues::default(),
-        spreading: None,
+        rss: None,
         interrupts: Vec::new(),
         rings: None,
         coalescing: None,
@@ -134,19 +134,19 @@ fn empty(interface: String, command: Vec<String>) -> HostNicResult {
         xdp: NicXdp::default(),
         timestamps: None,
         drops: NicDrops::default(),
-        untold: Vec::new(),
+        unavailable: Vec::new(),
         advice: Vec::new(),
         findings: Vec::new(),
     }
 }
 
-/// Collects what is not told.
-struct Told<'a>(&'a mut Vec<NicUntold>);
+/// Collector of unavailable items.
+struct UnavailableItems<'a>(&'a mut Vec<NicUnavailable>);
 
-impl Told<'_> {
+impl UnavailableItems<'_> {
     fn or_why<T, E: ToString>(&mut self, what: &str, told: Result<T, E>) -> Option<T> {
         told.map_err(|error| {
-            self.0.push(NicUntold { what: what.to_owned(), why: error.to_string() });
+            self.0.push(NicUnavailable { item: what.to_owned(), reason: error.to_string() });
         })
         .ok()
     }
@@ -184,16 +184,18 @@ fn of_driver(result: &mut HostNicResult, interface: &str) {
             result.bus.clone().unwrap_or_default(),
         ]);
     } else {
-        let why = "it has no device of its own, or /sys shows another network namespace";
-        result.untold.push(NicUntold { what: "interrupts".to_owned(), why: why.to_owned() });
+        let why = "no device of its own, or /sys shows another network namespace";
+        result
+            .unavailable
+            .push(NicUnavailable { item: "interrupts".to_owned(), reason: why.to_owned() });
     }
     if let Ok(speed) = nic::speed(interface) {
         (result.speed_mbit_s, result.full_duplex) = (speed.mbit_s, speed.full_duplex);
     }
 }
 
-/// The device behind an interface, such as `virtio2`. `/sys` may show the interfaces of another
-/// namespace, where one of the same name may be: its bus has to be the driver's.
+/// Returns the device behind an interface, such as `virtio2`. `/sys` may show the interfaces of
+/// another namespace, with one of the same name: its bus must be the driver's.
 fn device_name(interface: &str, bus: Option<&str>) -> Option<String> {
     let bus = bus?;
     let link = fs::canonicalize(Path::new("/sys/class/net").join(interface).join("device")).ok()?;
@@ -202,7 +204,7 @@ fn device_name(interface: &str, bus: Option<&str>) -> Option<String> {
 }
 
 fn read_number(path: &Path) -> Option<u32> {
-    // A machine with one node says -1.
+    // A host with one node reports -1.
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
@@ -219,11 +221,13 @@ fn of_queues(result: &mut HostNicResult, interface: &str, link: &Link) {
         Err(error) => {
             let unsupported = matches!(error, EthtoolError::Unsupported { .. });
             let why = if unsupported {
-                "its driver does not tell: those that the kernel made".to_owned()
+                "its driver does not report them; showing those that the kernel created".to_owned()
             } else {
                 error.to_string()
             };
-            result.untold.push(NicUntold { what: "queues in use".to_owned(), why });
+            result
+                .unavailable
+                .push(NicUnavailable { item: "queues in use".to_owned(), reason: why });
             allocated
         }
     };
@@ -250,13 +254,13 @@ fn waits(set: nic::Coalescing) -> NicCoalescing {
     }
 }
 
-fn spread(spreading: &nic::Spreading) -> NicSpreading {
-    // No driver has more queues; a table that says so is broken.
+fn spread(spreading: &nic::RssTable) -> NicRss {
+    // No driver has more queues; a table that states more is corrupt.
     let possible = |queue: &&u32| **queue < QUEUES_MAX;
     let used = spreading.table.iter().filter(possible).max().map_or(0, |last| last + 1);
     let queues = used.max(spreading.queues.min(QUEUES_MAX));
     let of_queue = |queue: u32| spreading.table.iter().filter(|one| **one == queue).count() as u64;
-    NicSpreading {
+    NicRss {
         entries: spreading.table.len(),
         entries_of_queues: (0..queues).map(of_queue).collect(),
         key_bytes: spreading.key_bytes,
@@ -268,7 +272,7 @@ fn named(bits: u32, names: &[&str]) -> Vec<String> {
     names.iter().enumerate().filter(is_set).map(|(_, name)| (*name).to_owned()).collect()
 }
 
-fn stamps(stamping: nic::Stamping) -> NicTimestamps {
+fn nic_timestamps(stamping: nic::TimestampBits) -> NicTimestamps {
     let has = |bit| stamping.kinds & bit != 0;
     NicTimestamps {
         software_rx: has(RX_SOFTWARE),
@@ -290,9 +294,9 @@ const fn mode(attachment: XdpAttachment) -> NicXdpMode {
     }
 }
 
-fn abilities(features: horolog_sys::netlink::XdpFeatures) -> Vec<NicXdpAbility> {
+fn abilities(features: horolog_sys::netlink::XdpFeatures) -> Vec<NicXdpFeature> {
     let able = ABILITIES.iter().filter(|(bit, _)| features.acts >> bit & 1 == 1);
-    let stamped = (features.metadata & 1 == 1).then_some(NicXdpAbility::TimestampMetadata);
+    let stamped = (features.metadata & 1 == 1).then_some(NicXdpFeature::TimestampMetadata);
     able.map(|(_, ability)| *ability).chain(stamped).collect()
 }
 
@@ -302,9 +306,9 @@ mod tests {
 
     #[test]
     fn loopback_is_told_of_without_advice() {
-        let result = look("lo", vec!["x".to_owned()]).unwrap();
+        let result = inspect("lo", vec!["x".to_owned()]).unwrap();
         assert!(result.advice.is_empty() && result.interrupts.is_empty());
-        let untold: Vec<_> = result.untold.iter().map(|one| one.what.as_str()).collect();
+        let untold: Vec<_> = result.unavailable.iter().map(|one| one.item.as_str()).collect();
         for what in ["rings", "coalescing", "interrupts"] {
             assert!(untold.contains(&what), "{untold:?}");
         }
@@ -314,7 +318,7 @@ mod tests {
 
     #[test]
     fn an_interface_that_is_not_there_is_named() {
-        let error = look("no-such-if", Vec::new()).unwrap_err();
+        let error = inspect("no-such-if", Vec::new()).unwrap_err();
         assert!(error.to_string().contains("no-such-if"), "{error}");
     }
 
@@ -327,9 +331,9 @@ mod tests {
     #[test]
     fn a_table_is_counted_by_queue() {
         let table = vec![0, 1, 0, 3];
-        let spreading = spread(&nic::Spreading { queues: 2, table, key_bytes: 40 });
+        let spreading = spread(&nic::RssTable { queues: 2, table, key_bytes: 40 });
         assert_eq!((spreading.entries, spreading.entries_of_queues), (4, vec![2, 1, 0, 1]));
-        let none = spread(&nic::Spreading { queues: 1, table: Vec::new(), key_bytes: 0 });
+        let none = spread(&nic::RssTable { queues: 1, table: Vec::new(), key_bytes: 0 });
         assert_eq!(none.entries_of_queues, [0]);
     }
 }

@@ -1,16 +1,17 @@
-//! What times come to for a switch. Pure: a figure that cannot be is no figure.
+//! Switch times from measured times. Pure: an impossible value is discarded.
 
 use horolog_record::{ExchangeRepetition, StepsRepetition};
 
-/// The share of the switches that have to have come.
+/// Share of the switches that must have occurred.
 const SWITCHES_MIN: f64 = 0.99;
 
-/// The eight steps: the loop's time is taken off, once for each side, and what is left is shared
-/// among two switches a turn. The document takes one side's off and calls both switches one.
+/// Computes the eight steps: the loop's time is subtracted, once for each side, and the rest is
+/// divided by two switches per turn. The paper subtracts one side's and counts both switches as
+/// one.
 pub(super) fn steps(turns: u64, loop_ns: u64, turns_ns: u64, switches: u64) -> StepsRepetition {
     let (count, alone, together) = (turns as f64, loop_ns as f64, turns_ns as f64);
     let came = turns > 0 && switches as f64 >= count * SWITCHES_MIN;
-    // Where the loop alone took longer than its share, no figure of that repetition is one.
+    // If the loop alone took longer than its share, no value of that repetition is valid.
     let is_sound = came && together >= 2.0 * alone;
     let figure = |ns: f64| is_sound.then_some(ns);
     StepsRepetition {
@@ -18,11 +19,11 @@ pub(super) fn steps(turns: u64, loop_ns: u64, turns_ns: u64, switches: u64) -> S
         turns_ns,
         switches,
         per_switch_ns: figure((together - 2.0 * alone) / (2.0 * count)),
-        document_ns: figure((together - alone) / count),
+        paper_ns: figure((together - alone) / count),
     }
 }
 
-/// An exchange: both sides' calls are taken off a turn, and half of it is a switch.
+/// Computes an exchange: both sides' calls are subtracted from a turn, and half of it is a switch.
 pub(super) fn exchange(
     turns: u64,
     turns_ns: u64,
@@ -33,14 +34,14 @@ pub(super) fn exchange(
     let turn_ns = (turns_ns as f64 / count - clock_ns as f64).max(0.0);
     let per_switch = (turn_ns - 2.0 * alone_ns) / 2.0;
     ExchangeRepetition {
-        alone_ns,
+        baseline_ns: alone_ns,
         turn_ns,
         switches_per_turn: switches as f64 / count,
         per_switch_ns: (per_switch >= 0.0).then_some(per_switch),
     }
 }
 
-/// The middle one; the mean of the two in the middle where they are even in number.
+/// Returns the median; the mean of the two middle values for an even number.
 pub(super) fn median(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().flatten().collect();
     values.sort_by(f64::total_cmp);
@@ -57,26 +58,23 @@ mod tests {
     #[test]
     fn a_turn_has_two_switches_and_two_calls() {
         let repetition = steps(1_000, 200_000, 2_000_000, 1_000);
-        assert_eq!(
-            (repetition.per_switch_ns, repetition.document_ns),
-            (Some(800.0), Some(1_800.0))
-        );
+        assert_eq!((repetition.per_switch_ns, repetition.paper_ns), (Some(800.0), Some(1_800.0)));
     }
 
     #[test]
     fn negative_figures_are_refused() {
         // More for the loop alone than for both: something else ran meanwhile.
         let repetition = steps(1_000, 300_000, 500_000, 1_000);
-        assert_eq!((repetition.per_switch_ns, repetition.document_ns), (None, None));
+        assert_eq!((repetition.per_switch_ns, repetition.paper_ns), (None, None));
         let repetition = steps(1_000, 600_000, 500_000, 1_000);
-        assert_eq!((repetition.per_switch_ns, repetition.document_ns), (None, None));
+        assert_eq!((repetition.per_switch_ns, repetition.paper_ns), (None, None));
         assert_eq!(exchange(10, 1_000, (60.0, 0), 10).per_switch_ns, None);
     }
 
     #[test]
     fn switches_that_did_not_come_give_no_figure() {
         assert_eq!(steps(1_000, 200_000, 2_000_000, 900).per_switch_ns, None);
-        assert_eq!(steps(1_000, 200_000, 2_000_000, 900).document_ns, None);
+        assert_eq!(steps(1_000, 200_000, 2_000_000, 900).paper_ns, None);
         assert_eq!(steps(0, 0, 0, 0).per_switch_ns, None);
     }
 

@@ -1,33 +1,33 @@
-//! Turns that hand over and wait to be handed back, timed one by one.
+//! Turns that wake the peer and wait to be woken, timed one by one.
 
 use std::io;
 use std::time::Duration;
 
 use horolog_record::{
-    Distribution, ExchangeRepetition, SwitchExchange, SwitchPartner, SwitchPlacement, SwitchWay,
+    Distribution, ExchangeRepetition, SwitchExchange, SwitchMechanism, SwitchPeer, SwitchPlacement,
 };
 use horolog_stats::Recorder;
 use horolog_sys::clock::MonotonicClock;
-use horolog_sys::partner::{Alone, Partner, Place, Way};
+use horolog_sys::ping_pong::{Handoff, PeerPlacement, PingPongPeer, SyscallBaseline};
 use horolog_sys::thread_usage::Switches;
 use horolog_time::Clock;
 
 use super::arithmetic::{self, median};
 use super::steps::rest;
-use super::{Setting, kind};
+use super::{SwitchSetup, kind};
 
-/// Turns that are taken first and not counted.
+/// Turns of the warm-up, not counted.
 const WARM_UP: u64 = 50;
-/// Calls alone by which their cost is known.
+/// Calls that measure the cost of a call alone.
 const ALONE_CALLS: u32 = 2_000;
-/// A real-time thread rests after running for so long.
+/// Running time after which a real-time thread rests, in ns.
 const STRETCH_NS: u64 = 100_000_000;
 
-/// All repetitions of one way with one partner in one place.
+/// Measures all repetitions of one handoff with one peer and placement.
 pub(super) fn measure(
-    setting: &Setting<'_>,
-    way: SwitchWay,
-    partner: SwitchPartner,
+    setting: &SwitchSetup<'_>,
+    way: SwitchMechanism,
+    partner: SwitchPeer,
     (placement, core): (SwitchPlacement, usize),
 ) -> SwitchExchange {
     let mut turns = Recorder::new();
@@ -38,7 +38,7 @@ pub(super) fn measure(
             break;
         }
         (setting.step)();
-        let place = Place { core, priority: setting.priority };
+        let place = PeerPlacement { core, priority: setting.priority };
         match repetition(setting, (way, partner), place, &mut turns) {
             Ok(repetition) => repetitions.push(repetition),
             Err(why) => {
@@ -48,8 +48,8 @@ pub(super) fn measure(
         }
     }
     SwitchExchange {
-        way,
-        partner,
+        mechanism: way,
+        peer: partner,
         placement,
         turn_mean_ns: median(repetitions.iter().map(|one: &ExchangeRepetition| Some(one.turn_ns))),
         per_switch_ns: median(repetitions.iter().map(|one| one.per_switch_ns)),
@@ -60,14 +60,14 @@ pub(super) fn measure(
 }
 
 fn repetition(
-    setting: &Setting<'_>,
-    (way, partner): (SwitchWay, SwitchPartner),
-    place: Place,
+    setting: &SwitchSetup<'_>,
+    (way, partner): (SwitchMechanism, SwitchPeer),
+    place: PeerPlacement,
     turns: &mut Recorder,
 ) -> io::Result<ExchangeRepetition> {
     let (way, kind) = (named(way), kind(partner));
-    let alone_ns = alone(&Alone::open(way, kind)?)?;
-    let child = Partner::start(kind, way, place)?;
+    let alone_ns = alone(&SyscallBaseline::open(way, kind)?)?;
+    let child = PingPongPeer::start(kind, way, place)?;
     for _ in 0..WARM_UP {
         child.turn()?;
     }
@@ -92,8 +92,8 @@ fn repetition(
     Ok(arithmetic::exchange(setting.turns, sum_ns, cost, switches))
 }
 
-/// What the calls of one side cost, in ns.
-fn alone(alone: &Alone) -> io::Result<f64> {
+/// Returns the cost of one side's calls, in ns.
+fn alone(alone: &SyscallBaseline) -> io::Result<f64> {
     let begun = MonotonicClock.now();
     for _ in 0..ALONE_CALLS {
         alone.call()?;
@@ -101,10 +101,10 @@ fn alone(alone: &Alone) -> io::Result<f64> {
     Ok((MonotonicClock.now() - begun).as_ns() as f64 / f64::from(ALONE_CALLS))
 }
 
-const fn named(way: SwitchWay) -> Way {
+const fn named(way: SwitchMechanism) -> Handoff {
     match way {
-        SwitchWay::Pipe => Way::Pipe,
-        SwitchWay::Futex => Way::Futex,
-        SwitchWay::Eventfd => Way::EventFd,
+        SwitchMechanism::Pipe => Handoff::Pipe,
+        SwitchMechanism::Futex => Handoff::Futex,
+        SwitchMechanism::Eventfd => Handoff::EventFd,
     }
 }

@@ -1,13 +1,13 @@
-//! The doubts about a run of switches, from its record alone. Pure.
+//! Findings of a run of switches, from its record alone. Pure.
 
 use horolog_conditions::{self as conditions, finding};
 use horolog_record::{
-    Code, Finding, HostSwitchResult, Severity, StepsRepetition, SwitchPartner, SwitchSteps,
+    Finding, FindingCode, HostSwitchResult, Severity, StepsRepetition, SwitchPeer, SwitchSteps,
 };
 
 use super::super::figures::counted;
 
-/// All doubts.
+/// Returns all findings.
 pub(super) fn all(
     result: &HostSwitchResult,
     repetitions: usize,
@@ -19,38 +19,38 @@ pub(super) fn all(
     let errors = errors.chain(result.steps.iter().filter_map(|one| one.error.as_deref()));
     if let Some(error) = errors.into_iter().next().filter(|_| !is_interrupted) {
         findings.push(finding(
-            Code::HandlerUnavailable,
+            FindingCode::HandlerUnavailable,
             Severity::Warning,
-            format!("A partner could not be had or went away ({error})."),
-            "See the limits of this user for processes, threads and descriptors.",
+            format!("A peer could not be started or ended unexpectedly ({error})."),
+            "Check this user's limits on processes, threads and descriptors.",
         ));
     }
     let negative = result.exchanges.iter().flat_map(|one| &one.repetitions);
     let negative = negative.filter(|one| one.per_switch_ns.is_none()).count();
     if negative > 0 {
         findings.push(finding(
-            Code::NegativeFigure,
+            FindingCode::NegativeFigure,
             Severity::Note,
             format!(
-                "{} of exchanges took less than the calls alone: no figure for a switch.",
+                "{} of exchanges took less than the calls alone: the switch time is unavailable.",
                 counted(negative as u64, "repetition")
             ),
-            "Give more --turns on a machine that is quiet.",
+            "Use more --turns on an idle host.",
         ));
     }
     let taken = result.exchanges.iter().map(|one| one.repetitions.len());
     if is_interrupted || taken.into_iter().any(|taken| taken < repetitions) {
         findings.push(finding(
-            Code::Interrupted,
+            FindingCode::Interrupted,
             Severity::Note,
-            "The run was ended before all repetitions were taken.".to_owned(),
+            "The run was interrupted.".to_owned(),
             "",
         ));
     }
     findings
 }
 
-/// Repetitions of the eight steps that have no figure, and why.
+/// Reports repetitions of the eight steps without a value, with the reasons.
 fn refused(steps: &SwitchSteps, turns: u64) -> Option<Finding> {
     let count = |is: fn(&StepsRepetition, u64) -> bool| {
         steps.repetitions.iter().filter(|one| is(one, turns)).count()
@@ -58,32 +58,32 @@ fn refused(steps: &SwitchSteps, turns: u64) -> Option<Finding> {
     let missing = count(|one, turns| one.switches < turns / 100 * 99);
     let negative =
         count(|one, turns| one.per_switch_ns.is_none() && one.switches >= turns / 100 * 99);
-    let partner = match steps.partner {
-        SwitchPartner::Process => "processes",
-        SwitchPartner::Thread => "threads",
+    let partner = match steps.peer {
+        SwitchPeer::Process => "processes",
+        SwitchPeer::Thread => "threads",
     };
     if missing > 0 {
         return Some(finding(
-            Code::SwitchesMissing,
+            FindingCode::SwitchesMissing,
             Severity::Warning,
             format!(
                 "In {} of the eight steps with {partner} the scheduler did not switch at each \
-                 turn: no figure.",
+                 turn: the step has no value.",
                 counted(missing as u64, "repetition")
             ),
-            "Only SCHED_FIFO gives way at each sched_yield; run as root or with CAP_SYS_NICE.",
+            "Only SCHED_FIFO yields at each sched_yield; run as root or with CAP_SYS_NICE.",
         ));
     }
     (negative > 0).then(|| {
         finding(
-            Code::NegativeFigure,
+            FindingCode::NegativeFigure,
             Severity::Warning,
             format!(
                 "In {} of the eight steps with {partner} the loop alone took longer than its \
-                 share: no figure.",
+                 share: the step has no value.",
                 counted(negative as u64, "repetition")
             ),
-            "Give more --turns on a machine that is quiet.",
+            "Use more --turns on an idle host.",
         )
     })
 }

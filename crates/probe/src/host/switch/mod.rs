@@ -1,10 +1,9 @@
-//! What it costs to switch from one process or thread to another.
+//! Cost of a switch from one process or thread to another.
 //!
-//! By the eight steps of Hao, Xue and Qin 2010 (section 4.1.1): n calls of the scheduler alone,
-//! then n turns with a partner on the same core under `SCHED_FIFO`. And by turns that hand over and
-//! wait (pipe, futex, eventfd), on one core and across two, less the same calls alone, as lmbench
-//! does. A figure that comes out negative is refused; so are steps whose switches the kernel did
-//! not make.
+//! Two methods: the eight steps of Hao, Xue and Qin 2010 (section 4.1.1), n calls of the scheduler
+//! alone, then n turns with a peer on the same core under `SCHED_FIFO`; and turns that wake the
+//! peer and wait (pipe, futex, eventfd), on one core and across two, less the same calls alone, as
+//! in lmbench. A negative value is discarded; so are steps whose switches the kernel did not make.
 
 mod arithmetic;
 mod exchange;
@@ -17,66 +16,67 @@ use std::time::{Duration, Instant};
 
 use horolog_conditions::{self as conditions, Conditions};
 use horolog_record::{
-    HOST_SWITCH_SCHEMA, Host, HostSwitchResult, SwitchExchange, SwitchPartner, SwitchPlacement,
-    SwitchSteps, SwitchWay, ThreadScheduling, rfc3339_now,
+    HOST_SWITCH_SCHEMA, Host, HostSwitchResult, SwitchExchange, SwitchMechanism, SwitchPeer,
+    SwitchPlacement, SwitchSteps, ThreadScheduling, rfc3339_now,
 };
-use horolog_sys::partner::PartnerKind;
+use horolog_sys::ping_pong::PeerKind;
 use horolog_sys::signal::InterruptibleThread;
 
 use super::{HostError, figures};
 
-/// Turns of a repetition at most: a longer one, which does not sleep, would run into the throttling
-/// of real-time threads.
+/// Most turns of a repetition: a longer one, which does not sleep, would run into the throttling of
+/// real-time threads.
 pub const TURNS_MAX: u64 = 50_000;
-/// How often the waiting thread looks whether the run is to end.
-const LOOK: Duration = Duration::from_millis(20);
-/// No repetition of so few turns takes longer, unless a partner is gone.
+/// Interval between checks of whether the run is to end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Longest time of a repetition, which takes less unless its peer is gone.
 const REPETITION_MAX: Duration = Duration::from_secs(20);
 
-const PARTNERS: [SwitchPartner; 2] = [SwitchPartner::Process, SwitchPartner::Thread];
-const WAYS: [SwitchWay; 3] = [SwitchWay::Pipe, SwitchWay::Futex, SwitchWay::Eventfd];
+const PARTNERS: [SwitchPeer; 2] = [SwitchPeer::Process, SwitchPeer::Thread];
+const WAYS: [SwitchMechanism; 3] =
+    [SwitchMechanism::Pipe, SwitchMechanism::Futex, SwitchMechanism::Eventfd];
 
-/// What to measure, and how.
+/// Options of a switch measurement.
 #[derive(Clone, Debug)]
 pub struct SwitchOptions {
-    /// One or two cores; none for the first two that this process may run on.
+    /// One or two cores; empty for the first two that this process may run on.
     pub cores: Vec<usize>,
     /// Turns of each repetition, up to [`TURNS_MAX`].
     pub turns: u64,
     /// Repetitions of each measurement.
     pub repetitions: usize,
-    /// The real-time priority of both sides; `None` for ordinary ones.
+    /// Real-time priority of both sides; `None` for sched-other.
     pub priority: Option<u8>,
-    /// Whether deep idle states are held off.
+    /// True to hold off deep idle states.
     pub hold_awake: bool,
-    /// The command line, for the record.
+    /// Command line, for the record.
     pub command: Vec<String>,
 }
 
-/// What all measurements of a run share.
-pub(super) struct Setting<'a> {
+/// Setup shared by all measurements of a run.
+pub(super) struct SwitchSetup<'a> {
     turns: u64,
     repetitions: usize,
-    /// The priority that was got.
+    /// Priority in effect.
     priority: Option<u8>,
     core: usize,
     clock_ns: u64,
     stop: &'a AtomicBool,
-    /// Told before each repetition.
+    /// Called before each repetition.
     step: &'a dyn Fn(),
 }
 
-impl Setting<'_> {
+impl SwitchSetup<'_> {
     fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 }
 
-/// Measures all of it.
+/// Runs all measurements.
 ///
 /// # Errors
 ///
-/// When a core is not to be had or the measuring thread cannot be started.
+/// If a core is not available or the measuring thread cannot be started.
 pub fn run(
     options: SwitchOptions,
     progress: &(dyn Fn(u64, u64) + Sync),
@@ -87,14 +87,14 @@ pub fn run(
     let core = cores[0];
     let started = rfc3339_now();
     let arranged = Conditions::arrange(options.hold_awake);
-    let watch = Watch::default();
+    let watch = SwitchWatchdog::default();
     let measured = thread::scope(|scope| {
         let work = || measure(&options, &cores, &watch, progress);
         let measuring = thread::Builder::new().name("switch".into()).spawn_scoped(scope, work);
         let measuring = measuring.map_err(|error| HostError::Thread { core, error })?;
         while !measuring.is_finished() {
-            thread::sleep(LOOK);
-            watch.look(is_over());
+            thread::sleep(CHECK_INTERVAL);
+            watch.check(is_over());
         }
         measuring.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
@@ -118,35 +118,35 @@ pub fn run(
     Ok(result)
 }
 
-/// Sees that the measuring thread waits for nobody who is gone, nor for longer than the user does.
+/// Watchdog that interrupts the measuring thread if its peer is gone or the run is to end.
 #[derive(Default)]
-struct Watch {
+struct SwitchWatchdog {
     stop: AtomicBool,
     measuring: std::sync::Mutex<Option<(InterruptibleThread, Instant)>>,
 }
 
-impl Watch {
+impl SwitchWatchdog {
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<(InterruptibleThread, Instant)>> {
         self.measuring.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// A repetition of this thread begins.
+    /// Records that a repetition of this thread begins.
     fn begin(&self, thread: InterruptibleThread) {
         *self.lock() = Some((thread, Instant::now()));
     }
 
-    fn look(&self, is_over: bool) {
+    fn check(&self, is_over: bool) {
         let measuring = *self.lock();
         let Some((thread, since)) = measuring else { return };
         if is_over || since.elapsed() > REPETITION_MAX {
             self.stop.store(true, Ordering::Relaxed);
-            // It ends by itself where it is in no system call.
+            // It ends by itself if it is in no system call.
             let _ = thread.interrupt();
         }
     }
 }
 
-struct Measured {
+struct SwitchMeasurements {
     scheduling: ThreadScheduling,
     clock_ns: u64,
     steps: Vec<SwitchSteps>,
@@ -156,11 +156,11 @@ struct Measured {
 fn measure(
     options: &SwitchOptions,
     cores: &[usize],
-    watch: &Watch,
+    watch: &SwitchWatchdog,
     progress: &dyn Fn(u64, u64),
-) -> Result<Measured, HostError> {
+) -> Result<SwitchMeasurements, HostError> {
     let core = cores[0];
-    let scheduling = conditions::settle(core, options.priority)?;
+    let scheduling = conditions::apply_to_thread(core, options.priority)?;
     let thread =
         InterruptibleThread::current().map_err(|error| HostError::Thread { core, error })?;
     let placements =
@@ -174,7 +174,7 @@ fn measure(
         progress(done.get(), total);
         done.set(done.get() + 1);
     };
-    let setting = Setting {
+    let setting = SwitchSetup {
         turns: options.turns,
         repetitions: options.repetitions,
         priority: (scheduling.priority > 0).then_some(scheduling.priority),
@@ -190,13 +190,13 @@ fn measure(
             exchanges.push(exchange::measure(&setting, way, partner, (placement, other)));
         }
     }
-    Ok(Measured { clock_ns: setting.clock_ns, scheduling, steps, exchanges })
+    Ok(SwitchMeasurements { clock_ns: setting.clock_ns, scheduling, steps, exchanges })
 }
 
-const fn kind(partner: SwitchPartner) -> PartnerKind {
+const fn kind(partner: SwitchPeer) -> PeerKind {
     match partner {
-        SwitchPartner::Process => PartnerKind::Process,
-        SwitchPartner::Thread => PartnerKind::Thread,
+        SwitchPeer::Process => PeerKind::Process,
+        SwitchPeer::Thread => PeerKind::Thread,
     }
 }
 
@@ -224,7 +224,7 @@ mod tests {
         for exchange in &result.exchanges {
             let turns = exchange.turn_ns.as_ref().map_or(0, |turns| turns.count);
             assert_eq!((turns, exchange.error.as_deref()), (200, None), "{exchange:?}");
-            assert!(exchange.repetitions.iter().all(|one| one.turn_ns > one.alone_ns));
+            assert!(exchange.repetitions.iter().all(|one| one.turn_ns > one.baseline_ns));
         }
     }
 
@@ -232,6 +232,6 @@ mod tests {
     fn a_run_that_is_ended_says_so() {
         let result = run(options(TURNS_MAX), &|_, _| (), &|| true).unwrap();
         let codes = result.findings.iter().map(|finding| finding.code);
-        assert!(codes.into_iter().any(|code| code == horolog_record::Code::Interrupted));
+        assert!(codes.into_iter().any(|code| code == horolog_record::FindingCode::Interrupted));
     }
 }

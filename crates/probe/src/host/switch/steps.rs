@@ -1,25 +1,25 @@
-//! The eight steps, with the numbers that the paper gives them.
+//! Eight steps of the paper, with its numbering.
 
 use std::io;
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{StepsRepetition, SwitchPartner, SwitchSteps};
+use horolog_record::{StepsRepetition, SwitchPeer, SwitchSteps};
 use horolog_sys::clock::MonotonicClock;
-use horolog_sys::partner::{Alone, Partner, Place, Way};
+use horolog_sys::ping_pong::{Handoff, PeerPlacement, PingPongPeer, SyscallBaseline};
 use horolog_sys::thread_usage::Switches;
 use horolog_time::Clock;
 
 use super::arithmetic::{self, median};
-use super::{Setting, kind};
+use super::{SwitchSetup, kind};
 
-/// All repetitions with one kind of partner.
-pub(super) fn measure(setting: &Setting<'_>, partner: SwitchPartner) -> SwitchSteps {
+/// Measures all repetitions with one kind of peer.
+pub(super) fn measure(setting: &SwitchSetup<'_>, partner: SwitchPeer) -> SwitchSteps {
     let mut steps = SwitchSteps {
-        partner,
+        peer: partner,
         repetitions: Vec::new(),
         per_switch_ns: None,
-        document_ns: None,
+        paper_ns: None,
         error: None,
     };
     for _ in 0..setting.repetitions {
@@ -36,21 +36,22 @@ pub(super) fn measure(setting: &Setting<'_>, partner: SwitchPartner) -> SwitchSt
         }
     }
     steps.per_switch_ns = median(steps.repetitions.iter().map(|one| one.per_switch_ns));
-    steps.document_ns = median(steps.repetitions.iter().map(|one| one.document_ns));
+    steps.paper_ns = median(steps.repetitions.iter().map(|one| one.paper_ns));
     steps
 }
 
-/// Step 1 was made by the caller: this thread is the parent, tied to its core.
-fn repetition(setting: &Setting<'_>, partner: SwitchPartner) -> io::Result<StepsRepetition> {
+/// Runs one repetition. Step 1 was done by the caller: this thread is the parent, pinned to its
+/// core.
+fn repetition(setting: &SwitchSetup<'_>, partner: SwitchPeer) -> io::Result<StepsRepetition> {
     let kind = kind(partner);
-    let alone = Alone::open(Way::Yield, kind)?;
+    let alone = SyscallBaseline::open(Handoff::Yield, kind)?;
     let t1 = MonotonicClock.now(); // step 2
     for _ in 0..setting.turns {
         alone.call()?; // step 3
     }
     let t2 = MonotonicClock.now(); // step 4
-    let place = Place { core: setting.core, priority: setting.priority };
-    let child = Partner::start(kind, Way::Yield, place)?; // step 5
+    let place = PeerPlacement { core: setting.core, priority: setting.priority };
+    let child = PingPongPeer::start(kind, Handoff::Yield, place)?; // step 5
     let before = Switches::now()?;
     let t3 = MonotonicClock.now(); // step 6
     for _ in 0..setting.turns {

@@ -1,5 +1,5 @@
-//! The cycle itself: wait for each instant of a grid, and count how late it is. Who waits is a
-//! parameter, so the tests let a simulated clock be as late as they like.
+//! Measuring cycle: wait for each instant of a grid, and record the start latency. The timer is a
+//! parameter, so that tests can simulate any latency.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,23 +7,23 @@ use horolog_record::{TimerBreak, TimerStretch};
 use horolog_stats::Recorder;
 use horolog_time::{Monotonic, Span, Timestamp};
 
-/// Stretches that a run is told by, at most.
+/// Most slices of a run in its time series.
 const STRETCHES: u64 = 400;
 
-/// The instants of one thread.
+/// Instants of one thread.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grid {
-    /// The first of them.
+pub(super) struct CycleSchedule {
+    /// First instant.
     pub(super) begin: Timestamp<Monotonic>,
-    /// From one to the next.
+    /// Interval.
     pub(super) interval: Span,
-    /// How many there are.
+    /// Number of instants.
     pub(super) cycles: u64,
-    /// The latency that ends the run.
+    /// Latency that ends the run.
     pub(super) break_above_ns: Option<u64>,
 }
 
-impl Grid {
+impl CycleSchedule {
     fn due(&self, cycle: u64) -> Timestamp<Monotonic> {
         let cycle = i64::try_from(cycle).unwrap_or(i64::MAX);
         self.begin + Span::from_ns(self.interval.as_ns().saturating_mul(cycle))
@@ -33,38 +33,42 @@ impl Grid {
         (self.due(cycle) - self.begin).as_ns() as f64 / 1e9
     }
 
-    /// Cycles that are told together.
+    /// Returns the cycles per slice.
     const fn stretch(&self) -> u64 {
         let whole = self.cycles.div_ceil(STRETCHES);
         if whole == 0 { 1 } else { whole }
     }
 }
 
-/// Something that reads a clock and waits for an instant of it.
-pub(super) trait Waiter {
-    /// The present instant.
+/// Clock with a wait for an instant.
+pub(super) trait CycleTimer {
+    /// Returns the present instant.
     fn now(&mut self) -> Timestamp<Monotonic>;
-    /// Waits, and may come back early.
+    /// Waits; may return early.
     fn wait_until(&mut self, due: Timestamp<Monotonic>);
 }
 
-/// What became of the instants.
+/// Stats of the cycles.
 #[derive(Debug)]
-pub(super) struct Cycles {
-    /// From each instant to the reading of the clock behind it, in ns.
+pub(super) struct CycleStats {
+    /// Latencies from each instant to the clock reading after it, in ns.
     pub(super) latencies: Recorder,
     /// Instants that were past when the thread came to wait for them.
     pub(super) missed: u64,
-    /// The latency that ended the run; its core is not known here.
+    /// Latency that ended the run; its core is not known here.
     pub(super) broken: Option<TimerBreak>,
     largest: Vec<u64>,
 }
 
-impl Cycles {
-    /// Goes through the grid until its end, a latency above the bound, or `stop`.
-    pub(super) fn run(grid: &Grid, waiter: &mut impl Waiter, stop: &AtomicBool) -> Self {
+impl CycleStats {
+    /// Runs through the grid until its end, a latency above the bound, or `stop`.
+    pub(super) fn run(
+        grid: &CycleSchedule,
+        waiter: &mut impl CycleTimer,
+        stop: &AtomicBool,
+    ) -> Self {
         let stretch = grid.stretch();
-        // All memory is there before the first instant.
+        // All memory is allocated before the first instant.
         let mut cycles = Self {
             latencies: Recorder::new(),
             missed: 0,
@@ -97,8 +101,8 @@ impl Cycles {
         cycles
     }
 
-    /// The largest latency of each stretch that was begun.
-    pub(super) fn series(&self, grid: &Grid) -> Vec<TimerStretch> {
+    /// Returns the largest latency of each slice that was begun.
+    pub(super) fn series(&self, grid: &CycleSchedule) -> Vec<TimerStretch> {
         let stretch = grid.stretch();
         let begun = self.latencies.count().div_ceil(stretch);
         let largest = self.largest.iter().take(usize::try_from(begun).unwrap_or(0));
@@ -120,7 +124,7 @@ mod tests {
         waits: usize,
     }
 
-    impl Waiter for Late {
+    impl CycleTimer for Late {
         fn now(&mut self) -> Timestamp<Monotonic> {
             Timestamp::from_ns(self.now_ns)
         }
@@ -131,15 +135,15 @@ mod tests {
         }
     }
 
-    fn grid(cycles: u64, break_above_ns: Option<u64>) -> Grid {
+    fn grid(cycles: u64, break_above_ns: Option<u64>) -> CycleSchedule {
         let begin = Timestamp::from_ns(1_000_000);
-        Grid { begin, interval: Span::from_ns(1_000), cycles, break_above_ns }
+        CycleSchedule { begin, interval: Span::from_ns(1_000), cycles, break_above_ns }
     }
 
-    fn run(late_ns: &[i64], cycles: u64, break_above_ns: Option<u64>) -> (Cycles, usize, bool) {
+    fn run(late_ns: &[i64], cycles: u64, break_above_ns: Option<u64>) -> (CycleStats, usize, bool) {
         let stop = AtomicBool::new(false);
         let mut waiter = Late { now_ns: 0, by_ns: late_ns.to_vec(), waits: 0 };
-        let cycles = Cycles::run(&grid(cycles, break_above_ns), &mut waiter, &stop);
+        let cycles = CycleStats::run(&grid(cycles, break_above_ns), &mut waiter, &stop);
         (cycles, waiter.waits, stop.into_inner())
     }
 

@@ -1,10 +1,9 @@
-//! How late a thread wakes up that is to run at the beginning of each period, as cyclictest
-//! measures it: one thread for each core sleeps until an absolute instant, reads the clock, and
-//! does so again one period later.
+//! Start latency of a periodic thread, as measured by cyclictest: one thread per core sleeps until
+//! an absolute instant, reads the clock, and repeats that one period later.
 //!
-//! No period is skipped. A thread that comes too late for an instant does not wait for it, counts
-//! it as missed, and its latency is what it is: from that instant to now. What was asked for and
-//! refused is a finding; nothing here prints.
+//! No period is skipped. A thread that is too late for an instant does not wait for it and counts
+//! it as missed; its latency still runs from that instant to now. A refused request is a finding;
+//! nothing here prints.
 
 mod cycles;
 mod start;
@@ -15,46 +14,46 @@ use std::time::Duration;
 
 use horolog_conditions::{self as conditions, Conditions, finding};
 use horolog_record::{
-    Code, Distribution, Finding, HOST_TIMER_SCHEMA, Host, HostTimerResult, Severity,
+    Distribution, Finding, FindingCode, HOST_TIMER_SCHEMA, Host, HostTimerResult, Severity,
     ThreadScheduling, TimerBreak, TimerCore, TimerCost, rfc3339_now,
 };
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::{HostError, figures};
-use cycles::{Cycles, Grid, Waiter};
-use start::Start;
+use cycles::{CycleSchedule, CycleStats, CycleTimer};
+use start::StartBarrier;
 
-/// From when all threads are ready to the first period.
+/// Time from the readiness of all threads to the first period.
 const HEAD_START: Span = Span::from_ms(5);
-/// Instants of the trial by which the loop's own cost is known.
+/// Instants of the trial that measures the loop's own cost.
 const TRIAL_CYCLES: u64 = 2_000;
-/// How often the waiting thread looks whether the run is to end.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval between checks of whether the run is to end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What to measure, and how.
+/// Options of a timer measurement.
 #[derive(Clone, Debug)]
 pub struct TimerOptions {
-    /// The cores; none for all that this process may run on.
+    /// Cores; empty for all that this process may run on.
     pub cores: Vec<usize>,
-    /// The period.
+    /// Period.
     pub interval: Duration,
     /// Periods of each core.
     pub cycles: u64,
-    /// The real-time priority; `None` for ordinary threads.
+    /// Real-time priority; `None` for sched-other threads.
     pub priority: Option<u8>,
-    /// Whether deep idle states are held off.
+    /// True to hold off deep idle states.
     pub hold_awake: bool,
-    /// The latency that ends the run.
+    /// Latency that ends the run.
     pub break_above: Option<Duration>,
-    /// The command line, for the record.
+    /// Command line, for the record.
     pub command: Vec<String>,
 }
 
-/// The kernel's own timers.
-struct Sleep;
+/// Timers of the kernel.
+struct SystemTimer;
 
-impl Waiter for Sleep {
+impl CycleTimer for SystemTimer {
     fn now(&mut self) -> Timestamp<Monotonic> {
         MonotonicClock.now()
     }
@@ -68,7 +67,7 @@ impl Waiter for Sleep {
 ///
 /// # Errors
 ///
-/// When a core is not to be had or a thread cannot be started.
+/// If a core is not available or a thread cannot be started.
 pub fn run(
     options: TimerOptions,
     progress: &dyn Fn(Duration, Duration),
@@ -77,7 +76,7 @@ pub fn run(
     let cores = conditions::cores(&options.cores)?;
     let started = rfc3339_now();
     let arranged = Conditions::arrange(options.hold_awake);
-    let (stop, start) = (AtomicBool::new(false), Start::default());
+    let (stop, start) = (AtomicBool::new(false), StartBarrier::default());
     let total = options.interval.saturating_mul(u32::try_from(options.cycles).unwrap_or(u32::MAX));
     let measured: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = cores
@@ -101,7 +100,7 @@ pub fn run(
         let begin = MonotonicClock.now() + HEAD_START;
         let begin = start.when_ready(cores.len(), &stop, HEAD_START).unwrap_or(begin);
         while threads.iter().any(running) {
-            thread::sleep(LOOK);
+            thread::sleep(CHECK_INTERVAL);
             let elapsed = (MonotonicClock.now() - begin).as_ns().max(0).unsigned_abs();
             progress(Duration::from_nanos(elapsed).min(total), total);
             if is_over() {
@@ -116,12 +115,17 @@ pub fn run(
     Ok(record(options, started, &arranged, measured))
 }
 
-/// The periods of one core. Those of several begin one after the other, so that their instants do
-/// not meet.
-fn grid(options: &TimerOptions, begin: Timestamp<Monotonic>, place: usize, of: usize) -> Grid {
+/// Returns the periods of one core. Those of several cores are staggered, so that their instants do
+/// not coincide.
+fn grid(
+    options: &TimerOptions,
+    begin: Timestamp<Monotonic>,
+    place: usize,
+    of: usize,
+) -> CycleSchedule {
     let interval_ns = i64::try_from(options.interval.as_nanos()).unwrap_or(i64::MAX);
     let shift_ns = interval_ns / of.max(1) as i64 * place as i64;
-    Grid {
+    CycleSchedule {
         begin: begin + Span::from_ns(shift_ns),
         interval: Span::from_ns(interval_ns),
         cycles: options.cycles,
@@ -129,22 +133,22 @@ fn grid(options: &TimerOptions, begin: Timestamp<Monotonic>, place: usize, of: u
     }
 }
 
-/// The thread of one core.
+/// Runs the thread of one core.
 fn measure(
     core: usize,
     options: &TimerOptions,
-    start: &Start,
+    start: &StartBarrier,
     (place, of): (usize, usize),
     stop: &AtomicBool,
 ) -> Result<(TimerCore, Option<TimerBreak>), HostError> {
-    let scheduling = conditions::settle(core, options.priority);
+    let scheduling = conditions::apply_to_thread(core, options.priority);
     let scheduling = scheduling.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
     let cost = cost();
     let Some(begin) = start.wait(stop) else {
         return Ok((unmeasured(core, scheduling, cost), None));
     };
     let grid = grid(options, begin, place, of);
-    let cycles = Cycles::run(&grid, &mut Sleep, stop);
+    let cycles = CycleStats::run(&grid, &mut SystemTimer, stop);
     let broken = cycles.broken.map(|broken| TimerBreak { core, ..broken });
     let core = TimerCore {
         core,
@@ -157,17 +161,17 @@ fn measure(
     Ok((core, broken))
 }
 
-/// What the measurement costs by itself on this thread's core.
+/// Returns the cost of the measurement itself on this thread's core.
 fn cost() -> TimerCost {
     let past = MonotonicClock.now();
-    let all_past = Grid {
+    let all_past = CycleSchedule {
         begin: past - Span::from_ms(1_000),
         interval: Span::from_ns(1),
         cycles: TRIAL_CYCLES,
         break_above_ns: None,
     };
     let begun = MonotonicClock.now();
-    Cycles::run(&all_past, &mut Sleep, &AtomicBool::new(false));
+    CycleStats::run(&all_past, &mut SystemTimer, &AtomicBool::new(false));
     let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
     TimerCost {
         clock_ns: figures::clock_ns(),
@@ -176,7 +180,7 @@ fn cost() -> TimerCost {
     }
 }
 
-/// A core whose thread was told to end before the first period.
+/// Returns the result of a core whose thread was stopped before the first period.
 const fn unmeasured(core: usize, scheduling: ThreadScheduling, cost: TimerCost) -> TimerCore {
     TimerCore { core, scheduling, cost, missed: 0, latency_ns: None, series: Vec::new() }
 }
@@ -199,7 +203,7 @@ fn record(
         planned: options.cycles,
         cores: measured.into_iter().map(|(core, _)| core).collect(),
         break_above_ns: options.break_above.map(|limit| limit.as_nanos() as u64),
-        broken_by,
+        limit_exceeded: broken_by,
         limits: Vec::new(),
         findings: Vec::new(),
     };
@@ -207,7 +211,7 @@ fn record(
     result
 }
 
-/// The doubts about a run, from its record alone.
+/// Returns the findings of a run, from its record alone.
 fn findings(result: &HostTimerResult) -> Vec<Finding> {
     let scheduling: Vec<_> = result.cores.iter().map(|core| &core.scheduling).collect();
     let mut findings = conditions::findings(&result.conditions, &scheduling);
@@ -217,18 +221,18 @@ fn findings(result: &HostTimerResult) -> Vec<Finding> {
     let (were, them) = if missed == 1 { ("was", "it") } else { ("were", "them") };
     if missed > 0 {
         findings.push(finding(
-            Code::PeriodsMissed,
+            FindingCode::PeriodsMissed,
             Severity::Warning,
             format!(
-                "Of {cycles} periods {missed} {were} over before their thread came to wait for \
-                 {them}; how late it came is in the figures."
+                "Of {cycles} periods {missed} {were} over before their thread waited for {them}; \
+                 their lateness is included."
             ),
-            "See what held the core: 'horolog host interrupt' finds who takes it.",
+            "Find what occupied the core with 'horolog host interrupt'.",
         ));
     }
-    if let Some(broken) = result.broken_by {
+    if let Some(broken) = result.limit_exceeded {
         findings.push(finding(
-            Code::LatencyAboveBreak,
+            FindingCode::LatencyAboveBreak,
             Severity::Error,
             format!(
                 "Core {} woke up {} late in its period {}, {:.6} s into the run, which ended it.",
@@ -237,13 +241,13 @@ fn findings(result: &HostTimerResult) -> Vec<Finding> {
                 broken.cycle,
                 broken.at_s
             ),
-            "Look at what ran at that instant.",
+            "Check what ran at that time.",
         ));
     } else if result.cores.iter().any(|core| measured(core) < result.planned) {
         findings.push(finding(
-            Code::Interrupted,
+            FindingCode::Interrupted,
             Severity::Note,
-            format!("The run was ended after {cycles} periods of all cores."),
+            format!("The run was interrupted after {cycles} periods of all cores."),
             "",
         ));
     }

@@ -1,10 +1,10 @@
-//! What the far end answers to a datagram of [`horolog_wire::path_probe`], and what it remembers: a
-//! function of what came, from whom and when. Pure.
+//! Replies of the far end to datagrams of [`horolog_wire::path_probe`], and its state: a function
+//! of datagram, sender and time. Pure.
 //!
-//! A hello is answered with a session that is a keyed hash of its sender's address, and nothing is
-//! remembered of it; so who forges the address of another learns no session, and makes this host
-//! send that one no more than it spent itself. Only a probe with the right session is echoed. What
-//! is remembered has bounds.
+//! The reply to a hello carries a session that is a keyed hash of its sender's address, and nothing
+//! is stored for it. A sender with a forged address therefore learns no session, and makes this
+//! host send the owner of that address no more than the sender spent itself. Only a probe with the
+//! right session is echoed. The state is bounded.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -12,40 +12,41 @@ use std::net::SocketAddr;
 
 use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::path_probe::{
-    Counted, FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, FLAG_WARM_UP, HELLO_LEN, Header, Kind, Losses,
+    self, FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, FLAG_WARM_UP, HELLO_LEN, Header, HostLosses,
+    PathDatagramKind, SessionCounts, short,
 };
 
-use super::bucket::Bucket;
+use super::rate_limiter::RateLimiter;
 
 /// Sessions at a time.
 const SESSIONS_MAX: usize = 256;
-/// A session of which nothing came for so long makes room for another.
+/// Idle time after which a session makes room for another.
 const IDLE: Span = Span::from_ms(10_000);
-/// How long the word of one key period holds: this period and the one behind it.
+/// Length of a key period in ns; a session identifier is valid in its period and the one after.
 const PERIOD_NS: i64 = 600_000_000_000;
-/// Hellos answered in a second: they come from anybody.
+/// Hellos answered per second: anyone can send them.
 const HELLOS_PER_S: u64 = 2_000;
 
-/// A hash that is the same in every copy of the program (FNV-1a, 64 bits).
+/// Returns a hash that is the same in every copy of the program (FNV-1a, 64 bits).
 fn plain_hash(bytes: &[u8]) -> u64 {
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
-/// What stands for a kernel beside the number of a hello: two ends that run on the same one find
-/// the same.
+/// Returns a value for the kernel and the number of a hello: two ends on the same kernel compute
+/// the same one.
 #[must_use]
 pub fn kernel_hash(boot_id: &str, number: u32) -> i64 {
     let text = format!("{} {number}", boot_id.trim());
     plain_hash(text.as_bytes()).cast_signed()
 }
 
-/// The hash of a session's word is the word: it is a keyed hash already, so nobody can choose those
-/// that are remembered.
+/// Hasher of session identifiers. The hash is the identifier: it is a keyed hash already, so a
+/// sender cannot choose those that are stored.
 #[derive(Clone, Copy, Debug, Default)]
-struct OwnHash(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for OwnHash {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -59,74 +60,75 @@ impl Hasher for OwnHash {
     }
 }
 
-/// What a session remembers.
+/// State of a session.
 #[derive(Clone, Copy, Debug)]
-struct Session {
+struct ReflectorSession {
     remote: SocketAddr,
     flags: u8,
-    counted: Counted,
-    /// Probes that count and were not echoed because of the limit.
+    counted: SessionCounts,
+    /// Probes counted but not echoed because of the limit.
     limited: u64,
-    /// What the socket had dropped before.
+    /// Socket drops before the session.
     dropped_before: Option<u32>,
-    /// One past the highest number that came.
+    /// One past the highest number received.
     next: u32,
     last: Timestamp<Monotonic>,
     ended: bool,
 }
 
-/// What came beside the bytes of a datagram.
+/// Metadata of a received datagram.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival {
-    /// From whom.
+pub struct DatagramMetadata {
+    /// Sender.
     pub remote: SocketAddr,
-    /// When, by the clock that orders what happens here.
+    /// Receive time on the clock that orders events here.
     pub now: Timestamp<Monotonic>,
-    /// When, in ns since 1970.
+    /// Receive time in ns since 1970.
     pub received_ns: i64,
-    /// With which traffic class, where that was asked for.
+    /// Traffic class, if its reception is enabled.
     pub traffic_class: u8,
 }
 
-/// What becomes of a datagram.
+/// Verdict on a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// The header at its front is now the answer's; all of its length goes back, with this class.
-    Answer(Kind, u8),
-    /// No answer.
-    Silence(Reason),
+pub enum DatagramVerdict {
+    /// Reply: the header in the buffer is now the reply's; the whole length goes back, with this
+    /// class.
+    Answer(PathDatagramKind, u8),
+    /// No reply.
+    Drop(ReflectorDropReason),
 }
 
-/// Why there is no answer.
+/// Reason for no reply.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Reason {
-    /// It loads the path.
+pub enum ReflectorDropReason {
+    /// Load datagram.
     Load,
-    /// It is of no kind that is answered.
+    /// Unknown kind.
     Foreign,
-    /// It has no session, or another's.
+    /// No session, or another sender's.
     NoSession,
-    /// More came than are answered.
+    /// Above the rate limit.
     Limited,
 }
 
-/// The far end's memory.
+/// State of the far end.
 #[derive(Debug)]
 pub struct Reflector {
     key: RandomState,
-    sessions: HashMap<u64, Session, BuildHasherDefault<OwnHash>>,
-    probes: Bucket,
-    hellos: Bucket,
+    sessions: HashMap<u64, ReflectorSession, BuildHasherDefault<IdentityHasher>>,
+    probes: RateLimiter,
+    hellos: RateLimiter,
     boot_id: String,
-    /// The most that this host's clock may be off, −1 where it is not synchronised.
+    /// Error bound of this host's clock in ns, −1 if it is not synchronised.
     pub error_ns: i64,
-    /// What this host's socket has dropped, modulo 2^32, as of the last hello or end; `None` where
-    /// the kernel does not tell.
+    /// Packets dropped by this host's socket, modulo 2^32, as of the last hello or end; `None` if
+    /// the kernel does not report it.
     pub dropped: Option<u32>,
 }
 
 impl Reflector {
-    /// One that answers at most so many probes in a second.
+    /// Returns a reflector that answers at most `probes_per_s` probes per second.
     #[must_use]
     pub fn new(probes_per_s: u64, boot_id: String) -> Self {
         Self {
@@ -135,147 +137,215 @@ impl Reflector {
                 SESSIONS_MAX,
                 BuildHasherDefault::default(),
             ),
-            probes: Bucket::new(probes_per_s),
-            hellos: Bucket::new(HELLOS_PER_S),
+            probes: RateLimiter::new(probes_per_s),
+            hellos: RateLimiter::new(HELLOS_PER_S),
             boot_id,
             error_ns: -1,
             dropped: None,
         }
     }
 
-    /// What sessions that are not over have asked for.
+    /// Returns the flags requested by the open sessions.
     #[must_use]
     pub fn wanted(&self) -> u8 {
         let open = self.sessions.values().filter(|session| !session.ended);
         open.fold(0, |flags, session| flags | session.flags)
     }
 
-    /// Takes a datagram and turns it into its answer, where there is one. What is written stands in
-    /// the header alone.
-    pub fn take(&mut self, bytes: &mut [u8], arrival: &Arrival) -> Verdict {
+    /// Handles a datagram and turns it into its reply, if there is one. Only the header is written.
+    pub fn handle(&mut self, bytes: &mut [u8], arrival: &DatagramMetadata) -> DatagramVerdict {
+        if let Ok(probe) = short::Probe::parse(bytes) {
+            return self.short_probe(bytes, probe, arrival);
+        }
         let Ok((header, padding)) = Header::parse(bytes) else {
-            return Verdict::Silence(Reason::Foreign);
+            return DatagramVerdict::Drop(ReflectorDropReason::Foreign);
         };
         let padding = padding.len();
         match header.kind {
-            Kind::Probe => self.probe(bytes, header, arrival),
-            Kind::Load => {
+            PathDatagramKind::Probe => self.probe(bytes, header, arrival),
+            PathDatagramKind::Load => {
                 if let Some(session) = self.sessions.get_mut(&header.session) {
                     session.counted.load = session.counted.load.saturating_add(1);
                 }
-                Verdict::Silence(Reason::Load)
+                DatagramVerdict::Drop(ReflectorDropReason::Load)
             }
-            Kind::Hello if padding >= HELLO_LEN - horolog_wire::path_probe::HEADER_LEN => {
+            PathDatagramKind::Hello if padding >= HELLO_LEN - path_probe::HEADER_LEN => {
                 self.hello(bytes, header, arrival)
             }
-            Kind::End => self.end(bytes, header, arrival),
-            _ => Verdict::Silence(Reason::Foreign),
+            PathDatagramKind::End => self.end(bytes, header, arrival),
+            _ => DatagramVerdict::Drop(ReflectorDropReason::Foreign),
         }
     }
 
-    fn hello(&mut self, bytes: &mut [u8], header: Header, arrival: &Arrival) -> Verdict {
-        if !self.hellos.take(arrival.now) {
-            return Verdict::Silence(Reason::Limited);
+    fn hello(
+        &mut self,
+        bytes: &mut [u8],
+        header: Header,
+        arrival: &DatagramMetadata,
+    ) -> DatagramVerdict {
+        if !self.hellos.admit(arrival.now) {
+            return DatagramVerdict::Drop(ReflectorDropReason::Limited);
         }
         let session = self.word(arrival.remote, header.flags, arrival.now.as_ns() / PERIOD_NS);
-        let kind = if self.has_room(session, arrival.now) { Kind::Welcome } else { Kind::Full };
+        let kind = if self.has_room(session, arrival.now) {
+            PathDatagramKind::Welcome
+        } else {
+            PathDatagramKind::Full
+        };
         let welcome = Header {
             flags: header.flags,
+            traffic_class: short::LEN as u8,
             received_ns: kernel_hash(&self.boot_id, header.sequence),
             sent_ns: self.error_ns,
-            ..Header::new(kind, if kind == Kind::Full { 0 } else { session }, header.sequence)
+            ..Header::new(
+                kind,
+                if kind == PathDatagramKind::Full { 0 } else { session },
+                header.sequence,
+            )
         };
         welcome.emit(bytes);
-        Verdict::Answer(kind, 0)
+        DatagramVerdict::Answer(kind, 0)
     }
 
-    fn probe(&mut self, bytes: &mut [u8], header: Header, arrival: &Arrival) -> Verdict {
-        if !self.is_known(&header, arrival) {
-            return Verdict::Silence(Reason::NoSession);
-        }
-        let Some(session) = self.sessions.get_mut(&header.session) else {
-            return Verdict::Silence(Reason::NoSession);
+    fn probe(
+        &mut self,
+        bytes: &mut [u8],
+        header: Header,
+        arrival: &DatagramMetadata,
+    ) -> DatagramVerdict {
+        let probe = short::Probe {
+            warm_up: header.flags & FLAG_WARM_UP != 0,
+            sequence: header.sequence,
+            session: header.session,
         };
-        session.last = arrival.now;
-        let counts = header.flags & FLAG_WARM_UP == 0;
-        if !self.probes.take(arrival.now) {
-            session.limited += u64::from(counts);
-            return Verdict::Silence(Reason::Limited);
-        }
-        if counts {
-            session.count(header.sequence);
-        }
+        let (counted, class) = match self.echoed(&probe, arrival) {
+            Ok(echoed) => echoed,
+            Err(reason) => return DatagramVerdict::Drop(reason),
+        };
         let echo = Header {
-            kind: Kind::Echo,
+            kind: PathDatagramKind::Echo,
             traffic_class: arrival.traffic_class,
-            counted: session.counted,
+            counted,
             received_ns: arrival.received_ns,
             ..header
         };
-        let wants_class = session.flags & FLAG_TRAFFIC_CLASS != 0;
         echo.emit(bytes);
-        Verdict::Answer(Kind::Echo, if wants_class { arrival.traffic_class } else { 0 })
+        DatagramVerdict::Answer(PathDatagramKind::Echo, class)
     }
 
-    fn end(&mut self, bytes: &mut [u8], header: Header, arrival: &Arrival) -> Verdict {
-        // Of one whose probes were all lost as well: that none came is what its sender asks.
-        if !self.is_known(&header, arrival) {
-            return Verdict::Silence(Reason::NoSession);
+    fn short_probe(
+        &mut self,
+        bytes: &mut [u8],
+        probe: short::Probe,
+        arrival: &DatagramMetadata,
+    ) -> DatagramVerdict {
+        let (counted, class) = match self.echoed(&probe, arrival) {
+            Ok(echoed) => echoed,
+            Err(reason) => return DatagramVerdict::Drop(reason),
+        };
+        let echo = short::Echo {
+            warm_up: probe.warm_up,
+            traffic_class: arrival.traffic_class,
+            arrivals: counted.arrivals as u8,
+            sequence: probe.sequence,
+            session: probe.session as u8,
+            received: arrival.received_ns as u32,
+            held_ns: 0,
+        };
+        echo.emit(bytes);
+        DatagramVerdict::Answer(PathDatagramKind::Echo, class)
+    }
+
+    /// Counts a probe to be echoed. Returns the counts and the traffic class of the echo, or the
+    /// reason for no echo.
+    fn echoed(
+        &mut self,
+        probe: &short::Probe,
+        arrival: &DatagramMetadata,
+    ) -> Result<(SessionCounts, u8), ReflectorDropReason> {
+        if !self.is_known(probe.session, arrival) {
+            return Err(ReflectorDropReason::NoSession);
+        }
+        let session =
+            self.sessions.get_mut(&probe.session).ok_or(ReflectorDropReason::NoSession)?;
+        session.last = arrival.now;
+        if !self.probes.admit(arrival.now) {
+            session.limited += u64::from(!probe.warm_up);
+            return Err(ReflectorDropReason::Limited);
+        }
+        if !probe.warm_up {
+            session.count(probe.sequence);
+        }
+        let wants_class = session.flags & FLAG_TRAFFIC_CLASS != 0;
+        Ok((session.counted, if wants_class { arrival.traffic_class } else { 0 }))
+    }
+
+    fn end(
+        &mut self,
+        bytes: &mut [u8],
+        header: Header,
+        arrival: &DatagramMetadata,
+    ) -> DatagramVerdict {
+        // Also for a session whose probes were all lost: its sender needs to learn that none
+        // arrived.
+        if !self.is_known(header.session, arrival) {
+            return DatagramVerdict::Drop(ReflectorDropReason::NoSession);
         }
         let Some(session) = self.sessions.get_mut(&header.session) else {
-            return Verdict::Silence(Reason::NoSession);
+            return DatagramVerdict::Drop(ReflectorDropReason::NoSession);
         };
-        // It stays for a while: the tally may be lost, and be asked for again.
+        // The session stays for a while: the reply may be lost and be requested again.
         session.ended = true;
         let tally = Header {
             counted: session.counted,
-            ..Header::new(Kind::Tally, header.session, header.sequence)
+            ..Header::new(PathDatagramKind::Tally, header.session, header.sequence)
         };
         let dropped = self.dropped.zip(session.dropped_before);
-        let losses = dropped.map(|(now, before)| Losses {
+        let losses = dropped.map(|(now, before)| HostLosses {
             limited: session.limited,
             dropped: now.wrapping_sub(before).into(),
         });
         losses.map_or(tally, |losses| tally.with_losses(losses)).emit(bytes);
-        Verdict::Answer(Kind::Tally, 0)
+        DatagramVerdict::Answer(PathDatagramKind::Tally, 0)
     }
 
-    /// Whether a datagram has the session that was given to its sender; a new one is remembered.
-    fn is_known(&mut self, header: &Header, arrival: &Arrival) -> bool {
-        if let Some(session) = self.sessions.get(&header.session) {
+    /// Returns true if a datagram has the session that was assigned to its sender; a new one is
+    /// stored.
+    fn is_known(&mut self, word: u64, arrival: &DatagramMetadata) -> bool {
+        if let Some(session) = self.sessions.get(&word) {
             return session.remote == arrival.remote;
         }
         let period = arrival.now.as_ns() / PERIOD_NS;
         let all = FLAG_KERNEL_TIME | FLAG_TRAFFIC_CLASS;
         let flags = (0..=all).find(|flags| {
-            let of = |period| self.word(arrival.remote, *flags, period) == header.session;
+            let of = |period| self.word(arrival.remote, *flags, period) == word;
             of(period) || of(period - 1)
         });
-        let Some(flags) = flags.filter(|_| self.has_room(header.session, arrival.now)) else {
+        let Some(flags) = flags.filter(|_| self.has_room(word, arrival.now)) else {
             return false;
         };
-        let session = Session {
+        let session = ReflectorSession {
             remote: arrival.remote,
             flags,
-            counted: Counted::default(),
+            counted: SessionCounts::default(),
             limited: 0,
             dropped_before: self.dropped,
             next: 0,
             last: arrival.now,
             ended: false,
         };
-        self.sessions.insert(header.session, session);
+        self.sessions.insert(word, session);
         true
     }
 
-    /// The session of an address and what it asks for, in one period.
+    /// Returns the session identifier of an address and its flags, in one period.
     fn word(&self, remote: SocketAddr, flags: u8, period: i64) -> u64 {
         let flags = flags & (FLAG_KERNEL_TIME | FLAG_TRAFFIC_CLASS);
-        // Zero is for those who have none.
+        // Zero means no session.
         self.key.hash_one((remote, flags, period)).max(1)
     }
 
-    /// Whether a session is there or can be; those that are over or idle make room.
+    /// Returns true if a session exists or can be stored; ended and idle ones make room.
     fn has_room(&mut self, session: u64, now: Timestamp<Monotonic>) -> bool {
         if self.sessions.len() < SESSIONS_MAX || self.sessions.contains_key(&session) {
             return true;
@@ -285,13 +355,13 @@ impl Reflector {
         self.sessions.len() < SESSIONS_MAX
     }
 
-    /// Forgets sessions of which nothing came for long.
+    /// Removes sessions that have been idle for long.
     pub fn forget(&mut self, now: Timestamp<Monotonic>) {
         self.sessions.retain(|_, session| now - session.last < IDLE);
     }
 }
 
-impl Session {
+impl ReflectorSession {
     fn count(&mut self, sequence: u32) {
         self.counted.arrivals = self.counted.arrivals.saturating_add(1);
         if sequence < self.next {

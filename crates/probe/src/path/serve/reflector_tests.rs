@@ -7,8 +7,8 @@ use super::*;
 
 const NOW: Timestamp<Monotonic> = Timestamp::from_ns(7 * PERIOD_NS + 5);
 
-fn from(port: u16) -> Arrival {
-    Arrival {
+fn from(port: u16) -> DatagramMetadata {
+    DatagramMetadata {
         remote: SocketAddr::from(([192, 0, 2, 1], port)),
         now: NOW,
         received_ns: 1_000,
@@ -20,23 +20,28 @@ fn reflector() -> Reflector {
     Reflector::new(1_000_000, "boot".to_owned())
 }
 
-fn ask(reflector: &mut Reflector, header: Header, len: usize, arrival: &Arrival) -> Option<Header> {
+fn ask(
+    reflector: &mut Reflector,
+    header: Header,
+    len: usize,
+    arrival: &DatagramMetadata,
+) -> Option<Header> {
     let mut bytes = vec![0; len];
     header.emit(&mut bytes);
-    match reflector.take(&mut bytes, arrival) {
-        Verdict::Answer(kind, _) => {
+    match reflector.handle(&mut bytes, arrival) {
+        DatagramVerdict::Answer(kind, _) => {
             let (answer, _) = Header::parse(&bytes).unwrap();
             assert_eq!(answer.kind, kind);
             Some(answer)
         }
-        Verdict::Silence(_) => None,
+        DatagramVerdict::Drop(_) => None,
     }
 }
 
-fn session(reflector: &mut Reflector, flags: u8, arrival: &Arrival) -> u64 {
-    let hello = Header { flags, ..Header::new(Kind::Hello, 0, 9) };
+fn session(reflector: &mut Reflector, flags: u8, arrival: &DatagramMetadata) -> u64 {
+    let hello = Header { flags, ..Header::new(PathDatagramKind::Hello, 0, 9) };
     let welcome = ask(reflector, hello, HELLO_LEN, arrival).unwrap();
-    assert_eq!((welcome.kind, welcome.sequence), (Kind::Welcome, 9));
+    assert_eq!((welcome.kind, welcome.sequence), (PathDatagramKind::Welcome, 9));
     assert_eq!(welcome.received_ns, kernel_hash("boot\n", 9));
     welcome.session
 }
@@ -46,19 +51,20 @@ fn who_was_welcomed_is_echoed_and_counted() {
     let mut far = reflector();
     let near = from(4_000);
     let session = session(&mut far, FLAG_TRAFFIC_CLASS, &near);
-    let probe = |sequence| Header::new(Kind::Probe, session, sequence);
+    let probe = |sequence| Header::new(PathDatagramKind::Probe, session, sequence);
     let warm = Header { flags: FLAG_WARM_UP, ..probe(0) };
-    assert_eq!(ask(&mut far, warm, 100, &near).unwrap().counted, Counted::default());
+    assert_eq!(ask(&mut far, warm, 100, &near).unwrap().counted, SessionCounts::default());
     for sequence in [1, 2, 5, 3, 5] {
         let echo = ask(&mut far, probe(sequence), 100, &near).unwrap();
-        assert_eq!((echo.kind, echo.sequence), (Kind::Echo, sequence));
+        assert_eq!((echo.kind, echo.sequence), (PathDatagramKind::Echo, sequence));
         assert_eq!((echo.received_ns, echo.traffic_class), (1_000, 0xb8));
     }
     assert_eq!(far.wanted(), FLAG_TRAFFIC_CLASS);
-    let load = Header::new(Kind::Load, session, 0);
+    let load = Header::new(PathDatagramKind::Load, session, 0);
     assert_eq!(ask(&mut far, load, 2_000, &from(1)), None, "load is counted and not answered");
-    let tally = ask(&mut far, Header::new(Kind::End, session, 0), HEADER_LEN, &near).unwrap();
-    assert_eq!(tally.counted, Counted { arrivals: 5, behind: 2, load: 1 });
+    let tally =
+        ask(&mut far, Header::new(PathDatagramKind::End, session, 0), HEADER_LEN, &near).unwrap();
+    assert_eq!(tally.counted, SessionCounts { arrivals: 5, behind: 2, load: 1 });
     assert_eq!(far.wanted(), 0, "a session that is over wants nothing");
 }
 
@@ -68,16 +74,16 @@ fn what_was_limited_and_dropped_is_told_at_the_end() {
     let near = from(4_000);
     far.dropped = Some(u32::MAX);
     let session = session(&mut far, 0, &near);
-    let probe = |sequence| Header::new(Kind::Probe, session, sequence);
+    let probe = |sequence| Header::new(PathDatagramKind::Probe, session, sequence);
     let warm = |sequence| Header { flags: FLAG_WARM_UP, ..probe(sequence) };
     let mut echoed = |header| ask(&mut far, header, 100, &near).is_some();
     assert!(echoed(warm(0)) && echoed(probe(1)), "an instant's worth");
     assert!(!echoed(probe(2)) && !echoed(probe(3)) && !echoed(warm(4)));
-    let end = Header::new(Kind::End, session, 0);
+    let end = Header::new(PathDatagramKind::End, session, 0);
     far.dropped = Some(6);
     let tally = ask(&mut far, end, HEADER_LEN, &near).unwrap();
-    assert_eq!(tally.counted, Counted { arrivals: 1, behind: 0, load: 0 });
-    assert_eq!(tally.losses(), Some(Losses { limited: 2, dropped: 7 }));
+    assert_eq!(tally.counted, SessionCounts { arrivals: 1, behind: 0, load: 0 });
+    assert_eq!(tally.losses(), Some(HostLosses { limited: 2, dropped: 7 }));
     far.dropped = None;
     assert_eq!(ask(&mut far, end, HEADER_LEN, &near).unwrap().losses(), None);
 }
@@ -86,14 +92,17 @@ fn what_was_limited_and_dropped_is_told_at_the_end() {
 fn strangers_get_no_echo() {
     let mut far = reflector();
     let session = session(&mut far, 0, &from(4_000));
-    let probe = Header::new(Kind::Probe, session, 1);
+    let probe = Header::new(PathDatagramKind::Probe, session, 1);
     assert_eq!(ask(&mut far, probe, 64, &from(4_001)), None, "another port");
-    assert_eq!(ask(&mut far, Header::new(Kind::Probe, 0, 1), 64, &from(4_000)), None);
-    assert_eq!(ask(&mut far, Header::new(Kind::End, session, 1), 64, &from(4_001)), None);
+    assert_eq!(ask(&mut far, Header::new(PathDatagramKind::Probe, 0, 1), 64, &from(4_000)), None);
+    assert_eq!(
+        ask(&mut far, Header::new(PathDatagramKind::End, session, 1), 64, &from(4_001)),
+        None
+    );
     assert!(ask(&mut far, probe, 64, &from(4_000)).is_some());
-    let much_later = Arrival { now: NOW + Span::from_ns(3 * PERIOD_NS), ..from(4_002) };
+    let much_later = DatagramMetadata { now: NOW + Span::from_ns(3 * PERIOD_NS), ..from(4_002) };
     let late = super::tests::session(&mut far, 0, &from(4_002));
-    let probe = Header::new(Kind::Probe, late, 1);
+    let probe = Header::new(PathDatagramKind::Probe, late, 1);
     assert_eq!(ask(&mut far, probe, 64, &much_later), None, "a word holds for a while only");
 }
 
@@ -101,44 +110,82 @@ fn strangers_get_no_echo() {
 fn a_session_of_which_no_probe_came_is_told_so() {
     let mut far = reflector();
     let session = session(&mut far, 0, &from(4_000));
-    let end = Header::new(Kind::End, session, 0);
+    let end = Header::new(PathDatagramKind::End, session, 0);
     let tally = ask(&mut far, end, HEADER_LEN, &from(4_000)).unwrap();
-    assert_eq!((tally.kind, tally.counted), (Kind::Tally, Counted::default()));
+    assert_eq!((tally.kind, tally.counted), (PathDatagramKind::Tally, SessionCounts::default()));
 }
 
 #[test]
 fn answers_are_not_answered_and_short_hellos_neither() {
     let mut far = reflector();
-    for kind in [Kind::Welcome, Kind::Full, Kind::Echo, Kind::Tally] {
+    for kind in [
+        PathDatagramKind::Welcome,
+        PathDatagramKind::Full,
+        PathDatagramKind::Echo,
+        PathDatagramKind::Tally,
+    ] {
         assert_eq!(ask(&mut far, Header::new(kind, 1, 1), 64, &from(4_000)), None, "{kind:?}");
     }
-    assert_eq!(ask(&mut far, Header::new(Kind::Hello, 0, 1), 63, &from(4_000)), None);
+    assert_eq!(ask(&mut far, Header::new(PathDatagramKind::Hello, 0, 1), 63, &from(4_000)), None);
     let mut noise = *b"GET / HTTP/1.1";
-    let silence = Verdict::Silence(Reason::Foreign);
-    assert_eq!(far.take(&mut noise, &from(4_000)), silence);
+    let silence = DatagramVerdict::Drop(ReflectorDropReason::Foreign);
+    assert_eq!(far.handle(&mut noise, &from(4_000)), silence);
 }
 
 #[test]
 fn there_are_bounds() {
     let mut far = reflector();
     // Not faster than hellos are answered.
-    let at = |port: u16, ms: u16| Arrival { now: NOW + Span::from_ms(ms.into()), ..from(port) };
+    let at =
+        |port: u16, ms: u16| DatagramMetadata { now: NOW + Span::from_ms(ms.into()), ..from(port) };
     let last = SESSIONS_MAX as u16;
     for port in 1..=last {
         let session = session(&mut far, 0, &at(port, port));
-        let probe = Header::new(Kind::Probe, session, 0);
+        let probe = Header::new(PathDatagramKind::Probe, session, 0);
         assert!(ask(&mut far, probe, 64, &at(port, port)).is_some());
     }
-    let hello = Header::new(Kind::Hello, 0, 1);
+    let hello = Header::new(PathDatagramKind::Hello, 0, 1);
     let full = ask(&mut far, hello, 64, &at(9_999, last + 1)).unwrap();
-    assert_eq!((full.kind, full.session), (Kind::Full, 0));
-    let later = Arrival { now: NOW + IDLE + Span::from_ms(last.into()), ..from(9_999) };
-    assert_eq!(ask(&mut far, hello, 64, &later).unwrap().kind, Kind::Welcome, "idle ones go");
+    assert_eq!((full.kind, full.session), (PathDatagramKind::Full, 0));
+    let later = DatagramMetadata { now: NOW + IDLE + Span::from_ms(last.into()), ..from(9_999) };
+    assert_eq!(
+        ask(&mut far, hello, 64, &later).unwrap().kind,
+        PathDatagramKind::Welcome,
+        "idle ones go"
+    );
     let mut answered = 0;
     for _ in 0..10_000 {
         answered += u32::from(ask(&mut far, hello, 64, &later).is_some());
     }
     assert!(answered < 500, "{answered} hellos were answered at once");
+}
+
+#[test]
+fn a_short_probe_is_echoed_and_counted_with_the_others() {
+    let mut far = reflector();
+    let near = from(4_000);
+    let session = session(&mut far, 0, &near);
+    let take = |far: &mut Reflector, probe: short::Probe, len: usize, from: &DatagramMetadata| {
+        let mut bytes = vec![0x55; len];
+        probe.emit(&mut bytes);
+        let verdict = far.handle(&mut bytes, from);
+        (verdict, short::Echo::parse(&bytes))
+    };
+    let probe = |sequence| short::Probe { warm_up: false, sequence, session };
+    for (count, sequence) in [(1, 1), (2, 5), (3, 3)] {
+        let (verdict, echo) = take(&mut far, probe(sequence), 20, &near);
+        assert_eq!(verdict, DatagramVerdict::Answer(PathDatagramKind::Echo, 0));
+        let echo = echo.unwrap();
+        assert_eq!((echo.sequence, echo.arrivals, echo.session), (sequence, count, session as u8));
+        assert_eq!((echo.received_ns(900), echo.traffic_class), (1_000, 0xb8));
+    }
+    let none = DatagramVerdict::Drop(ReflectorDropReason::NoSession);
+    assert_eq!(take(&mut far, probe(6), 16, &from(4_001)).0, none, "another's session");
+    assert_eq!(take(&mut far, short::Probe { session: 0, ..probe(6) }, 16, &near).0, none);
+    assert!(ask(&mut far, Header::new(PathDatagramKind::Probe, session, 7), 48, &near).is_some());
+    let tally =
+        ask(&mut far, Header::new(PathDatagramKind::End, session, 0), HEADER_LEN, &near).unwrap();
+    assert_eq!((tally.counted.arrivals, tally.counted.behind), (4, 1));
 }
 
 proptest! {
@@ -150,8 +197,8 @@ proptest! {
             bytes[..6].copy_from_slice(&[b'H', b'P', b't', b'h', 1, kind]);
         }
         let padding = bytes.get(HEADER_LEN..).map(<[u8]>::to_vec);
-        if let Verdict::Answer(kind, _) = reflector().take(&mut bytes, &from(4_000)) {
-            prop_assert!(kind == Kind::Welcome, "{:?} without a session", kind);
+        if let DatagramVerdict::Answer(kind, _) = reflector().handle(&mut bytes, &from(4_000)) {
+            prop_assert!(kind == PathDatagramKind::Welcome, "{:?} without a session", kind);
             prop_assert_eq!(bytes.get(HEADER_LEN..).map(<[u8]>::to_vec), padding);
         }
     }

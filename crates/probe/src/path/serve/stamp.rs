@@ -1,11 +1,10 @@
-//! The part of the far end that is a STAMP session-reflector (RFC 8762), stateless and without
-//! authentication, for the senders of other makers.
+//! STAMP session-reflector (RFC 8762) of the far end, stateless and without authentication, for
+//! senders of other implementations.
 //!
-//! The protocol has no way to know a sender's address from a forged one, so it is bounded
-//! otherwise: an answer is as long as what it answers, addresses on the Internet are answered only
-//! where they were allowed, answers are so many in a second at most, and nothing is answered that
-//! comes from a port on which reflectors listen, so that two of them cannot be set upon one
-//! another.
+//! The protocol cannot detect a forged sender address, so the reflector has other bounds: a reply
+//! is as long as its request; addresses on the Internet need permission; replies have a rate limit;
+//! and packets from ports on which reflectors listen get no reply, so that two reflectors cannot be
+//! set to loop.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -22,39 +21,39 @@ use horolog_wire::stamp::{
     ErrorEstimate, PACKET_LEN, PORT, ReflectorPacket, SenderPacket, WireTime,
 };
 
-use super::bucket::Bucket;
-use super::udp::{LENGTH_MAX, ListenOptions, Listener};
-use super::{Counts, FarEnd, ServeError};
+use super::rate_limiter::RateLimiter;
+use super::udp::{LENGTH_MAX, ListenOptions, UdpListener};
+use super::{FarEnd, ServeError, ServiceCounts};
 
-/// Ports below are of services, not of senders.
+/// First port of senders; lower ones belong to services.
 const SERVICE_PORTS: u16 = 1_024;
 
-/// How to listen for STAMP.
+/// Options of the STAMP reflector.
 #[derive(Clone, Debug)]
 pub struct StampOptions {
-    /// Where, and how often to answer.
+    /// Listen address and rate limit.
     pub listen: ListenOptions,
-    /// Networks that are answered beside those that are no part of the Internet.
+    /// Networks that are answered in addition to those that are not part of the Internet.
     pub allowed: Vec<Prefix>,
 }
 
-/// What the reflector knows when a packet comes.
+/// State of the reflector at the arrival of a packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Circumstances {
-    /// When the packet came.
+pub struct PacketContext {
+    /// Receive timestamp of the packet.
     pub received: Timestamp<Utc>,
-    /// When the answer leaves.
+    /// Transmit timestamp of the reply.
     pub now: Timestamp<Utc>,
-    /// How far both may be off.
+    /// Error estimate of both.
     pub error_estimate: ErrorEstimate,
-    /// The TTL or hop limit with which it came; 0 where that is not known.
+    /// Received TTL or hop limit; 0 if unknown.
     pub hop_limit: u8,
 }
 
-/// Turns a sender's packet into the reflector's answer, in place and of the same length; the
-/// padding stays (RFC 8762, section 4.3). Says whether it was such a packet. Pure.
+/// Turns a sender's packet into the reply, in place and of the same length; the padding stays (RFC
+/// 8762, section 4.3). Returns true if it was such a packet. Pure.
 #[must_use]
-pub fn reflect(bytes: &mut [u8], at: &Circumstances) -> bool {
+pub fn reflect(bytes: &mut [u8], at: &PacketContext) -> bool {
     let Ok((sender, _)) = SenderPacket::parse(bytes) else { return false };
     let answer = ReflectorPacket {
         sequence: sender.sequence,
@@ -68,26 +67,30 @@ pub fn reflect(bytes: &mut [u8], at: &Circumstances) -> bool {
     answer.emit(bytes) == PACKET_LEN
 }
 
-/// Starts the part.
+/// Starts the service.
 ///
 /// # Errors
 ///
-/// When there is no such address to listen at.
+/// If the address cannot be listened at.
 pub fn listen(far: &mut FarEnd, options: &StampOptions) -> Result<(), ServeError> {
-    let listener = Listener::open("stamp", &options.listen)?;
+    let listener = UdpListener::open("stamp", &options.listen)?;
+    let told = listener.socket.enable_unicast_detection(options.listen.address);
+    told.map_err(|source| ServeError::new("stamp", options.listen.address, source))?;
     let failed = |source| ServeError::new("stamp", options.listen.address, source);
     let (socket, of) = (&listener.socket, listener.address);
-    socket.tell_receive_time(false).map_err(failed)?;
-    socket.tell_hop_limit(of).map_err(failed)?;
-    socket.tell_traffic_class(of, true).map_err(failed)?;
-    let reflecting = Reflecting {
+    socket.enable_receive_timestamps(false).map_err(failed)?;
+    socket.enable_hop_limit(of).map_err(failed)?;
+    socket.enable_traffic_class(of, true).map_err(failed)?;
+    let reflecting = ReflectorThread {
         own_port: of.port(),
         allowed: options.allowed.clone(),
-        bucket: Bucket::new(options.listen.rate_max),
+        bucket: RateLimiter::new(options.listen.rate_max),
         estimate: estimate(),
         renewed: MonotonicClock.now(),
         traffic_class: 0,
-        counts: Counts::from([("answered", 0), ("foreign", 0), ("not allowed", 0), ("limited", 0)]),
+        counts: ["answered", "foreign", "not allowed", "limited", "not unicast"]
+            .map(|outcome| (outcome, 0))
+            .into(),
         listener,
     };
     far.start("stamp", of, move |stop| reflecting.run(stop))
@@ -100,27 +103,27 @@ fn estimate() -> ErrorEstimate {
     ErrorEstimate::new(error, synchronised)
 }
 
-/// Whether somebody may be answered.
-fn may_ask(remote: SocketAddr, own_port: u16, allowed: &[Prefix]) -> bool {
+/// Returns true if a sender may be answered.
+fn is_sender_allowed(remote: SocketAddr, own_port: u16, allowed: &[Prefix]) -> bool {
     let port = remote.port();
     let is_service = port < SERVICE_PORTS || port == PORT || port == own_port;
     let address: IpAddr = remote.ip().to_canonical();
     !is_service && (!is_public(address) || allowed.iter().any(|prefix| prefix.contains(address)))
 }
 
-struct Reflecting {
-    listener: Listener,
+struct ReflectorThread {
+    listener: UdpListener,
     own_port: u16,
     allowed: Vec<Prefix>,
-    bucket: Bucket,
+    bucket: RateLimiter,
     estimate: ErrorEstimate,
     renewed: Timestamp<Monotonic>,
     traffic_class: u8,
-    counts: Counts,
+    counts: ServiceCounts,
 }
 
-impl Reflecting {
-    fn run(mut self, stop: &AtomicBool) -> Counts {
+impl ReflectorThread {
+    fn run(mut self, stop: &AtomicBool) -> ServiceCounts {
         let mut envelope = Envelope::new();
         let mut buffer = vec![0; LENGTH_MAX];
         while let Some(received) = self.listener.next(&mut envelope, &mut buffer, true, stop) {
@@ -144,10 +147,13 @@ impl Reflecting {
             (self.renewed, self.estimate) = (now, estimate());
         }
         let Some(remote) = received.remote else { return "foreign" };
-        if !may_ask(remote, self.own_port, &self.allowed) {
+        if !received.is_unicast() {
+            return "not unicast";
+        }
+        if !is_sender_allowed(remote, self.own_port, &self.allowed) {
             return "not allowed";
         }
-        if !self.bucket.take(now) {
+        if !self.bucket.admit(now) {
             return "limited";
         }
         let control = &received.control;
@@ -158,7 +164,7 @@ impl Reflecting {
             self.traffic_class = class;
         }
         let now = Realtime.now();
-        let at = Circumstances {
+        let at = PacketContext {
             received: control.received_at.unwrap_or(now),
             now,
             error_estimate: self.estimate,
@@ -168,7 +174,7 @@ impl Reflecting {
         if !reflect(bytes, &at) {
             return "foreign";
         }
-        // One that does not leave is lost, which the sender sees.
+        // A failed send is a loss, which the sender sees.
         let _ = envelope.answer(self.listener.socket.as_fd(), bytes, control.local);
         "answered"
     }
@@ -178,8 +184,8 @@ impl Reflecting {
 mod tests {
     use super::*;
 
-    fn at() -> Circumstances {
-        Circumstances {
+    fn at() -> PacketContext {
+        PacketContext {
             received: Timestamp::from_timespec(1_700_000_000, 5),
             now: Timestamp::from_timespec(1_700_000_000, 9_005),
             error_estimate: ErrorEstimate::new(Span::from_ns(1_000), true),
@@ -212,7 +218,7 @@ mod tests {
     fn who_may_ask_and_who_may_not() {
         let may = |text: &str, allowed: &[&str]| {
             let allowed: Vec<Prefix> = allowed.iter().map(|one| one.parse().unwrap()).collect();
-            may_ask(text.parse().unwrap(), 9_862, &allowed)
+            is_sender_allowed(text.parse().unwrap(), 9_862, &allowed)
         };
         assert!(may("192.0.2.1:40000", &[]) && may("[2001:db8::1]:40000", &[]));
         assert!(!may("8.8.8.8:40000", &[]) && !may("[::ffff:8.8.8.8]:40000", &[]));

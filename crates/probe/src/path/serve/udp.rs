@@ -1,5 +1,5 @@
-//! The part of the far end that answers Horolog's own probes over UDP: a socket, a buffer and the
-//! [`super::reflector`]. A reply is as long as what it answers, never longer.
+//! Far end for Horolog's own probes over UDP: a socket, a buffer and the [`super::reflector`]. A
+//! reply is never longer than its request.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,46 +14,48 @@ use horolog_sys::datagram::{Envelope, Wait};
 use horolog_sys::message::Received;
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, NS_PER_S, Timestamp};
-use horolog_wire::path_probe::{FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, HEADER_LEN, Kind};
+use horolog_wire::path_probe::{
+    FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, HEADER_LEN, PathDatagramKind, short,
+};
 
-use super::reflector::{Arrival, Reason, Reflector, Verdict};
-use super::{Counts, FarEnd, ServeError, TICK};
+use super::reflector::{DatagramMetadata, DatagramVerdict, Reflector, ReflectorDropReason};
+use super::{FarEnd, ServeError, ServiceCounts, TICK};
 
-pub use super::reflector::{Arrival as UdpArrival, Reflector as UdpReflector};
-pub use super::reflector::{Verdict as UdpVerdict, kernel_hash};
+pub use super::reflector::{DatagramMetadata as UdpArrival, Reflector as UdpReflector};
+pub use super::reflector::{DatagramVerdict as UdpVerdict, kernel_hash};
 
-/// The longest datagram there is.
+/// Maximum length of a datagram.
 pub(super) const LENGTH_MAX: usize = 65_535;
-/// Room in the socket for a burst of long datagrams.
+/// Socket buffer size, for a burst of long datagrams.
 pub(super) const BUFFER_BYTES: usize = 4 << 20;
-/// Where the time of an echo's leaving stands.
+/// Offset of the transmit timestamp in an echo.
 const SENT_OFFSET: usize = HEADER_LEN - 8;
-/// Where the kind stands.
+/// Offset of the kind.
 const KIND_OFFSET: usize = 5;
-/// Where the flags stand.
+/// Offset of the flags.
 const FLAGS_OFFSET: usize = 6;
-/// Looks at the queue between two looks at whether the part is to end, where it does not sleep.
+/// Polls of the queue between two checks of the end flag, when busy polling.
 pub(super) const POLLS: u32 = 1_024;
 
-/// How to listen.
+/// Listen options.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenOptions {
-    /// Where.
+    /// Listen address.
     pub address: SocketAddr,
-    /// Whether to look for datagrams all the time, instead of sleeping until one comes.
+    /// True to poll for datagrams all the time instead of sleeping until one arrives.
     pub busy_polling: bool,
-    /// Probes answered in a second, at most.
+    /// Probes answered per second, at most.
     pub rate_max: u64,
 }
 
-/// What a part that answers datagrams has of the system.
-pub(super) struct Listener {
+/// Socket and options of a service that answers datagrams.
+pub(super) struct UdpListener {
     pub(super) socket: Socket,
     pub(super) address: SocketAddr,
     pub(super) wait: Wait,
 }
 
-impl Listener {
+impl UdpListener {
     pub(super) fn open(part: &'static str, options: &ListenOptions) -> Result<Self, ServeError> {
         let failed = |source| ServeError::new(part, options.address, source);
         let socket = Self::bound(options).map_err(failed)?;
@@ -68,19 +70,16 @@ impl Listener {
         if at.is_ipv6() {
             socket.set_v6_only(true)?;
         }
-        socket.bind(at)?;
-        socket.send_in_fragments(at)?;
+        socket.bind_to_host(at)?;
+        socket.allow_fragmentation(at)?;
         socket.set_receive_timeout(TICK)?;
-        // What can be had will do: a small buffer loses no more than it says.
+        // Best effort: drops of a smaller buffer are counted.
         let _ = socket.set_receive_buffer(BUFFER_BYTES);
-        if at.ip().is_unspecified() {
-            socket.tell_local_address(at)?;
-        }
         Ok(socket)
     }
 
-    /// Receives until a datagram is there or the part is to end; with what the kernel tells of it
-    /// beside its sender, where that was asked for.
+    /// Receives until a datagram arrives or the service is to end; returns it with the control
+    /// messages that are enabled.
     pub(super) fn next(
         &self,
         envelope: &mut Envelope,
@@ -99,7 +98,7 @@ impl Listener {
             if let Ok(received) = received {
                 return Some(received);
             }
-            // Errors are of answers that nobody wanted (ICMP), and of waits that are over.
+            // Errors are of replies that were rejected (ICMP), and of expired waits.
             polls += 1;
             if (self.wait == Wait::Asleep || polls % POLLS == 0) && stop.load(Ordering::Relaxed) {
                 return None;
@@ -108,56 +107,67 @@ impl Listener {
     }
 }
 
-/// Starts the part.
+/// Starts the service.
 ///
 /// # Errors
 ///
-/// When there is no such address to listen at.
+/// If the address cannot be listened at.
 pub fn listen(far: &mut FarEnd, options: &ListenOptions) -> Result<(), ServeError> {
-    let listener = Listener::open("udp", options)?;
+    let listener = UdpListener::open("udp", options)?;
+    // Load may be broadcast and is counted, so it must not be truncated.
+    let whole = Some((KIND_OFFSET as u32, PathDatagramKind::Load as u8));
+    listener
+        .socket
+        .enable_destination_info(options.address)
+        .and_then(|()| listener.socket.mark_link_groups(whole))
+        .map_err(|source| ServeError::new("udp", options.address, source))?;
     let rate_max = options.rate_max;
-    far.start("udp", listener.address, move |stop| Answering::new(listener, rate_max).run(stop))
+    far.start("udp", listener.address, move |stop| {
+        UdpServiceThread::new(listener, rate_max).run(stop)
+    })
 }
 
-/// The part as it runs.
-struct Answering {
-    listener: Listener,
+/// Service thread with its state.
+struct UdpServiceThread {
+    listener: UdpListener,
     reflector: Reflector,
-    /// What the socket tells because sessions want it.
-    told: u8,
-    /// What those want who were welcomed lately.
+    /// Flags currently enabled on the socket.
+    enabled_flags: u8,
+    /// Flags of recent hellos.
     greeted: u8,
     traffic_class: u8,
     offset: ClockOffset,
     renewed: Timestamp<Monotonic>,
     answered: u64,
-    silent: BTreeMap<Reason, u64>,
+    not_unicast: u64,
+    dropped: BTreeMap<ReflectorDropReason, u64>,
 }
 
-impl Answering {
-    fn new(listener: Listener, rate_max: u64) -> Self {
+impl UdpServiceThread {
+    fn new(listener: UdpListener, rate_max: u64) -> Self {
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let mut answering = Self {
             listener,
             reflector: Reflector::new(rate_max, boot_id),
-            told: 0,
+            enabled_flags: 0,
             greeted: 0,
             traffic_class: 0,
             offset: realtime_minus_monotonic(),
             renewed: MonotonicClock.now(),
             answered: 0,
-            silent: BTreeMap::new(),
+            not_unicast: 0,
+            dropped: BTreeMap::new(),
         };
         answering.renew(MonotonicClock.now());
         answering
     }
 
-    fn run(mut self, stop: &AtomicBool) -> Counts {
+    fn run(mut self, stop: &AtomicBool) -> ServiceCounts {
         let mut envelope = Envelope::new();
         let mut buffer = vec![0; LENGTH_MAX];
         let is_wildcard = self.listener.address.ip().is_unspecified();
         loop {
-            let told = is_wildcard || self.told != 0;
+            let told = is_wildcard || self.enabled_flags != 0;
             let Some(received) = self.listener.next(&mut envelope, &mut buffer, told, stop) else {
                 break;
             };
@@ -181,41 +191,51 @@ impl Answering {
         now: Timestamp<Monotonic>,
     ) {
         let Some(remote) = received.remote else { return };
+        let kind = buffer[..received.len].get(KIND_OFFSET).filter(|_| received.len >= HEADER_LEN);
+        if !received.control.is_unicast() && kind != Some(&(PathDatagramKind::Load as u8)) {
+            self.not_unicast += 1;
+            return;
+        }
         let kernel = received.control.received_at.map(Timestamp::as_ns);
-        let arrival = Arrival {
+        let arrival = DatagramMetadata {
             remote,
             now,
             received_ns: kernel.unwrap_or((now + self.offset.offset).as_ns()),
             traffic_class: received.control.traffic_class.unwrap_or(0),
         };
         let bytes = &mut buffer[..received.len];
-        let kind = bytes.get(KIND_OFFSET);
-        if kind.is_some_and(|kind| [Kind::Hello as u8, Kind::End as u8].contains(kind)) {
-            // What is told of a session is the difference.
+        let kind = bytes.get(KIND_OFFSET).filter(|_| received.len >= HEADER_LEN);
+        if kind.is_some_and(|kind| {
+            [PathDatagramKind::Hello as u8, PathDatagramKind::End as u8].contains(kind)
+        }) {
+            // A session reports the difference.
             self.reflector.dropped = self.listener.socket.drops().ok();
         }
-        match self.reflector.take(bytes, &arrival) {
-            Verdict::Silence(reason) => *self.silent.entry(reason).or_default() += 1,
-            Verdict::Answer(kind, class) => {
+        match self.reflector.handle(bytes, &arrival) {
+            DatagramVerdict::Drop(reason) => *self.dropped.entry(reason).or_default() += 1,
+            DatagramVerdict::Answer(kind, class) => {
                 self.colour(class);
-                if kind == Kind::Echo {
-                    let sent = MonotonicClock.now() + self.offset.offset;
-                    bytes[SENT_OFFSET..HEADER_LEN].copy_from_slice(&sent.as_ns().to_be_bytes());
+                if kind == PathDatagramKind::Echo {
+                    let sent_ns = (MonotonicClock.now() + self.offset.offset).as_ns();
+                    match bytes.get_mut(SENT_OFFSET..HEADER_LEN) {
+                        Some(field) => field.copy_from_slice(&sent_ns.to_be_bytes()),
+                        None => short::set_held(bytes, sent_ns - arrival.received_ns),
+                    }
                 }
-                // One that does not leave is lost, which the near end sees.
+                // A failed send is a loss, which the near end sees.
                 let sent =
                     envelope.answer(self.listener.socket.as_fd(), bytes, received.control.local);
                 self.answered += u64::from(sent.is_ok());
-                if kind == Kind::Welcome {
-                    // Before the first probe comes, of which it will be wanted.
+                if kind == PathDatagramKind::Welcome {
+                    // Enabled before the first probe arrives, which needs it.
                     self.greeted |= bytes[FLAGS_OFFSET];
-                    self.tell(self.told | self.greeted);
+                    self.enable_options(self.enabled_flags | self.greeted);
                 }
             }
         }
     }
 
-    /// Gives answers the class that they are to have, when it changes.
+    /// Sets the traffic class of replies when it changes.
     fn colour(&mut self, class: u8) {
         let of = self.listener.address;
         if class != self.traffic_class && self.listener.socket.set_traffic_class(of, class).is_ok()
@@ -224,21 +244,25 @@ impl Answering {
         }
     }
 
-    /// Asks the kernel for what is wanted, and for no more.
-    fn tell(&mut self, wanted: u8) {
-        let changed = wanted ^ self.told;
+    /// Enables the socket options that sessions request, and no more.
+    fn enable_options(&mut self, wanted: u8) {
+        let changed = wanted ^ self.enabled_flags;
         let (socket, of) = (&self.listener.socket, self.listener.address);
         if changed & FLAG_KERNEL_TIME != 0 {
             let on = wanted & FLAG_KERNEL_TIME != 0;
-            let _ = if on { socket.tell_receive_time(false) } else { socket.tell_no_times() };
+            let _ = if on {
+                socket.enable_receive_timestamps(false)
+            } else {
+                socket.disable_timestamps()
+            };
         }
         if changed & FLAG_TRAFFIC_CLASS != 0 {
-            let _ = socket.tell_traffic_class(of, wanted & FLAG_TRAFFIC_CLASS != 0);
+            let _ = socket.enable_traffic_class(of, wanted & FLAG_TRAFFIC_CLASS != 0);
         }
-        self.told = wanted;
+        self.enabled_flags = wanted;
     }
 
-    /// Looks anew at what moves slowly.
+    /// Refreshes values that change slowly.
     fn renew(&mut self, now: Timestamp<Monotonic>) {
         self.offset = self.offset.follow(realtime_minus_monotonic());
         let clock = kernel_clock().ok().filter(|clock| clock.synchronised);
@@ -246,17 +270,18 @@ impl Answering {
         self.renewed = now;
         self.reflector.forget(now);
         let greeted = std::mem::take(&mut self.greeted);
-        self.tell(self.reflector.wanted() | greeted);
+        self.enable_options(self.reflector.wanted() | greeted);
     }
 
-    fn counts(&self) -> Counts {
-        let of = |reason| self.silent.get(&reason).copied().unwrap_or(0);
-        Counts::from([
+    fn counts(&self) -> ServiceCounts {
+        let of = |reason| self.dropped.get(&reason).copied().unwrap_or(0);
+        ServiceCounts::from([
             ("answered", self.answered),
-            ("load", of(Reason::Load)),
-            ("foreign", of(Reason::Foreign)),
-            ("without session", of(Reason::NoSession)),
-            ("limited", of(Reason::Limited)),
+            ("load", of(ReflectorDropReason::Load)),
+            ("foreign", of(ReflectorDropReason::Foreign)),
+            ("without session", of(ReflectorDropReason::NoSession)),
+            ("limited", of(ReflectorDropReason::Limited)),
+            ("not unicast", self.not_unicast),
             ("dropped by the socket", self.listener.socket.drops().map_or(0, u64::from)),
         ])
     }

@@ -1,15 +1,15 @@
-//! What to change where exchanges stalled: a finding for each pattern, with the cures that worked
-//! in this very run. Pure.
+//! Advice for exchanges that stalled: a finding for each pattern, with the remedies that worked in
+//! the same run. Pure.
 
 use horolog_record::{
-    Code, Finding, Mechanism, Severity, SocketOption, StallCell, StallPattern, StallWatch,
+    Finding, FindingCode, Mechanism, Severity, SocketOption, StallCell, StallPattern, StallWatch,
 };
 
 use super::claims::stalls;
 use crate::path::tcp::finding;
 use crate::path::time;
 
-/// Findings about patterns that stalled without an option.
+/// Returns findings about patterns that stalled without an option.
 pub(super) fn of_cells(cells: &[StallCell]) -> Vec<Finding> {
     let mut patterns: Vec<StallPattern> = Vec::new();
     let plain = cells.iter().filter(|cell| cell.option == SocketOption::None);
@@ -26,11 +26,11 @@ pub(super) fn of_cells(cells: &[StallCell]) -> Vec<Finding> {
 
 const fn name(pattern: StallPattern) -> &'static str {
     match pattern {
-        StallPattern::Single => "A single write there and back",
+        StallPattern::Single => "A single write in each direction",
         StallPattern::WriteWriteRead => "Two small writes before a read",
-        StallPattern::FullSegments => "Two writes of whole segments before a read",
-        StallPattern::LastWithEnd => "Two small writes, the last of them with the end,",
-        StallPattern::Batch => "Small writes in a row, each answered by its own,",
+        StallPattern::FullSegments => "Two writes of full segments before a read",
+        StallPattern::LastWithEnd => "Two small writes, the last of them with FIN,",
+        StallPattern::Batch => "Small writes in a row, each answered separately,",
         StallPattern::HeaderAndBody => "A header and a body in two writes",
         StallPattern::HeaderBodyClose => "A header and a body, and a close",
         StallPattern::CorkForgotten => "A cork that is not removed",
@@ -40,17 +40,17 @@ const fn name(pattern: StallPattern) -> &'static str {
 const fn holder(mechanism: Mechanism) -> &'static str {
     match mechanism {
         Mechanism::NagleDelayedAck => {
-            "Nagle's algorithm kept data back until an acknowledgement came, which the other end \
-             delayed"
+            "Nagle's algorithm held data back until an acknowledgement arrived, which the other \
+             end delayed"
         }
         Mechanism::WindowDelayedAck => {
-            "the congestion window was full until an acknowledgement came, which the other end \
+            "the congestion window was full until an acknowledgement arrived, which the other end \
              delayed"
         }
-        Mechanism::Cork => "a cork kept data back until the kernel's timer let it go",
-        Mechanism::LateAnswer => "the far end had all of the request and answered late",
-        Mechanism::Loss => "segments were lost and sent again",
-        Mechanism::Elsewhere => "no socket held anything back: the path or a machine took its time",
+        Mechanism::Cork => "a cork held data back until the kernel's timer expired",
+        Mechanism::LateAnswer => "the far end had the whole request and replied late",
+        Mechanism::Loss => "segments were lost and retransmitted",
+        Mechanism::Elsewhere => "no socket held data back: the path or a host caused the delay",
     }
 }
 
@@ -72,15 +72,12 @@ fn of_pattern(pattern: StallPattern, cells: &[StallCell]) -> Option<Finding> {
         holder(mechanism)
     );
     let cures = [
-        (SocketOption::NoDelay, "TCP_NODELAY at the end that writes"),
+        (SocketOption::NoDelay, "TCP_NODELAY at the writing end"),
         (
             SocketOption::QuickAckEach,
-            "TCP_QUICKACK at the end that reads, set again before every receive",
+            "TCP_QUICKACK at the reading end, set again before every receive",
         ),
-        (
-            SocketOption::Cork,
-            "TCP_CORK around the writes that belong together (nginx: tcp_nopush on)",
-        ),
+        (SocketOption::Cork, "TCP_CORK around writes that belong together (nginx: tcp_nopush on)"),
     ];
     let is_tried = |option| of(option).any(|cell| stalls(cell).is_some());
     let were_tried = cures.iter().any(|(option, _)| is_tried(*option));
@@ -89,23 +86,23 @@ fn of_pattern(pattern: StallPattern, cells: &[StallCell]) -> Option<Finding> {
         cures.into_iter().filter(|(option, _)| works(*option)).map(|(_, text)| text).collect();
     let by_timer = matches!(mechanism, Mechanism::NagleDelayedAck | Mechanism::WindowDelayedAck);
     let advice = match cures.is_empty() {
-        _ if !by_timer => "No option of a socket cures that.".to_owned(),
+        _ if !by_timer => "No socket option helps here.".to_owned(),
         true if !were_tried => {
-            "No option was tried with it before the run ended; try again for what cures it."
-                .to_owned()
+            "The run ended before any option was tried; run again to find a remedy.".to_owned()
         }
-        true => "None of the options cured it here; write with one call what belongs together."
-            .to_owned(),
+        true => {
+            "No option helped here; combine writes that belong together into one call.".to_owned()
+        }
         false => format!(
-            "Cured here by {}. One write of what belongs together needs none of them. Without a \
-             change of programs: 'ip route change ... quickack 1' at the end that reads.",
+            "Remedied here by {}. A single write for data that belongs together needs none of \
+             them. Without program changes: 'ip route change ... quickack 1' at the reading end.",
             cures.join("; by ")
         ),
     };
-    Some(finding(Code::Stalled, Severity::Warning, message, &advice))
+    Some(finding(FindingCode::Stalled, Severity::Warning, message, &advice))
 }
 
-/// Batches that stalled at the congestion window even with `TCP_NODELAY`.
+/// Reports batches that stalled at the congestion window even with `TCP_NODELAY`.
 fn of_window(cells: &[StallCell]) -> Option<Finding> {
     let held = cells.iter().find(|cell| {
         cell.option == SocketOption::NoDelay
@@ -121,12 +118,12 @@ fn of_window(cells: &[StallCell]) -> Option<Finding> {
         held.exchanges,
         holder(Mechanism::WindowDelayedAck)
     );
-    let advice = "Write the batch with one call; or raise initcwnd of the route at the end that \
-                  writes; or set TCP_QUICKACK before every receive at the other.";
-    Some(finding(Code::Stalled, Severity::Warning, message, advice))
+    let advice = "Write the batch in one call; or raise initcwnd of the route at the writing end; \
+                  or set TCP_QUICKACK before every receive at the other.";
+    Some(finding(FindingCode::Stalled, Severity::Warning, message, advice))
 }
 
-/// What to do about traffic that was watched.
+/// Returns advice for watched traffic.
 pub(super) fn of_watch(watch: &StallWatch) -> Option<Finding> {
     let worst = watch.connections.first()?;
     let stalls = worst.client_stalls.saturating_add(worst.server_stalls);
@@ -144,16 +141,16 @@ pub(super) fn of_watch(watch: &StallWatch) -> Option<Finding> {
         holder(mechanism)
     );
     let advice = format!(
-        "Have the {writer} set TCP_NODELAY, or TCP_CORK around writes that belong together (nginx: \
-         tcp_nopush on), or write with one call; or the {reader} set TCP_QUICKACK before every \
-         receive."
+        "Set TCP_NODELAY at the {writer}, or TCP_CORK around writes that belong together (nginx: \
+         tcp_nopush on), or write with one call; or set TCP_QUICKACK before every receive at the \
+         {reader}."
     );
-    Some(finding(Code::Stalled, Severity::Warning, message, &advice))
+    Some(finding(FindingCode::Stalled, Severity::Warning, message, &advice))
 }
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{HeldSamples, WatchedConnection};
+    use horolog_record::{HoldSamples, WatchedConnection};
 
     use super::*;
 
@@ -170,7 +167,7 @@ mod tests {
             in_band: 0,
             stalled_read: None,
             mechanism: (stalled > 0).then_some(mechanism),
-            held: HeldSamples::default(),
+            held: HoldSamples::default(),
             service_max_ns: None,
             near_tcp: None,
             far_tcp: None,
@@ -189,7 +186,7 @@ mod tests {
         let findings = of_cells(&cells);
         assert_eq!(findings.len(), 1);
         assert!(findings[0].message.contains("9 of 10 exchanges"), "{findings:?}");
-        assert!(findings[0].advice.contains("TCP_NODELAY at the end that writes"));
+        assert!(findings[0].advice.contains("TCP_NODELAY at the writing end"));
         assert!(
             !findings[0].advice.contains("TCP_QUICKACK at") && !findings[0].advice.contains("CORK")
         );
@@ -201,15 +198,19 @@ mod tests {
         let nagle = Mechanism::NagleDelayedAck;
         let mut cells = vec![cell(SocketOption::None, 9, nagle)];
         let advice = |cells: &[StallCell]| of_cells(cells)[0].advice.clone();
-        assert!(advice(&cells).starts_with("No option was tried"), "{}", advice(&cells));
+        assert!(
+            advice(&cells).starts_with("The run ended before any option"),
+            "{}",
+            advice(&cells)
+        );
         cells.push(cell(SocketOption::NoDelay, 9, nagle));
-        assert!(advice(&cells).starts_with("None of the options cured it"), "{}", advice(&cells));
+        assert!(advice(&cells).starts_with("No option helped here"), "{}", advice(&cells));
     }
 
     #[test]
     fn a_late_answer_has_no_option() {
         let findings = of_cells(&[cell(SocketOption::None, 9, Mechanism::LateAnswer)]);
-        assert!(findings[0].advice.contains("No option"), "{findings:?}");
+        assert!(findings[0].advice.contains("No socket option"), "{findings:?}");
     }
 
     #[test]
@@ -229,10 +230,10 @@ mod tests {
             port: 80,
             duration_ns: 1,
             connections: vec![one],
-            connections_missed: 0,
+            connections_untracked: 0,
             packets_dropped: 0,
         };
-        assert!(of_watch(&watch).unwrap().advice.contains("Have the server set TCP_NODELAY"));
+        assert!(of_watch(&watch).unwrap().advice.contains("Set TCP_NODELAY at the server"));
         watch.connections[0].mechanism = None;
         assert!(of_watch(&watch).is_none());
     }

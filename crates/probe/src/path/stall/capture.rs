@@ -1,5 +1,5 @@
-//! The packets of a port, taken by a packet socket in a thread of its own. Only headers are looked
-//! at, and nothing is kept but what [`Flows`] makes of them.
+//! Capture of the packets of a port, by a packet socket in a thread of its own. Only headers are
+//! read, and only the state in [`Flows`] is stored.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -16,36 +16,36 @@ use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Timestamp, Utc};
 
 use super::flow::Flows;
-use super::segment::Segment;
+use super::segment::TcpSegment;
 
 /// Bytes of a frame that hold all headers.
 const SNAP: usize = 160;
 const SLOTS: usize = 64;
 const BUFFER_BYTES: usize = 8 << 20;
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A capture that runs; dropping it ends it.
-pub(super) struct Capture {
+/// Running capture; dropping it ends it.
+pub(super) struct StallCapture {
     flows: Arc<Mutex<Flows>>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<u64>>,
 }
 
-impl Capture {
-    /// Follows the connections of `flows` at an interface, 0 for all of them.
+impl StallCapture {
+    /// Follows the connections of `flows` on an interface, 0 for all interfaces.
     ///
     /// # Errors
     ///
     /// `PermissionDenied` without `CAP_NET_RAW`.
     pub(super) fn start(interface: u32, port: u16, flows: Flows) -> io::Result<Self> {
         let socket = packet::open()?;
-        // Over loopback each packet would be seen twice; elsewhere both directions are wanted.
+        // On loopback each packet would be captured twice; elsewhere both directions are needed.
         if packet::interface_index("lo").is_ok_and(|lo| lo == interface) {
             packet::ignore_outgoing(&socket)?;
         }
         socket.attach_filter(&filter(port))?;
         socket.set_receive_buffer(BUFFER_BYTES)?;
-        socket.tell_frame_times(false)?;
+        socket.enable_frame_timestamps(false)?;
         packet::bind(&socket, interface, Some(packet::ANY_PROTOCOL))?;
         let (flows, over) = (Arc::new(Mutex::new(flows)), Arc::new(AtomicBool::new(false)));
         let (theirs, end) = (Arc::clone(&flows), Arc::clone(&over));
@@ -54,20 +54,20 @@ impl Capture {
         Ok(Self { flows, over, thread: Some(thread) })
     }
 
-    /// Does something with what was found so far.
+    /// Calls a function with the state so far.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Flows) -> T) -> T {
-        // A thread that panicked in the middle has said so; its numbers stand.
+        // A thread that panicked has reported it; its numbers stand.
         work(&mut self.flows.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends it; packets that were dropped before they were seen.
+    /// Ends the capture; returns the packets dropped before it could read them.
     pub(super) fn end(&mut self) -> u64 {
         self.over.store(true, Ordering::Relaxed);
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or(0)
     }
 }
 
-impl Drop for Capture {
+impl Drop for StallCapture {
     fn drop(&mut self) {
         self.end();
     }
@@ -77,10 +77,11 @@ fn follow(socket: &Socket, flows: &Mutex<Flows>, over: &AtomicBool) -> u64 {
     let mut table = MessageTable::new(SLOTS);
     let mut buffers = vec![[0_u8; SNAP]; SLOTS];
     loop {
-        // What came until the end is still taken.
+        // Packets that arrived before the end are still read.
         let is_over = over.load(Ordering::Relaxed);
-        // A socket that fails, such as one whose interface goes down, has no more to say.
-        let is_readable = socket.wait_readable(if is_over { Duration::ZERO } else { LOOK });
+        // A socket that fails, for example because its interface goes down, yields no more packets.
+        let is_readable =
+            socket.wait_readable(if is_over { Duration::ZERO } else { POLL_INTERVAL });
         if !matches!(is_readable, Ok(true)) {
             if is_over {
                 break;
@@ -94,7 +95,7 @@ fn follow(socket: &Socket, flows: &Mutex<Flows>, over: &AtomicBool) -> u64 {
             let received = table.received(slot);
             let frame = buffer.get(..received.len).unwrap_or_default();
             let at = received.control.received_at.unwrap_or_else(|| Realtime.now());
-            if let Some(segment) = Segment::parse(frame) {
+            if let Some(segment) = TcpSegment::parse(frame) {
                 flows.take(&segment, since_1970(at));
             }
         }
@@ -106,8 +107,8 @@ fn since_1970(at: Timestamp<Utc>) -> u64 {
     u64::try_from(at.as_ns()).unwrap_or(0)
 }
 
-/// A program that keeps the headers of TCP segments from and to a port, over IPv4 and IPv6. The
-/// kernel takes VLAN tags off.
+/// Returns a filter program for the headers of TCP segments from and to a port, over IPv4 and IPv6.
+/// The kernel strips VLAN tags.
 fn filter(port: u16) -> Vec<Instruction> {
     let port = u32::from(port);
     let keep = SNAP as u32;

@@ -1,55 +1,58 @@
-//! Runs one pattern under one option: exchange by exchange, with a look at what the socket holds
-//! back whenever a read waits.
+//! Run of one pattern under one option: exchange by exchange, with a sample of the data held by the
+//! socket whenever a read waits.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_record::{HeldSamples, SocketOption, StallPattern, TcpFigures};
+use horolog_record::{HoldSamples, SocketOption, StallPattern, TcpFigures};
 use horolog_sys::tcp;
 
-use super::plan::Plan;
-use crate::path::tcp::protocol::Report;
-use crate::path::tcp::{Loss, Lost, PathError, SETTLE, Session, figures, held, observe_wait};
+use super::plan::PatternPlan;
+use crate::path::tcp::protocol::FarEndReport;
+use crate::path::tcp::{
+    ConnectionLoss, EarlyEnd, SETTLE, TcpPathError, TcpSession, count_held, figures, observe_wait,
+};
 
-/// One exchange.
+/// Measured exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Exchange {
-    /// From the first write to the last byte read.
+pub(super) struct StallExchange {
+    /// Time from the first write to the last byte read.
     pub(super) took: Duration,
-    /// The read that waited longest, counted from 1.
+    /// Read that waited longest, counted from 1.
     pub(super) longest_read: u32,
 }
 
-/// What a pattern came to.
+/// Outcome of a pattern.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
-    pub(super) exchanges: Vec<Exchange>,
-    /// What this end's socket held back while it waited.
-    pub(super) held: HeldSamples,
+pub(super) struct PatternOutcome {
+    pub(super) exchanges: Vec<StallExchange>,
+    /// Samples of the data held by this end's socket while it waited.
+    pub(super) held: HoldSamples,
     pub(super) near: Option<TcpFigures>,
-    pub(super) report: Option<Report>,
-    /// Why the far end was lost; [`Lost::Ended`] is none of its.
-    pub(super) lost: Option<Loss>,
+    pub(super) report: Option<FarEndReport>,
+    /// Reason for which the far end was lost; [`ConnectionLoss::Ended`] is not one.
+    pub(super) lost: Option<EarlyEnd>,
 }
 
 /// Runs a pattern.
 pub(super) fn run(
     address: SocketAddr,
-    plan: &Plan,
+    plan: &PatternPlan,
     is_over: &AtomicBool,
-) -> Result<Outcome, PathError> {
-    let mut outcome = Outcome::default();
+) -> Result<PatternOutcome, TcpPathError> {
+    let mut outcome = PatternOutcome::default();
     let connections = if plan.is_one_by_one() { plan.exchanges } else { 1 };
     for _ in 0..connections {
-        let mut session = Session::open(address, &plan.hello(), is_over)?;
+        let mut session = TcpSession::open(address, &plan.hello(), is_over)?;
         if plan.hello().flags.settle {
             thread::sleep(SETTLE);
         }
         let wait = session.stream.set_read_timeout(Some(observe_wait()));
-        let ran =
-            wait.map_err(Lost::from).and_then(|()| connection(&mut session, plan, &mut outcome));
+        let ran = wait
+            .map_err(ConnectionLoss::from)
+            .and_then(|()| connection(&mut session, plan, &mut outcome));
         outcome.near = tcp::info(&session.stream).ok().map(|info| figures(&info)).or(outcome.near);
         match ran {
             Ok(report) => outcome.report = report.map(|report| *report).or(outcome.report),
@@ -65,12 +68,12 @@ pub(super) fn run(
     Ok(outcome)
 }
 
-/// All exchanges of a connection, and the far end's report where it gives one.
+/// Runs all exchanges of a connection; returns the far end's report if there is one.
 fn connection(
-    session: &mut Session<'_>,
-    plan: &Plan,
-    outcome: &mut Outcome,
-) -> Result<Option<Box<Report>>, Lost> {
+    session: &mut TcpSession<'_>,
+    plan: &PatternPlan,
+    outcome: &mut PatternOutcome,
+) -> Result<Option<Box<FarEndReport>>, ConnectionLoss> {
     let sent = vec![0; plan.sent_bytes() as usize];
     let mut came = vec![0; plan.reads().1 as usize];
     let count = if plan.is_one_by_one() { 1 } else { plan.exchanges };
@@ -86,12 +89,12 @@ fn connection(
 }
 
 fn exchange(
-    session: &mut Session<'_>,
-    plan: &Plan,
+    session: &mut TcpSession<'_>,
+    plan: &PatternPlan,
     (sent, came): (&[u8], &mut [u8]),
     is_last: bool,
-    samples: &mut HeldSamples,
-) -> Result<Exchange, Lost> {
+    samples: &mut HoldSamples,
+) -> Result<StallExchange, ConnectionLoss> {
     let corked = plan.option == SocketOption::Cork && !plan.is_of_far_end();
     let begun = Instant::now();
     if corked {
@@ -114,12 +117,12 @@ fn exchange(
         }
         session.read_watching(came, |stream| {
             if let Ok(info) = tcp::info(stream) {
-                held(&info, false, samples);
+                count_held(&info, false, samples);
             }
         })?;
         let now = Instant::now();
         longest = longest.max((now - before, read));
         before = now;
     }
-    Ok(Exchange { took: before - begun, longest_read: longest.1 })
+    Ok(StallExchange { took: before - begun, longest_read: longest.1 })
 }

@@ -1,39 +1,39 @@
-//! What is said of stalls of TCP on Linux (in articles of 2011 and later, and the manuals that they
-//! quote), each held against what was measured. Pure.
+//! Published claims about stalls of TCP on Linux (in articles from 2011 on, and the manuals that
+//! they quote), each compared with the measurement. Pure.
 
 use horolog_record::{
     Mechanism, SocketOption, StallCell, StallClaim, StallKernel, StallPattern, WindowStep,
 };
 
-/// The median of a cork that was forgotten, from which on it was the kernel's timer that let go.
+/// Median with a forgotten cork above which the kernel's timer released the data, in ns.
 const FORGOTTEN_MIN_NS: u64 = 150_000_000;
-/// How fast a far end answers that is not to blame.
+/// Longest response time of a far end that is not to blame, in ns.
 const FAST_NS: u64 = 2_000_000;
 
-/// What claims are judged by.
-pub(super) struct Measured<'a> {
-    /// Those that were run to their ends.
+/// Input of the claims.
+pub(super) struct StallClaimInput<'a> {
+    /// Cells that were run to the end.
     pub(super) cells: &'a [StallCell],
-    /// Whether these are all that were to be run.
+    /// True if these are all planned cells.
     pub(super) is_whole: bool,
     pub(super) window: &'a [WindowStep],
     pub(super) kernel: &'a StallKernel,
-    /// The algorithm that decides the window's size.
+    /// Congestion control algorithm, which sets the size of the window.
     pub(super) congestion_control: Option<&'a str>,
-    /// The exchange with the end of the stream, and what would be a stall.
+    /// Exchange with the end of the stream, and its stall threshold.
     pub(super) last_with_end: Option<LastWithEnd>,
     pub(super) threshold_ns: u64,
 }
 
-/// An exchange of two small writes, the last of which ends the stream.
+/// Exchange of two small writes, the last of which ends the stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastWithEnd {
     pub(super) took_ns: u64,
-    /// Those before it on its connection stalled, so this one would have.
+    /// True if the exchanges before it on its connection stalled, so that this one would have.
     pub(super) stalls_before: bool,
 }
 
-/// Whether most exchanges stalled, or next to none; `None` in between.
+/// Returns true if most exchanges stalled, false if next to none did; `None` in between.
 pub(super) fn stalls(cell: &StallCell) -> Option<bool> {
     match cell.exchanges {
         0 => None,
@@ -56,11 +56,11 @@ fn ms(ns: u64) -> String {
 }
 
 fn claim(id: &str, says: &str, (held, figure): (Option<bool>, String)) -> StallClaim {
-    StallClaim { id: id.to_owned(), says: says.to_owned(), held, figure }
+    StallClaim { id: id.to_owned(), statement: says.to_owned(), holds: held, figure }
 }
 
-/// All claims, in the order in which they are made.
-pub(super) fn all(measured: &Measured<'_>) -> Vec<StallClaim> {
+/// Returns all claims in fixed order.
+pub(super) fn all(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
     let mut claims = batches(measured);
     claims.extend(nagle(measured));
     claims.extend(quick_ack(measured));
@@ -70,7 +70,7 @@ pub(super) fn all(measured: &Measured<'_>) -> Vec<StallClaim> {
     claims
 }
 
-impl Measured<'_> {
+impl StallClaimInput<'_> {
     fn cell(&self, pattern: StallPattern, option: SocketOption) -> Option<&StallCell> {
         self.cells.iter().find(|cell| (cell.pattern, cell.option) == (pattern, option))
     }
@@ -81,7 +81,7 @@ impl Measured<'_> {
         self.cells.iter().filter(of)
     }
 
-    /// Whether a pattern stalls as is said.
+    /// Checks that a pattern stalls as claimed.
     fn expect(
         &self,
         pattern: StallPattern,
@@ -94,7 +94,7 @@ impl Measured<'_> {
         }
     }
 
-    /// Whether all batches of three writes or more do.
+    /// Checks all batches of at least three writes.
     fn expect_batches(
         &self,
         option: SocketOption,
@@ -119,7 +119,7 @@ impl Measured<'_> {
     }
 }
 
-/// Numbers with their runs as ranges.
+/// Formats numbers with consecutive ones as ranges.
 fn list(numbers: &Vec<u32>) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
     for number in numbers {
@@ -138,7 +138,7 @@ fn list(numbers: &Vec<u32>) -> String {
     if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
 }
 
-fn batches(measured: &Measured<'_>) -> Vec<StallClaim> {
+fn batches(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
     let none = SocketOption::None;
     let few: Vec<_> = measured.batches(none).filter(|cell| cell.writes < 3).collect();
     let few_stall = few.iter().any(|cell| stalls(cell) == Some(true));
@@ -163,12 +163,12 @@ fn batches(measured: &Measured<'_>) -> Vec<StallClaim> {
         ),
         claim(
             "batch-second-round",
-            "the first batch goes through, those behind it stall",
+            "the first batch passes, the following ones stall",
             round.unwrap_or_else(missing),
         ),
         claim(
             "batch-third-read",
-            "it is the third read that waits",
+            "the third read waits",
             (
                 (!reads.is_empty()).then(|| reads.iter().all(|read| *read == 3)),
                 format!("reads that waited, batch by batch: {}", list(&reads)),
@@ -176,7 +176,7 @@ fn batches(measured: &Measured<'_>) -> Vec<StallClaim> {
         ),
         claim(
             "server-fast",
-            "the server is not to blame: it answers within 2 ms",
+            "the server is not the cause: it answers within 2 ms",
             service.map_or_else(missing, |ns| {
                 (Some(ns < FAST_NS), format!("slowest answer {}", ms(ns)))
             }),
@@ -184,13 +184,13 @@ fn batches(measured: &Measured<'_>) -> Vec<StallClaim> {
     ]
 }
 
-fn nagle(measured: &Measured<'_>) -> Vec<StallClaim> {
+fn nagle(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
     use StallPattern::{FullSegments, Single, WriteWriteRead};
     let none = SocketOption::None;
     let small = measured.cell(WriteWriteRead, none).map(|cell| {
         let is_nagle = cell.mechanism == Some(Mechanism::NagleDelayedAck);
         let figure = format!(
-            "{} looks at sockets that waited: {} held by Nagle, {} by the window",
+            "{} observations of waiting sockets: {} held by Nagle, {} by the window",
             cell.held.nagle + cell.held.window + cell.held.cork,
             cell.held.nagle,
             cell.held.window
@@ -200,13 +200,13 @@ fn nagle(measured: &Measured<'_>) -> Vec<StallClaim> {
     let last = measured.last_with_end.map(|last| {
         let held = last.stalls_before.then_some(last.took_ns < measured.threshold_ns);
         let behind = if last.stalls_before { "that stalled" } else { "that did not stall either" };
-        (held, format!("{} with the end, behind writes {behind}", ms(last.took_ns)))
+        (held, format!("{} with FIN, after writes {behind}", ms(last.took_ns)))
     });
     let missing = || (None, "not run".to_owned());
     vec![
         claim(
             "single-write",
-            "delayed acknowledgements alone delay nobody: one write there and one back",
+            "delayed acknowledgements alone cause no delay: one write in each direction",
             measured.expect(Single, none, false),
         ),
         claim(
@@ -216,15 +216,15 @@ fn nagle(measured: &Measured<'_>) -> Vec<StallClaim> {
         ),
         claim(
             "one-small-segment",
-            "without an option only one small segment is under way unacknowledged",
+            "without options only one small segment is in flight unacknowledged",
             small.unwrap_or_else(missing),
         ),
         claim(
             "full-segment",
-            "a whole segment is sent at once",
+            "a full segment is sent at once",
             measured.expect(FullSegments, none, false),
         ),
-        claim("end-of-stream", "what comes with FIN is sent at once", last.unwrap_or_else(missing)),
+        claim("end-of-stream", "data sent with FIN is sent at once", last.unwrap_or_else(missing)),
         claim(
             "no-delay",
             "with TCP_NODELAY small segments are sent at once",
@@ -233,7 +233,7 @@ fn nagle(measured: &Measured<'_>) -> Vec<StallClaim> {
     ]
 }
 
-fn quick_ack(measured: &Measured<'_>) -> Vec<StallClaim> {
+fn quick_ack(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
     use StallPattern::WriteWriteRead;
     vec![
         claim(
@@ -243,13 +243,13 @@ fn quick_ack(measured: &Measured<'_>) -> Vec<StallClaim> {
         ),
         claim(
             "quick-ack-once",
-            "TCP_QUICKACK does not last: set once, it cures nothing",
+            "TCP_QUICKACK is not permanent: set once, it has no effect",
             measured.expect(WriteWriteRead, SocketOption::QuickAckOnce, true),
         ),
     ]
 }
 
-fn windows(measured: &Measured<'_>) -> Vec<StallClaim> {
+fn windows(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
     let windows: Vec<_> = measured.window.iter().map(|step| step.cwnd.to_string()).collect();
     let by = measured.congestion_control.map_or_else(String::new, |name| format!("; by {name}"));
     let figure = format!("windows {}{by}", windows.join(", "));
@@ -284,12 +284,12 @@ fn windows(measured: &Measured<'_>) -> Vec<StallClaim> {
         ),
         claim(
             "slow-start",
-            "the window doubles with each round while data waits",
+            "the window doubles with each round trip while data waits",
             (at(0).zip(at(1)).map(|(one, next)| next >= one.saturating_mul(2)), figure),
         ),
         claim(
             "window-not-grown",
-            "the window does not grow while nothing waits for it",
+            "the window does not grow while no data waits for it",
             (
                 idle_cwnd.zip(first).map(|(after, first)| after <= first),
                 format!("after single writes {}{by}", figure_of(idle_cwnd)),
@@ -297,22 +297,22 @@ fn windows(measured: &Measured<'_>) -> Vec<StallClaim> {
         ),
         claim(
             "restart-after-idle",
-            "with tcp_slow_start_after_idle the window begins anew after a pause, without it not",
+            "with tcp_slow_start_after_idle the window restarts after a pause, without it not",
             (
-                // A window that had not grown tells nothing.
+                // A window that had not grown is no evidence.
                 paused.zip(first).zip(is_on).and_then(|(((before, after), first), on)| {
                     (before > first).then_some((after <= first) == on)
                 }),
                 paused.map_or_else(
                     || "not run".to_owned(),
-                    |(before, after)| format!("{before} before the pause, {after} behind it{by}"),
+                    |(before, after)| format!("{before} before the pause, {after} after it{by}"),
                 ),
             ),
         ),
     ]
 }
 
-fn timers(measured: &Measured<'_>) -> Vec<StallClaim> {
+fn timers(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
     let kernel = measured.kernel;
     let stalled = measured.cell(StallPattern::WriteWriteRead, SocketOption::None);
     let stalled = stalled.filter(|cell| stalls(cell) == Some(true));
@@ -330,7 +330,7 @@ fn timers(measured: &Measured<'_>) -> Vec<StallClaim> {
     vec![
         claim(
             "hz-25",
-            "an acknowledgement is delayed for HZ/25 at least, and a stall lasts about so long",
+            "an acknowledgement is delayed for at least HZ/25, and a stall lasts about as long",
             (
                 fits,
                 format!(
@@ -351,18 +351,18 @@ fn timers(measured: &Measured<'_>) -> Vec<StallClaim> {
         ),
         claim(
             "tcp-delack-min",
-            "the least delay can be set by net.ipv4.tcp_delack_min",
+            "the minimum delay can be set by net.ipv4.tcp_delack_min",
             (
                 Some(kernel.tcp_delack_min.is_some()),
                 kernel.tcp_delack_min.map_or_else(
                     || "this kernel has no such setting".to_owned(),
-                    |value| format!("it stands at {value}"),
+                    |value| format!("its value is {value}"),
                 ),
             ),
         ),
         claim(
             "ato",
-            "the timeout of acknowledgements is the least one, or grows from it",
+            "the acknowledgement timeout is the minimum, or grows from it",
             (
                 ato.zip(kernel.delayed_ack_min_ns).map(|(ato, min)| ato >= min),
                 format!("at the end that delayed {}", figure(ato)),
@@ -371,7 +371,7 @@ fn timers(measured: &Measured<'_>) -> Vec<StallClaim> {
     ]
 }
 
-fn corks(measured: &Measured<'_>) -> Vec<StallClaim> {
+fn corks(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
     use StallPattern::{CorkForgotten, HeaderAndBody, HeaderBodyClose};
     let (none, cork) = (SocketOption::None, SocketOption::Cork);
     let forgotten = measured.cell(CorkForgotten, cork).and_then(|cell| {
@@ -391,7 +391,7 @@ fn corks(measured: &Measured<'_>) -> Vec<StallClaim> {
         ),
         claim(
             "cork-holds",
-            "under TCP_CORK nothing leaves that does not fill a segment",
+            "under TCP_CORK nothing is sent that does not fill a segment",
             forgotten.unwrap_or_else(|| (None, "not run".to_owned())),
         ),
         claim(
@@ -401,8 +401,8 @@ fn corks(measured: &Measured<'_>) -> Vec<StallClaim> {
         ),
         claim(
             "nginx",
-            "nginx sets TCP_CORK by tcp_nopush, and leaves its removal to close",
-            (None, "nginx is not run by this measurement".to_owned()),
+            "nginx sets TCP_CORK with tcp_nopush, and clears it by closing",
+            (None, "this measurement does not run nginx".to_owned()),
         ),
     ]
 }

@@ -1,6 +1,6 @@
 //! Claims over cells that are made up.
 
-use horolog_record::{Distribution, HeldSamples, TcpFigures};
+use horolog_record::{Distribution, HoldSamples, TcpFigures};
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn cell(pattern: StallPattern, option: SocketOption, writes: u32, stalled: u64) 
         in_band: stalled,
         stalled_read: (stalled > 0).then_some(3),
         mechanism: (stalled > 0).then_some(Mechanism::NagleDelayedAck),
-        held: HeldSamples { nagle: stalled, ..HeldSamples::default() },
+        held: HoldSamples { nagle: stalled, ..HoldSamples::default() },
         service_max_ns: Some(MS / 50),
         near_tcp: Some(TcpFigures { cwnd: 10, ..TcpFigures::default() }),
         far_tcp: Some(TcpFigures { ato_ns: 40 * MS, ..TcpFigures::default() }),
@@ -52,7 +52,7 @@ fn kernel() -> StallKernel {
 
 fn held(cells: &[StallCell], window: &[WindowStep], id: &str) -> Option<bool> {
     let kernel = kernel();
-    let measured = Measured {
+    let measured = StallClaimInput {
         cells,
         is_whole: true,
         window,
@@ -61,13 +61,13 @@ fn held(cells: &[StallCell], window: &[WindowStep], id: &str) -> Option<bool> {
         last_with_end: Some(LastWithEnd { took_ns: MS / 10, stalls_before: true }),
         threshold_ns: 10 * MS,
     };
-    all(&measured).into_iter().find(|claim| claim.id == id).unwrap().held
+    all(&measured).into_iter().find(|claim| claim.id == id).unwrap().holds
 }
 
 #[test]
 fn what_is_not_run_is_neither_held_nor_not() {
     let kernel = kernel();
-    let measured = Measured {
+    let measured = StallClaimInput {
         cells: &[],
         is_whole: false,
         window: &[],
@@ -77,7 +77,7 @@ fn what_is_not_run_is_neither_held_nor_not() {
         threshold_ns: 0,
     };
     let claims = all(&measured);
-    let decided: Vec<_> = claims.iter().filter(|claim| claim.held.is_some()).collect();
+    let decided: Vec<_> = claims.iter().filter(|claim| claim.holds.is_some()).collect();
     assert_eq!(decided.len(), 1, "tcp_delack_min alone: {decided:?}");
     let mut ids: Vec<_> = claims.iter().map(|claim| &claim.id).collect();
     ids.sort_unstable();

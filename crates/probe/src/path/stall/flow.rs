@@ -1,43 +1,43 @@
-//! What the packets of connections say of stalls: how late acknowledgements without data come, and
-//! whether data was held until then. Pure: packets and their times go in.
+//! Stalls in the packets of connections: the delay of acknowledgements without data, and data that
+//! was held until then. Pure: the input is packets with their times.
 //!
-//! Data that leaves right after a late acknowledgement, with nothing else to set it off, was held
-//! by the sender: by Nagle's algorithm where a single small segment was under way, by the
-//! congestion window where there were several.
+//! Data that is sent right after a late acknowledgement, with no other cause, was held by the
+//! sender: by Nagle's algorithm if a single small segment was in flight, by the congestion window
+//! if there were several.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use horolog_record::{AckDelays, DelayedAck, Mechanism, WatchedConnection};
 
-use super::glance::{self, WatchedNow};
 use super::judge::ns;
-use super::segment::Segment;
-use super::stalls::{Ends, Missed, Stalls, records};
+use super::segment::TcpSegment;
+use super::snapshot::{self, ConnectionSnapshot};
+use super::stalls::{ConnectionEnds, Stalls, UntrackedConnections, records};
 
-/// Connections that are followed.
+/// Maximum number of tracked connections.
 const FLOWS_MAX: usize = 4_096;
-/// Delays that are kept of a connection.
+/// Maximum number of delays stored per connection.
 const DELAYS_MAX: usize = 10_000;
-/// Data that was held leaves so soon behind the acknowledgement that it waited for.
+/// Longest time from an acknowledgement to the sending of data that waited for it.
 const RELEASE: Duration = Duration::from_millis(2);
 
-/// The connections of a port, or of a far end.
+/// Connections of a port, or with a far end.
 #[derive(Debug)]
 pub(super) struct Flows {
-    /// The port of the end that is the server.
+    /// Port of the server.
     port: u16,
-    /// From when on an acknowledgement is late.
+    /// Time from which an acknowledgement is late.
     late: Duration,
-    by_ends: HashMap<Ends, Flow>,
-    missed: Missed,
+    by_ends: HashMap<ConnectionEnds, StallFlow>,
+    missed: UntrackedConnections,
 }
 
 /// One connection; of each two the client's first.
 #[derive(Debug, Default)]
-struct Flow {
-    sides: [Side; 2],
-    /// Who sent data last.
+struct StallFlow {
+    sides: [FlowEndState; 2],
+    /// End that sent data last.
     speaker: Option<usize>,
     answers: u64,
     pure: u64,
@@ -45,24 +45,24 @@ struct Flow {
     stalls: Stalls,
 }
 
-/// One end's data.
+/// Data of one end.
 #[derive(Debug, Default)]
-struct Side {
-    /// Behind the last byte that was sent, and when that was.
+struct FlowEndState {
+    /// Sequence number after the last byte sent, and its time.
     sent: Option<(u32, u64)>,
     /// Segments since all was acknowledged.
     under_way: u32,
-    /// A late acknowledgement that just came: when, how late, segments that were under way.
+    /// Latest late acknowledgement: its time, its delay, and the segments that were in flight.
     late_ack: Option<(u64, u64, u32)>,
 }
 
 impl Flows {
     pub(super) fn new(port: u16, late: Duration) -> Self {
-        Self { port, late, by_ends: HashMap::new(), missed: Missed::default() }
+        Self { port, late, by_ends: HashMap::new(), missed: UntrackedConnections::default() }
     }
 
-    /// Takes a segment that was seen at a time in ns.
-    pub(super) fn take(&mut self, segment: &Segment, at_ns: u64) {
+    /// Takes a segment captured at a time in ns.
+    pub(super) fn take(&mut self, segment: &TcpSegment, at_ns: u64) {
         let is_from_client = segment.to.port() == self.port;
         if !is_from_client && segment.from.port() != self.port {
             return;
@@ -76,14 +76,14 @@ impl Flows {
         }
         let flow = self.by_ends.entry(key).or_default();
         if segment.is_first {
-            // A port that is used again begins anew; what was counted stays.
+            // A reused port starts a new connection; the counts stay.
             flow.sides = Default::default();
             return;
         }
         flow.take(segment, usize::from(!is_from_client), at_ns, late_ns);
     }
 
-    /// What acknowledgements of all connections came to, which are then forgotten.
+    /// Returns the acknowledgement delays of all connections and clears them.
     pub(super) fn drain(&mut self) -> AckDelays {
         let flows = std::mem::take(&mut self.by_ends);
         let mut delays: Vec<u64> = Vec::new();
@@ -96,27 +96,27 @@ impl Flows {
         acks(pure, released, delays)
     }
 
-    /// Connections that there was no room for.
+    /// Returns the number of untracked connections.
     pub(super) fn missed(&self) -> u64 {
         self.missed.count()
     }
 
-    /// The connections that have exchanged data so far.
-    pub(super) fn now(&self) -> Vec<WatchedNow> {
+    /// Returns the connections that have exchanged data so far.
+    pub(super) fn now(&self) -> Vec<ConnectionSnapshot> {
         let spoke = self.by_ends.iter().filter(|(_, flow)| flow.speaker.is_some());
-        glance::sorted(spoke.map(|(ends, flow)| flow.stalls.now(*ends, Some(flow.answers))))
+        snapshot::sorted(spoke.map(|(ends, flow)| flow.stalls.now(*ends, Some(flow.answers))))
     }
 
-    /// The connections that exchanged data, those that stalled most first.
+    /// Returns the connections that exchanged data, most stalls first.
     pub(super) fn connections(self) -> Vec<WatchedConnection> {
-        let spoke = |flow: &Flow| flow.speaker.is_some();
+        let spoke = |flow: &StallFlow| flow.speaker.is_some();
         let flows = self.by_ends.into_iter().filter(|(_, flow)| spoke(flow));
         records(flows.map(|(ends, flow)| flow.into_record(ends)))
     }
 }
 
-impl Flow {
-    fn take(&mut self, segment: &Segment, from: usize, at_ns: u64, late_ns: u64) {
+impl StallFlow {
+    fn take(&mut self, segment: &TcpSegment, from: usize, at_ns: u64, late_ns: u64) {
         let to = 1 - from;
         if segment.payload > 0 {
             self.data(segment, from, at_ns);
@@ -129,7 +129,7 @@ impl Flow {
         if is_before(acknowledged, end) {
             return;
         }
-        // All that the other end sent is acknowledged.
+        // All data of the other end is acknowledged.
         let under_way = std::mem::take(&mut other.under_way);
         other.sent = None;
         let delay_ns = at_ns.saturating_sub(sent_ns);
@@ -141,7 +141,7 @@ impl Flow {
         }
     }
 
-    fn data(&mut self, segment: &Segment, from: usize, at_ns: u64) {
+    fn data(&mut self, segment: &TcpSegment, from: usize, at_ns: u64) {
         if self.speaker.replace(from).is_some_and(|last| last != from) {
             self.answers += 1;
         }
@@ -163,7 +163,7 @@ impl Flow {
         }
     }
 
-    fn into_record(self, ends: Ends) -> WatchedConnection {
+    fn into_record(self, ends: ConnectionEnds) -> WatchedConnection {
         let acks = acks(self.pure, self.stalls.total(), self.delays_ns);
         self.stalls.into_record(ends, Some(self.answers), Some(acks))
     }
@@ -179,8 +179,8 @@ fn acks(pure: u64, released: u64, mut delays: Vec<u64>) -> AckDelays {
     AckDelays { pure, delayed: delays.len() as u64, delay_ns, released }
 }
 
-/// Whether a number of a byte lies before another one, which may have wrapped around (RFC 9293,
-/// section 3.4).
+/// Returns true if a sequence number lies before another one, across wrap-around (RFC 9293, section
+/// 3.4).
 const fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
@@ -193,10 +193,10 @@ mod tests {
     const SERVER: &str = "192.0.2.2:80";
     const MS: u64 = 1_000_000;
 
-    fn segment(from_client: bool, sequence: u32, acknowledged: u32, payload: u32) -> Segment {
+    fn segment(from_client: bool, sequence: u32, acknowledged: u32, payload: u32) -> TcpSegment {
         let (client, server) = (CLIENT.parse().unwrap(), SERVER.parse().unwrap());
         let (from, to) = if from_client { (client, server) } else { (server, client) };
-        Segment {
+        TcpSegment {
             from,
             to,
             sequence,
@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    fn flows(segments: &[(u64, Segment)]) -> Flows {
+    fn flows(segments: &[(u64, TcpSegment)]) -> Flows {
         let mut flows = Flows::new(80, Duration::from_millis(10));
         for (at_ms, segment) in segments {
             flows.take(segment, at_ms * MS);

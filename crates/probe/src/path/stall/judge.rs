@@ -1,32 +1,32 @@
-//! Which exchanges stalled, and what held them. Pure.
+//! Judgement of stalled exchanges and of what held them. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use horolog_record::{AckDelays, Distribution, HeldSamples, Mechanism, StallCell};
+use horolog_record::{AckDelays, Distribution, HoldSamples, Mechanism, StallCell};
 use horolog_stats::Recorder;
 
-use super::cell::{Exchange, Outcome};
-use super::plan::Plan;
+use super::cell::{PatternOutcome, StallExchange};
+use super::plan::PatternPlan;
 
-/// The band in which stalls by delayed acknowledgements were found to lie, in ns.
+/// Range in which stalls by delayed acknowledgements were observed, in ns.
 pub(super) const BAND_NS: std::ops::RangeInclusive<u64> = 38_000_000..=42_000_000;
 
 pub(super) fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The time from which on an exchange stalled: so much longer than one that waits for nothing.
-pub(super) fn threshold(plain: &[Exchange], stall_min: Duration) -> Duration {
+/// Returns the stall threshold: the time of an exchange without a wait, plus `stall_min`.
+pub(super) fn threshold(plain: &[StallExchange], stall_min: Duration) -> Duration {
     let mut times: Vec<_> = plain.iter().map(|exchange| exchange.took).collect();
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or(Duration::ZERO).saturating_add(stall_min)
 }
 
-/// What a pattern comes to in the record.
+/// Builds the record of a pattern.
 pub(super) fn cell(
-    plan: &Plan,
-    outcome: &Outcome,
+    plan: &PatternPlan,
+    outcome: &PatternOutcome,
     threshold: Duration,
     acks: Option<AckDelays>,
 ) -> StallCell {
@@ -40,7 +40,7 @@ pub(super) fn cell(
     for exchange in &stalled {
         *reads.entry(exchange.longest_read).or_insert(0_u32) += 1;
     }
-    // Of those that are alike the first one.
+    // On a tie the first one.
     let read = reads.into_iter().rev().max_by_key(|(_, count)| *count).map(|(read, _)| read);
     let report = outcome.report.as_ref();
     let mechanism = (!stalled.is_empty()).then(|| mechanism(outcome, threshold));
@@ -64,9 +64,10 @@ pub(super) fn cell(
     }
 }
 
-/// What either end held back; what one end had delivered says nothing while the other holds.
-fn both(near: HeldSamples, far: HeldSamples) -> HeldSamples {
-    HeldSamples {
+/// Adds the samples of both ends; the delivered data of one end is no evidence while the other
+/// holds data.
+fn both(near: HoldSamples, far: HoldSamples) -> HoldSamples {
+    HoldSamples {
         nagle: near.nagle.saturating_add(far.nagle),
         window: near.window.saturating_add(far.window),
         cork: near.cork.saturating_add(far.cork),
@@ -74,8 +75,8 @@ fn both(near: HeldSamples, far: HeldSamples) -> HeldSamples {
     }
 }
 
-/// What held most.
-fn mechanism(outcome: &Outcome, threshold: Duration) -> Mechanism {
+/// Returns the main mechanism that held data.
+fn mechanism(outcome: &PatternOutcome, threshold: Duration) -> Mechanism {
     let far = outcome.report.as_ref();
     let held = both(outcome.held, far.map(|report| report.held).unwrap_or_default());
     let all = [
@@ -104,17 +105,20 @@ mod tests {
     use horolog_record::{SocketOption, StallPattern, TcpFigures};
 
     use super::*;
-    use crate::path::tcp::protocol::Report;
+    use crate::path::tcp::protocol::FarEndReport;
 
-    fn outcome(times_ms: &[(u64, u32)]) -> Outcome {
-        let exchange = |(ms, longest_read): &(u64, u32)| Exchange {
+    fn outcome(times_ms: &[(u64, u32)]) -> PatternOutcome {
+        let exchange = |(ms, longest_read): &(u64, u32)| StallExchange {
             took: Duration::from_millis(*ms),
             longest_read: *longest_read,
         };
-        Outcome { exchanges: times_ms.iter().map(exchange).collect(), ..Outcome::default() }
+        PatternOutcome {
+            exchanges: times_ms.iter().map(exchange).collect(),
+            ..PatternOutcome::default()
+        }
     }
 
-    const PLAN: Plan = Plan {
+    const PLAN: PatternPlan = PatternPlan {
         pattern: StallPattern::Batch,
         option: SocketOption::None,
         writes: 3,
@@ -142,19 +146,19 @@ mod tests {
     #[test]
     fn what_held_most_is_named() {
         let mut ran = outcome(&[(40, 1)]);
-        let report = |held, service_ms: u64, retransmitted| Report {
+        let report = |held, service_ms: u64, retransmitted| FarEndReport {
             held,
             service_max_ns: service_ms * 1_000_000,
             tcp: TcpFigures { retransmitted, ..TcpFigures::default() },
-            ..Report::default()
+            ..FarEndReport::default()
         };
-        let none = HeldSamples::default();
-        ran.held = HeldSamples { delivered: 9, ..none };
-        ran.report = Some(report(HeldSamples { nagle: 2, delivered: 1, ..none }, 0, 0));
+        let none = HoldSamples::default();
+        ran.held = HoldSamples { delivered: 9, ..none };
+        ran.report = Some(report(HoldSamples { nagle: 2, delivered: 1, ..none }, 0, 0));
         assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::NagleDelayedAck);
-        ran.report = Some(report(HeldSamples { window: 2, ..none }, 0, 0));
+        ran.report = Some(report(HoldSamples { window: 2, ..none }, 0, 0));
         assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::WindowDelayedAck);
-        ran.report = Some(report(HeldSamples { cork: 1, ..none }, 0, 0));
+        ran.report = Some(report(HoldSamples { cork: 1, ..none }, 0, 0));
         assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::Cork);
         ran.report = Some(report(none, 30, 0));
         assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::LateAnswer);

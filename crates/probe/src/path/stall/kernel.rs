@@ -1,5 +1,5 @@
-//! What this kernel does about acknowledgements and windows, read from its own files. Nothing is
-//! set; what is not there is absent.
+//! Kernel settings of acknowledgements and windows, read from `/proc` and `/sys`. Nothing is set; a
+//! missing value is absent.
 
 use std::fs;
 use std::net::{IpAddr, TcpStream};
@@ -11,11 +11,11 @@ use horolog_sys::tcp;
 
 use super::judge::ns;
 
-/// Of a second, the least time for which the kernel delays an acknowledgement (`TCP_DELACK_MIN` in
-/// net/tcp.h: HZ/25 ticks).
+/// Fraction of a second: the least time for which the kernel delays an acknowledgement
+/// (`TCP_DELACK_MIN` in net/tcp.h: HZ/25 ticks).
 const DELAYED_ACKS_IN_SECOND: u64 = 25;
 
-/// The settings, with those of a connection and of the route to `target` where there are such.
+/// Reads the settings, with those of a connection and of the route to `target` if given.
 pub(super) fn read(stream: Option<&TcpStream>, target: Option<IpAddr>) -> StallKernel {
     let tick = tcp::tick().ok();
     let hz = tick.map(hz);
@@ -35,12 +35,12 @@ pub(super) fn read(stream: Option<&TcpStream>, target: Option<IpAddr>) -> StallK
     }
 }
 
-/// Timer interrupts in a second.
+/// Returns the timer interrupts per second.
 fn hz(tick: Duration) -> u64 {
     (1.0 / tick.as_secs_f64().max(1e-9)).round() as u64
 }
 
-/// A setting of the network namespace of the calling thread.
+/// Reads a setting of the network namespace of the calling thread.
 fn number(name: &str) -> Option<u64> {
     fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?.trim().parse().ok()
 }

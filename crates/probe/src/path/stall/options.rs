@@ -1,45 +1,46 @@
-//! What to search for stalls, and within which bounds.
+//! Options of a search for stalls, with their bounds.
 
 use std::time::Duration;
 
-use horolog_io::target::{Family, TargetName};
+use horolog_io::target::{AddressFamily, TargetName};
+use horolog_time::Span;
 
-use crate::path::tcp::PathError;
+use crate::path::tcp::TcpPathError;
 
 /// Most exchanges of one pattern.
 pub const COUNT_MAX: u32 = 300;
 /// Most writes in a batch.
 pub const BATCH_MAX: u32 = 256;
 const BATCHES_MAX: usize = 256;
-/// Below this a stall cannot be told from what a busy machine does.
+/// Least threshold; below it a stall cannot be distinguished from the noise of a busy host.
 const STALL_MIN: Duration = Duration::from_millis(2);
 const STALL_MAX: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// A search for stalls.
+/// Options of a search for stalls.
 #[derive(Clone, Debug)]
 pub struct StallOptions {
-    /// The far end.
+    /// Far end.
     pub target: TargetName,
-    /// The version of IP, where its name has addresses of both.
-    pub family: Option<Family>,
+    /// IP version, if the name has addresses of both.
+    pub family: Option<AddressFamily>,
     /// Exchanges of each pattern under each option.
     pub count: u32,
-    /// Writes in a batch, one number for each batch that is tried.
+    /// Writes in a batch, one number per batch size.
     pub batches: Vec<u32>,
-    /// How much longer than one that waits for nothing an exchange takes that stalled.
+    /// Excess time of a stalled exchange over one without a wait.
     pub stall_min: Duration,
-    /// How long a connection is left alone before its window is looked at again.
+    /// Idle time of a connection before its window is measured again.
     pub pause: Duration,
-    /// Whether to look at the packets where this process may.
+    /// True to capture packets if permitted.
     pub packets: bool,
-    /// The command line, for the record.
+    /// Command line, for the record.
     pub command: Vec<String>,
 }
 
 impl StallOptions {
-    pub(super) fn check(&self) -> Result<(), PathError> {
-        let number = |reason: String| Err(PathError::Number(reason));
+    pub(super) fn check(&self) -> Result<(), TcpPathError> {
+        let number = |reason: String| Err(TcpPathError::Number(reason));
         if !(2..=COUNT_MAX).contains(&self.count) {
             return number(format!(
                 "the number of exchanges must be from 2 to {COUNT_MAX}, not {}",
@@ -54,12 +55,15 @@ impl StallOptions {
         }
         if !(STALL_MIN..=STALL_MAX).contains(&self.stall_min) {
             return number(format!(
-                "a stall is from {STALL_MIN:?} to {STALL_MAX:?}, not {:?}",
-                self.stall_min
+                "a stall is from {} to {}, not {}",
+                Span::from(STALL_MIN),
+                Span::from(STALL_MAX),
+                Span::from(self.stall_min)
             ));
         }
         if self.pause > PAUSE_MAX {
-            return number(format!("a pause takes at most {PAUSE_MAX:?}, not {:?}", self.pause));
+            let (most, pause) = (Span::from(PAUSE_MAX), Span::from(self.pause));
+            return number(format!("a pause lasts at most {most}, not {pause}"));
         }
         Ok(())
     }

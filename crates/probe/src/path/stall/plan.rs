@@ -1,32 +1,32 @@
-//! Which patterns of writing are run, under which options of sockets. Pure.
+//! Plan of the write patterns and the socket options they run under. Pure.
 
 use horolog_record::{SocketOption, StallPattern};
 
-use crate::path::tcp::protocol::{Flags, Hello, Work};
+use crate::path::tcp::protocol::{ConnectionFlags, ConnectionJob, Hello};
 
-/// Payload of a write of a batch, as services send that were found to stall.
+/// Payload of a write of a batch, as sent by services that were found to stall.
 const BATCH_BYTES: u32 = 132;
 /// Payload of each of two small writes.
 const SMALL_BYTES: u32 = 10;
 const REQUEST_BYTES: u32 = 64;
 const HEAD_BYTES: u32 = 200;
-/// A body that fits in a segment together with its header.
+/// Body that fits in a segment together with its header.
 const BODY_BYTES: u32 = 1_000;
-/// A cork that is forgotten costs a fifth of a second each time.
+/// Exchanges with a forgotten cork, which costs a fifth of a second each time.
 const FORGOTTEN_COUNT: u32 = 3;
-/// How long a connection may be wanted beyond its exchanges.
+/// Time that a connection may need beyond its exchanges, in ms.
 const TIME_MIN_MS: u32 = 2_000;
-/// What one exchange may take: a cork that is forgotten, and a little.
+/// Longest time of one exchange in ms: a forgotten cork, and a little.
 const EXCHANGE_MS_MAX: u32 = 300;
 
-/// A pattern under an option.
+/// Pattern under an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Plan {
+pub(super) struct PatternPlan {
     pub(super) pattern: StallPattern,
     pub(super) option: SocketOption,
     /// Writes before the reads.
     pub(super) writes: u32,
-    /// Payload of each.
+    /// Payload of each write.
     pub(super) write_bytes: u32,
     pub(super) exchanges: u32,
 }
@@ -39,9 +39,9 @@ const OPTIONS: [SocketOption; 5] = [
     SocketOption::Cork,
 ];
 
-/// All of them, the one that waits for nothing first. `mss_bytes` is the largest segment.
-pub(super) fn all(count: u32, batches: &[u32], mss_bytes: u32) -> Vec<Plan> {
-    let plan = |pattern, option, writes, write_bytes| Plan {
+/// Returns all patterns; the one without a wait comes first. `mss_bytes` is the largest segment.
+pub(super) fn all(count: u32, batches: &[u32], mss_bytes: u32) -> Vec<PatternPlan> {
+    let plan = |pattern, option, writes, write_bytes| PatternPlan {
         pattern,
         option,
         writes,
@@ -62,12 +62,12 @@ pub(super) fn all(count: u32, batches: &[u32], mss_bytes: u32) -> Vec<Plan> {
     let cork = SocketOption::Cork;
     plans.push(plan(StallPattern::HeaderBodyClose, cork, 1, BODY_BYTES));
     let forgotten = plan(StallPattern::CorkForgotten, cork, 1, BODY_BYTES);
-    plans.push(Plan { exchanges: FORGOTTEN_COUNT.min(count), ..forgotten });
+    plans.push(PatternPlan { exchanges: FORGOTTEN_COUNT.min(count), ..forgotten });
     plans
 }
 
-impl Plan {
-    /// The pattern that waits for nothing.
+impl PatternPlan {
+    /// Returns the pattern without a wait.
     pub(super) const fn single(count: u32) -> Self {
         Self {
             pattern: StallPattern::Single,
@@ -78,7 +78,7 @@ impl Plan {
         }
     }
 
-    /// Whether the far end is the one that writes in pieces.
+    /// Returns true if the far end writes in pieces.
     pub(super) const fn is_of_far_end(&self) -> bool {
         matches!(
             self.pattern,
@@ -88,17 +88,17 @@ impl Plan {
         )
     }
 
-    /// Whether each exchange has a connection of its own.
+    /// Returns true if each exchange has a connection of its own.
     pub(super) const fn is_one_by_one(&self) -> bool {
         matches!(self.pattern, StallPattern::HeaderBodyClose)
     }
 
-    /// Payload of each write of this end.
+    /// Returns the payload of each write of this end.
     pub(super) const fn sent_bytes(&self) -> u32 {
         if self.is_of_far_end() { REQUEST_BYTES } else { self.write_bytes }
     }
 
-    /// Reads of an exchange, and the bytes of each.
+    /// Returns the reads of an exchange, and the bytes of each.
     pub(super) const fn reads(&self) -> (u32, u32) {
         match self.pattern {
             StallPattern::Batch => (self.writes, self.write_bytes),
@@ -107,12 +107,12 @@ impl Plan {
         }
     }
 
-    /// What the far end is to do.
+    /// Returns the greeting for the far end.
     pub(super) fn hello(&self) -> Hello {
         let is_of_far_end = self.is_of_far_end();
         let is_batch = self.pattern == StallPattern::Batch;
         let (_, read_bytes) = self.reads();
-        let flags = Flags {
+        let flags = ConnectionFlags {
             no_delay: self.option == SocketOption::NoDelay,
             quick_ack_once: self.option == SocketOption::QuickAckOnce,
             quick_ack_each: self.option == SocketOption::QuickAckEach,
@@ -121,12 +121,12 @@ impl Plan {
             close: self.pattern == StallPattern::HeaderBodyClose,
             forget: self.pattern == StallPattern::CorkForgotten,
             observe: true,
-            // An option that is set once has been set by then.
+            // An option that is set only once has been set by then.
             settle: self.option == SocketOption::None,
         };
         let writes = if is_batch { 1 } else { self.writes };
         Hello {
-            work: Work::Exchange,
+            work: ConnectionJob::Exchange,
             flags,
             request_bytes: writes.saturating_mul(self.sent_bytes()),
             head_bytes: if is_of_far_end { HEAD_BYTES } else { read_bytes },
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn both_ends_count_the_same_bytes() {
-        for plan in all(2, &[1, 7], 1_448).into_iter().chain([Plan::single(2)]) {
+        for plan in all(2, &[1, 7], 1_448).into_iter().chain([PatternPlan::single(2)]) {
             let hello = plan.hello();
             let sent = plan.writes * plan.sent_bytes();
             let (reads, read_bytes) = plan.reads();

@@ -1,4 +1,4 @@
-//! A search for stalls from its options to its record.
+//! Execution of a search for stalls from its options to its record.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,25 +6,28 @@ use std::time::Duration;
 
 use horolog_io::target::require_unicast;
 use horolog_record::{
-    Code, Finding, Host, PATH_STALL_SCHEMA, PathEnd, PathStallResult, Severity, StallCell,
+    Finding, FindingCode, Host, PATH_STALL_SCHEMA, PathEnd, PathStallResult, Severity, StallCell,
     StallEvidence, StallKernel, StallPattern, TcpTarget, WindowStep, rfc3339_now,
 };
 use horolog_sys::netlink::Netlink;
 use horolog_sys::tcp;
+use horolog_sys::zone::scope_of;
 
-use super::capture::Capture;
-use super::cell::{self, Outcome};
-use super::claims::{self, LastWithEnd, Measured};
+use super::capture::StallCapture;
+use super::cell::{self, PatternOutcome};
+use super::claims::{self, LastWithEnd, StallClaimInput};
 use super::flow::Flows;
 use super::judge::{self, ns};
 use super::options::StallOptions;
-use super::plan::{self, Plan};
+use super::plan::{self, PatternPlan};
 use super::{advice, kernel, window};
-use crate::path::tcp::protocol::{Flags, Hello, Work};
-use crate::path::tcp::{Loss, PathError, Session, finding, near_end, same_machine, watched};
+use crate::path::tcp::protocol::{ConnectionFlags, ConnectionJob, Hello};
+use crate::path::tcp::{
+    EarlyEnd, TcpPathError, TcpSession, finding, near_end, same_machine, watched,
+};
 
-/// A far end that was greeted, and what is to be tried with it.
-pub struct StallPath {
+/// Greeted far end with the planned patterns.
+pub struct StallRun {
     options: StallOptions,
     address: SocketAddr,
     near: PathEnd,
@@ -33,84 +36,86 @@ pub struct StallPath {
     mss_bytes: u32,
 }
 
-/// What came of all patterns.
+/// Outcome of all patterns.
 #[derive(Default)]
-struct Ran {
+struct StallOutcome {
     cells: Vec<StallCell>,
     threshold_ns: u64,
     last_with_end: Option<LastWithEnd>,
     window: Vec<WindowStep>,
-    /// Why the far end was lost.
-    lost: Option<Loss>,
-    /// What ran last was not run to its end: the last cell or, without any, the window.
+    /// Reason for which the far end was lost.
+    lost: Option<EarlyEnd>,
+    /// True if the last part was cut short: the last cell or, without any, the window.
     is_cut: bool,
 }
 
-impl Ran {
-    /// The cells that claims are judged by. Of one that was cut short nothing is claimed, nor of an
-    /// option's batches before all of them were run.
-    fn whole_cells(&self, plans: &[Plan]) -> Vec<StallCell> {
+impl StallOutcome {
+    /// Returns the cells that claims are judged by. A cell that was cut short supports no claim,
+    /// nor do an option's batches before all of them were run.
+    fn whole_cells(&self, plans: &[PatternPlan]) -> Vec<StallCell> {
         let whole = self.cells.len() - usize::from(self.is_cut && !self.cells.is_empty());
         let (ran, missed) = plans.split_at(whole.min(plans.len()));
-        let is_missed = |plan: &Plan| {
-            let like = |other: &Plan| (other.pattern, other.option) == (plan.pattern, plan.option);
+        let is_missed = |plan: &PatternPlan| {
+            let like =
+                |other: &PatternPlan| (other.pattern, other.option) == (plan.pattern, plan.option);
             plan.pattern == StallPattern::Batch && missed.iter().any(like)
         };
         let cells = self.cells.iter().zip(ran).filter(|(_, plan)| !is_missed(plan));
         cells.map(|(cell, _)| cell.clone()).collect()
     }
 
-    /// The steps of the window, where they were taken to the end.
+    /// Returns the steps of the window, if they were completed.
     fn whole_window(&self) -> &[WindowStep] {
         if self.is_cut && self.cells.is_empty() { &[] } else { &self.window }
     }
 }
 
-impl StallPath {
-    /// Checks the options, finds the far end and asks for its facts.
+impl StallRun {
+    /// Checks the options, resolves the far end and requests its facts.
     ///
     /// # Errors
     ///
-    /// When the options cannot be, or the far end is not there or refuses.
-    pub fn open(options: StallOptions) -> Result<Self, PathError> {
+    /// If the options are invalid, or the far end is unreachable or refuses.
+    pub fn open(options: StallOptions) -> Result<Self, TcpPathError> {
         options.check()?;
-        let address = options.target.resolve(options.family)?;
+        let address = options.target.resolve(options.family, None)?;
         require_unicast(address.ip())?;
-        let longest = Plan::single(options.count).hello();
-        let hello = Hello { work: Work::Facts, flags: Flags::default(), ..longest };
+        let longest = PatternPlan::single(options.count).hello();
+        let hello =
+            Hello { work: ConnectionJob::Facts, flags: ConnectionFlags::default(), ..longest };
         let over = AtomicBool::new(false);
-        let session = Session::open(address, &hello, &over)?;
+        let session = TcpSession::open(address, &hello, &over)?;
         let info = tcp::info(&session.stream)
-            .map_err(|error| PathError::Environment(format!("no TCP_INFO: {error}")))?;
+            .map_err(|error| TcpPathError::Environment(format!("no TCP_INFO: {error}")))?;
         let near = near_end(&session.stream);
         let kernel = kernel::read(Some(&session.stream), Some(address.ip()));
         let far = session.far;
         Ok(Self { options, address, near, far, kernel, mss_bytes: info.mss })
     }
 
-    /// How many patterns there are, and the look at the window.
+    /// Returns the number of patterns, plus one for the window.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.plans(self.mss_bytes).len() as u64 + 1
     }
 
-    fn plans(&self, mss_bytes: u32) -> Vec<Plan> {
-        let mut plans = vec![Plan::single(self.options.count)];
+    fn plans(&self, mss_bytes: u32) -> Vec<PatternPlan> {
+        let mut plans = vec![PatternPlan::single(self.options.count)];
         plans.extend(plan::all(self.options.count, &self.options.batches, mss_bytes));
         plans
     }
 
-    /// Runs pattern by pattern, until all are done, the far end has gone, or the run is to end.
+    /// Runs pattern by pattern, until all are done, the far end is lost, or the run is to end.
     #[must_use]
     pub fn run(self, progress: &dyn Fn(u64), is_over: &dyn Fn() -> bool) -> PathStallResult {
         let started = rfc3339_now();
         let (mut capture, unseen) = self.capture();
         let over = AtomicBool::new(false);
         let ran = self.patterns(progress, is_over, &over, capture.as_ref());
-        let dropped = capture.as_mut().map_or(0, Capture::end);
+        let dropped = capture.as_mut().map_or(0, StallCapture::end);
         let plans = self.plans(self.mss_bytes);
         let whole = ran.whole_cells(&plans);
-        let measured = Measured {
+        let measured = StallClaimInput {
             cells: &whole,
             is_whole: whole.len() == plans.len(),
             window: ran.whole_window(),
@@ -126,8 +131,8 @@ impl StallPath {
         findings.extend(ran.lost.as_ref().map(|loss| loss.finding(self.address, "pattern")));
         findings.extend((dropped > 0).then(|| dropped_packets(dropped)));
         if over.load(Ordering::Relaxed) {
-            let message = "The run was ended before all patterns were tried.".to_owned();
-            findings.push(finding(Code::Interrupted, Severity::Note, message, ""));
+            let message = "The run was interrupted before all patterns were tried.".to_owned();
+            findings.push(finding(FindingCode::Interrupted, Severity::Note, message, ""));
         }
         PathStallResult {
             schema: PATH_STALL_SCHEMA.to_owned(),
@@ -157,15 +162,15 @@ impl StallPath {
         progress: &dyn Fn(u64),
         is_over: &dyn Fn() -> bool,
         over: &AtomicBool,
-        capture: Option<&Capture>,
-    ) -> Ran {
-        let mut ran = Ran::default();
+        capture: Option<&StallCapture>,
+    ) -> StallOutcome {
+        let mut ran = StallOutcome::default();
         let mut threshold = self.options.stall_min;
         let mut mss_bytes = self.mss_bytes;
         let pause = self.options.pause;
         let grow = || window::run(self.address, mss_bytes, pause, over);
         match watched(is_over, over, grow) {
-            // Over loopback segments grow with the window.
+            // On loopback segments grow with the window.
             Ok((steps, mss)) => (ran.window, mss_bytes) = (steps, mss),
             Err(error) => ran.lost = Some(error.into()),
         }
@@ -180,7 +185,9 @@ impl StallPath {
             }
             let mut outcome = match watched(is_over, over, || cell::run(self.address, plan, over)) {
                 Ok(outcome) => outcome,
-                Err(error) => Outcome { lost: Some(error.into()), ..Outcome::default() },
+                Err(error) => {
+                    PatternOutcome { lost: Some(error.into()), ..PatternOutcome::default() }
+                }
             };
             if plan.pattern == StallPattern::Single {
                 threshold = judge::threshold(&outcome.exchanges, self.options.stall_min);
@@ -197,24 +204,29 @@ impl StallPath {
         ran
     }
 
-    /// The capture where there may be one, or why there is none.
-    fn capture(&self) -> (Option<Capture>, Option<Finding>) {
+    /// Returns the capture if permitted, or the finding that explains its absence.
+    fn capture(&self) -> (Option<StallCapture>, Option<Finding>) {
         if !self.options.packets {
             return (None, None);
         }
-        let route = Netlink::open().and_then(|mut link| link.route_get(self.address.ip(), None));
+        let route = Netlink::open()
+            .and_then(|mut link| link.route_get(self.address.ip(), scope_of(self.address)));
         let interface = route.map_or(0, |route| route.index);
         let flows = Flows::new(self.address.port(), self.options.stall_min);
-        match Capture::start(interface, self.address.port(), flows) {
+        match StallCapture::start(interface, self.address.port(), flows) {
             Ok(capture) => (Some(capture), None),
             Err(error) => (None, Some(no_packets(&error))),
         }
     }
 }
 
-/// Leaves of a pattern the one exchange that ends with the stream; those before it make the other
-/// end delay its acknowledgements, and stall as two small writes do.
-fn last_with_end(plan: &Plan, outcome: &mut Outcome, threshold: Duration) -> Option<LastWithEnd> {
+/// Reduces a pattern to its last exchange, which ends with the stream. The ones before it make the
+/// other end delay its acknowledgements, and stall as two small writes do.
+fn last_with_end(
+    plan: &PatternPlan,
+    outcome: &mut PatternOutcome,
+    threshold: Duration,
+) -> Option<LastWithEnd> {
     let last = outcome.exchanges.pop();
     let is_whole = outcome.exchanges.len() + 1 == plan.exchanges as usize;
     let stalls_before = outcome.exchanges.drain(..).any(|before| before.took >= threshold);
@@ -229,15 +241,21 @@ pub(super) const fn evidence(has_packets: bool) -> StallEvidence {
 
 pub(super) fn no_packets(error: &std::io::Error) -> Finding {
     let message = format!(
-        "The packets were not seen ({error}): mechanisms are told by TCP_INFO and timing alone."
+        "Packets could not be captured ({error}): mechanisms are inferred from TCP_INFO and timing \
+         only."
     );
-    let advice = "Run it as root, or with CAP_NET_RAW, to see the acknowledgements themselves.";
-    finding(Code::EngineFallback, Severity::Note, message, advice)
+    let advice = "Run it as root, or with CAP_NET_RAW, to capture the acknowledgements.";
+    finding(FindingCode::EngineFallback, Severity::Note, message, advice)
 }
 
 pub(super) fn dropped_packets(dropped: u64) -> Finding {
-    let message = format!("{dropped} packets were dropped before they were seen.");
-    finding(Code::CaptureIncomplete, Severity::Warning, message, "Watch less at a time.")
+    let message = format!("{dropped} packets were dropped before capture.");
+    finding(
+        FindingCode::CaptureIncomplete,
+        Severity::Warning,
+        message,
+        "Capture less traffic at a time.",
+    )
 }
 
 #[cfg(test)]
@@ -246,12 +264,12 @@ mod tests {
 
     #[test]
     fn claims_are_judged_by_what_ran_to_its_end() {
-        let plans = [vec![Plan::single(3)], plan::all(3, &[2, 3], 1_448)].concat();
+        let plans = [vec![PatternPlan::single(3)], plan::all(3, &[2, 3], 1_448)].concat();
         let threshold = Duration::from_millis(10);
-        let cell = |plan| judge::cell(plan, &Outcome::default(), threshold, None);
+        let cell = |plan| judge::cell(plan, &PatternOutcome::default(), threshold, None);
         let whole = |cells: usize, is_cut| {
             let cells = plans[..cells].iter().map(cell).collect();
-            Ran { cells, is_cut, ..Ran::default() }.whole_cells(&plans)
+            StallOutcome { cells, is_cut, ..StallOutcome::default() }.whole_cells(&plans)
         };
         assert_eq!(whole(plans.len(), false).len(), plans.len());
         assert!(whole(0, true).is_empty() && whole(1, true).is_empty());
@@ -267,12 +285,13 @@ mod tests {
 
     #[test]
     fn the_exchange_with_the_end_is_measured_alone() {
-        let plan = Plan { pattern: StallPattern::LastWithEnd, ..Plan::single(3) };
-        let exchange = |ms| cell::Exchange { took: Duration::from_millis(ms), longest_read: 1 };
+        let plan = PatternPlan { pattern: StallPattern::LastWithEnd, ..PatternPlan::single(3) };
+        let exchange =
+            |ms| cell::StallExchange { took: Duration::from_millis(ms), longest_read: 1 };
         let threshold = Duration::from_millis(10);
         let of = |times: &[u64]| {
             let exchanges = times.iter().map(|ms| exchange(*ms)).collect();
-            let mut outcome = Outcome { exchanges, ..Outcome::default() };
+            let mut outcome = PatternOutcome { exchanges, ..PatternOutcome::default() };
             let last = last_with_end(&plan, &mut outcome, threshold);
             (last.map(|last| (last.took_ns, last.stalls_before)), outcome.exchanges)
         };

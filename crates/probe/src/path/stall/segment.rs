@@ -1,6 +1,6 @@
-//! A TCP segment as far as stalls are concerned: who sent it to whom, which bytes it carries and
-//! acknowledges (RFC 9293, section 3.1), out of an Ethernet frame that may be cut short behind its
-//! headers. Pure.
+//! TCP segment as far as stalls are concerned: sender, receiver, bytes carried and acknowledged
+//! (RFC 9293, section 3.1), parsed from an Ethernet frame that may be truncated after its headers.
+//! Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -15,27 +15,27 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-/// A segment.
+/// TCP segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Segment {
-    /// The sender.
+pub struct TcpSegment {
+    /// Sender.
     pub from: SocketAddr,
-    /// The receiver.
+    /// Receiver.
     pub to: SocketAddr,
-    /// The number of its first byte.
+    /// Sequence number of its first byte.
     pub sequence: u32,
-    /// The number of the next byte that the sender expects; `None` without an acknowledgement.
+    /// Sequence number that the sender expects next; `None` without an acknowledgement.
     pub acknowledged: Option<u32>,
     /// Bytes of payload, by the lengths in the headers.
     pub payload: u32,
-    /// Whether it begins the connection.
+    /// True if it begins the connection.
     pub is_first: bool,
-    /// Whether it ends the stream or the connection.
+    /// True if it ends the stream or the connection.
     pub is_last: bool,
 }
 
-impl Segment {
-    /// Reads a frame; `None` where it holds no TCP segment, or only a later fragment of one.
+impl TcpSegment {
+    /// Parses a frame; `None` if it holds no TCP segment, or only a later fragment of one.
     #[must_use]
     pub fn parse(frame: &[u8]) -> Option<Self> {
         let (kind, at) = match half(frame, 12)? {
@@ -89,7 +89,7 @@ impl Segment {
         })
     }
 
-    /// The number of the byte behind its payload.
+    /// Returns the sequence number after its payload.
     #[must_use]
     pub const fn end(&self) -> u32 {
         self.sequence.wrapping_add(self.payload)
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_fields_stand_where_the_standards_put_them() {
-        let segment = Segment::parse(&frame()).unwrap();
+        let segment = TcpSegment::parse(&frame()).unwrap();
         assert_eq!(segment.from, "192.0.2.1:40000".parse().unwrap());
         assert_eq!(segment.to, "192.0.2.2:8625".parse().unwrap());
         assert_eq!((segment.sequence, segment.acknowledged, segment.payload), (7, Some(9), 132));
@@ -133,11 +133,11 @@ mod tests {
     fn a_tag_is_passed_over_and_other_protocols_are_none() {
         let mut tagged = frame();
         tagged.splice(12..12, [0x81, 0x00, 0, 7]);
-        assert_eq!(Segment::parse(&tagged), Segment::parse(&frame()));
+        assert_eq!(TcpSegment::parse(&tagged), TcpSegment::parse(&frame()));
         for (at, value) in [(23, 17), (12, 9), (14, 0x44), (21, 1), (46, 0x40), (17, 30)] {
             let mut other = frame();
             other[at] = value;
-            assert_eq!(Segment::parse(&other), None, "{at}");
+            assert_eq!(TcpSegment::parse(&other), None, "{at}");
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
         frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 25, 6, 64]);
         frame.extend([0; 15].into_iter().chain([1]).chain([0; 15]).chain([2]));
         frame.extend([0, 80, 0x9c, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x01, 0, 0, 0, 0, 0, 0]);
-        let segment = Segment::parse(&frame).unwrap();
+        let segment = TcpSegment::parse(&frame).unwrap();
         assert_eq!(segment.from, "[::1]:80".parse().unwrap());
         assert_eq!((segment.acknowledged, segment.payload, segment.is_last), (None, 5, true));
     }
@@ -155,10 +155,10 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes: Vec<u8>, cut in 0..60_usize) {
-            let _ = Segment::parse(&bytes);
+            let _ = TcpSegment::parse(&bytes);
             let mut whole = frame();
             whole.truncate(cut);
-            let _ = Segment::parse(&whole);
+            let _ = TcpSegment::parse(&whole);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The stalls of one connection that is watched, by whatever they were seen.
+//! Stalls of one watched connection, from packets or from sockets.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -9,34 +9,34 @@ use horolog_record::{
 };
 use horolog_stats::Recorder;
 
-use super::glance::WatchedNow;
 use super::judge::BAND_NS;
+use super::snapshot::ConnectionSnapshot;
 
-/// The ends of a connection, the client first.
-pub(super) type Ends = (SocketAddr, SocketAddr);
+/// Ends of a connection, client first.
+pub(super) type ConnectionEnds = (SocketAddr, SocketAddr);
 
-/// The connections that there is no room to follow.
+/// Connections not tracked for lack of room.
 #[derive(Debug, Default)]
-pub(super) struct Missed(HashSet<Ends>);
+pub(super) struct UntrackedConnections(HashSet<ConnectionEnds>);
 
-impl Missed {
-    /// Takes one that was seen, whether or not it was before.
-    pub(super) fn take(&mut self, ends: Ends) {
+impl UntrackedConnections {
+    /// Adds one; duplicates do not count.
+    pub(super) fn take(&mut self, ends: ConnectionEnds) {
         if self.count() < CONNECTIONS_MISSED_MAX {
             self.0.insert(ends);
         }
     }
 
-    /// How many there are; at [`CONNECTIONS_MISSED_MAX`], at least so many.
+    /// Returns their number; at [`CONNECTIONS_MISSED_MAX`], at least that many.
     pub(super) fn count(&self) -> u64 {
         self.0.len() as u64
     }
 }
 
-/// What was counted.
+/// Counts of stalls.
 #[derive(Debug, Default)]
 pub(super) struct Stalls {
-    /// At the client and at the server.
+    /// Stalls at the client and at the server.
     at: [u64; 2],
     times: Option<Recorder>,
     in_band: u64,
@@ -45,8 +45,8 @@ pub(super) struct Stalls {
 }
 
 impl Stalls {
-    /// Counts data of an end (0 the client's) that waited so long, in ns, for what held it: the
-    /// congestion window, or else Nagle's algorithm.
+    /// Counts data of an end (0 is the client) that waited for `took_ns`, and the mechanism: the
+    /// congestion window, or otherwise Nagle's algorithm.
     pub(super) fn count(&mut self, end: usize, took_ns: u64, by: Mechanism) {
         self.at[end] += 1;
         self.times.get_or_insert_with(Recorder::new).record(took_ns);
@@ -58,12 +58,12 @@ impl Stalls {
         }
     }
 
-    /// All of both ends.
+    /// Returns the sum of both ends.
     pub(super) const fn total(&self) -> u64 {
         self.at[0] + self.at[1]
     }
 
-    /// What held most of what was held.
+    /// Returns the mechanism that held data most often.
     fn mechanism(&self) -> Option<Mechanism> {
         (self.total() > 0).then_some(if self.by_window > self.by_nagle {
             Mechanism::WindowDelayedAck
@@ -72,9 +72,13 @@ impl Stalls {
         })
     }
 
-    /// As they are now.
-    pub(super) fn now(&self, (client, server): Ends, answers: Option<u64>) -> WatchedNow {
-        WatchedNow {
+    /// Returns a snapshot.
+    pub(super) fn now(
+        &self,
+        (client, server): ConnectionEnds,
+        answers: Option<u64>,
+    ) -> ConnectionSnapshot {
+        ConnectionSnapshot {
             server,
             client,
             answers,
@@ -84,10 +88,10 @@ impl Stalls {
         }
     }
 
-    /// For the record; answers and acknowledgements are those that were seen with packets.
+    /// Returns the record; answers and acknowledgements are those from packets.
     pub(super) fn into_record(
         self,
-        (client, server): Ends,
+        (client, server): ConnectionEnds,
         answers: Option<u64>,
         acks: Option<AckDelays>,
     ) -> WatchedConnection {
@@ -107,7 +111,7 @@ impl Stalls {
     }
 }
 
-/// Those that stalled most first, by their stalls and their clients.
+/// Sorts by stalls, most first, then by client.
 pub(super) fn worst_first<T, C: Ord>(
     connections: impl Iterator<Item = T>,
     of: impl Fn(&T) -> ([u64; 2], C),
@@ -120,7 +124,7 @@ pub(super) fn worst_first<T, C: Ord>(
     all
 }
 
-/// The records of connections, those that stalled most first.
+/// Returns the records of connections, most stalls first.
 pub(super) fn records(
     connections: impl Iterator<Item = WatchedConnection>,
 ) -> Vec<WatchedConnection> {

@@ -1,114 +1,117 @@
-//! Watches the traffic of a port and says whether it stalls: by the packets where this process may
-//! see them, otherwise by what the sockets of this host hold back (`sock_diag`). It sends nothing
-//! and changes nothing.
+//! Watch of the traffic of a port for stalls: by packets if this process may capture them,
+//! otherwise by the data that the sockets of this host hold (`sock_diag`). It sends nothing and
+//! changes nothing.
 
 use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    Code, Finding, Host, Mechanism, PATH_STALL_SCHEMA, PathStallResult, Severity, StallWatch,
-    WatchedConnection, rfc3339_now,
+    Finding, FindingCode, Host, Mechanism, PATH_STALL_SCHEMA, PathStallResult, Severity,
+    StallWatch, WatchedConnection, rfc3339_now,
 };
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_sys::packet;
-use horolog_sys::sock_diag::{Connection, SockDiag};
+use horolog_sys::sock_diag::{SockDiag, TcpConnection};
 use horolog_time::{Clock, Span};
 
-use super::capture::Capture;
+use super::capture::StallCapture;
 use super::flow::Flows;
-use super::glance::{self, EVERY, WatchGlance, WatchedNow};
 use super::judge::ns;
 use super::run::{dropped_packets, evidence, no_packets};
-use super::stalls::{Ends, Missed, Stalls, records};
+use super::snapshot::{self, ConnectionSnapshot, SNAPSHOT_INTERVAL, StallSnapshot};
+use super::stalls::{ConnectionEnds, Stalls, UntrackedConnections, records};
 use super::{advice, kernel};
-use crate::path::tcp::{PathError, finding, machine};
+use crate::path::tcp::{TcpPathError, finding, machine};
 
-/// How often the sockets are looked at.
-const LOOK: Duration = Duration::from_millis(4);
-/// Connections that are followed by their sockets.
+/// Sampling interval of the sockets.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(4);
+/// Maximum number of connections tracked by their sockets.
 const CONNECTIONS_MAX: usize = 1_024;
 
-/// What to watch.
+/// Options of a watch.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
-    /// The port of the server.
+    /// Port of the server.
     pub port: u16,
-    /// The interface; all of them where none is named.
+    /// Interface; `None` watches all.
     pub interface: Option<String>,
-    /// How long.
+    /// Duration of the watch.
     pub time: Duration,
-    /// From when on data that waits has stalled.
+    /// Wait from which data counts as stalled.
     pub stall_min: Duration,
-    /// Whether to look at the packets where this process may.
+    /// True to capture packets if permitted.
     pub packets: bool,
-    /// The command line, for the record.
+    /// Command line, for the record.
     pub command: Vec<String>,
 }
 
-/// A port that is about to be watched.
-pub struct Watch {
+/// Port ready to be watched.
+pub struct PortWatch {
     options: WatchOptions,
-    eyes: Eyes,
-    unseen: Option<Finding>,
+    eyes: WatchSource,
+    capture_finding: Option<Finding>,
 }
 
-enum Eyes {
-    Packets(Capture),
+enum WatchSource {
+    Packets(StallCapture),
     Sockets(SockDiag),
 }
 
-impl Watch {
-    /// Opens what it sees by.
+impl PortWatch {
+    /// Opens the source.
     ///
     /// # Errors
     ///
-    /// When the interface is not there, or nothing can be seen at all.
-    pub fn open(options: WatchOptions) -> Result<Self, PathError> {
+    /// If the interface does not exist, or no source is available.
+    pub fn open(options: WatchOptions) -> Result<Self, TcpPathError> {
         let interface = match &options.interface {
             None => 0,
             Some(name) => packet::interface_index(name).map_err(|_| {
-                PathError::Environment(format!("no interface '{name}'; 'ip link' lists them"))
+                TcpPathError::Environment(format!(
+                    "interface '{name}' not found; 'ip link' lists them"
+                ))
             })?,
         };
         let flows = Flows::new(options.port, options.stall_min);
         let capture = if options.packets {
-            Capture::start(interface, options.port, flows)
+            StallCapture::start(interface, options.port, flows)
         } else {
-            Err(io::Error::other("not wanted"))
+            Err(io::Error::other("not requested"))
         };
         let (eyes, unseen) = match capture {
-            Ok(capture) => (Eyes::Packets(capture), None),
+            Ok(capture) => (WatchSource::Packets(capture), None),
             Err(error) => {
                 let sockets = SockDiag::open().map_err(|other| {
-                    PathError::Environment(format!(
-                        "neither packets ({error}) nor sockets ({other}) can be seen; run it as root"
+                    TcpPathError::Environment(format!(
+                        "neither packets ({error}) nor sockets ({other}) can be observed; run as \
+                         root"
                     ))
                 })?;
-                (Eyes::Sockets(sockets), options.packets.then(|| no_packets(&error)))
+                (WatchSource::Sockets(sockets), options.packets.then(|| no_packets(&error)))
             }
         };
-        Ok(Self { options, eyes, unseen })
+        Ok(Self { options, eyes, capture_finding: unseen })
     }
 
-    /// Watches until the time is over or the run is to end, and shows twice a second what there is
-    /// to whoever looks on.
+    /// Watches until the time is over or the run is to end, and passes snapshots to the observer
+    /// twice a second.
     #[must_use]
     pub fn run(
         self,
         is_over: &dyn Fn() -> bool,
-        onlooker: Option<&dyn Fn(WatchGlance)>,
+        onlooker: Option<&dyn Fn(StallSnapshot)>,
     ) -> PathStallResult {
         let started = rfc3339_now();
         let begun = Instant::now();
         let total = self.options.time;
-        let mut shown = Shown { onlooker, next: Duration::ZERO };
-        let has_packets = matches!(self.eyes, Eyes::Packets(_));
-        let (options, mut findings) = (self.options, Vec::from_iter(self.unseen));
+        let mut shown = SnapshotTimer { observer: onlooker, next: Duration::ZERO };
+        let has_packets = matches!(self.eyes, WatchSource::Packets(_));
+        let (options, mut findings) = (self.options, Vec::from_iter(self.capture_finding));
         let (connections, missed, dropped) = match self.eyes {
-            Eyes::Packets(mut capture) => {
+            WatchSource::Packets(mut capture) => {
                 while begun.elapsed() < options.time && !is_over() {
-                    nap(LOOK);
+                    nap(SAMPLE_INTERVAL);
                     shown.at(begun.elapsed(), total, || {
                         capture.with(|flows| (flows.now(), flows.missed()))
                     });
@@ -119,17 +122,17 @@ impl Watch {
                 let missed = flows.missed();
                 (flows.connections(), missed, dropped)
             }
-            Eyes::Sockets(mut sockets) => {
-                let mut held = Held::new(&options);
+            WatchSource::Sockets(mut sockets) => {
+                let mut held = SocketSampler::new(&options);
                 while begun.elapsed() < options.time && !is_over() {
                     match sockets.connections(options.port) {
-                        Ok(seen) => held.look(&seen, begun.elapsed()),
+                        Ok(seen) => held.sample(&seen, begun.elapsed()),
                         Err(error) => {
                             findings.push(unread(&error));
                             break;
                         }
                     }
-                    nap(LOOK);
+                    nap(SAMPLE_INTERVAL);
                     shown.at(begun.elapsed(), total, || (held.now(), held.missed.count()));
                 }
                 let missed = held.missed.count();
@@ -140,12 +143,12 @@ impl Watch {
             port: options.port,
             duration_ns: ns(begun.elapsed()),
             connections,
-            connections_missed: missed,
+            connections_untracked: missed,
             packets_dropped: dropped,
         };
         findings.extend(advice::of_watch(&watch));
         findings.extend((dropped > 0).then(|| dropped_packets(dropped)));
-        findings.extend(watch.connections.is_empty().then(|| nothing_seen(options.port)));
+        findings.extend(watch.connections.is_empty().then(|| no_connections(options.port)));
         findings.extend((begun.elapsed() < options.time && is_over()).then(ended_early));
         PathStallResult {
             schema: PATH_STALL_SCHEMA.to_owned(),
@@ -168,24 +171,25 @@ impl Watch {
     }
 }
 
-/// Whoever looks on, and when again.
-struct Shown<'a> {
-    onlooker: Option<&'a dyn Fn(WatchGlance)>,
+/// Observer, and the time of the next snapshot.
+struct SnapshotTimer<'a> {
+    observer: Option<&'a dyn Fn(StallSnapshot)>,
     next: Duration,
 }
 
-impl Shown<'_> {
-    /// Shows what `seen` finds, the connections and how many there was no room for, when it is due.
+impl SnapshotTimer<'_> {
+    /// Passes a snapshot of the connections and the number of untracked ones from `seen` when one
+    /// is due.
     fn at(
         &mut self,
         elapsed: Duration,
         total: Duration,
-        seen: impl FnOnce() -> (Vec<WatchedNow>, u64),
+        seen: impl FnOnce() -> (Vec<ConnectionSnapshot>, u64),
     ) {
-        let Some(onlooker) = self.onlooker.filter(|_| elapsed >= self.next) else { return };
-        self.next = elapsed + EVERY;
+        let Some(onlooker) = self.observer.filter(|_| elapsed >= self.next) else { return };
+        self.next = elapsed + SNAPSHOT_INTERVAL;
         let (connections, missed) = seen();
-        onlooker(WatchGlance { elapsed, total, connections, missed });
+        onlooker(StallSnapshot { elapsed, total, connections, missed });
     }
 }
 
@@ -194,53 +198,54 @@ fn nap(time: Duration) {
 }
 
 fn unread(error: &io::Error) -> Finding {
-    let message = format!("The sockets could not be looked at any more: {error}.");
-    finding(Code::EngineFailed, Severity::Error, message, "")
+    let message = format!("Sockets could no longer be observed: {error}.");
+    finding(FindingCode::EngineFailed, Severity::Error, message, "")
 }
 
 fn ended_early() -> Finding {
-    let message = "The watch was ended before its time was over.".to_owned();
-    finding(Code::Interrupted, Severity::Note, message, "")
+    let message = "The observation was interrupted.".to_owned();
+    finding(FindingCode::Interrupted, Severity::Note, message, "")
 }
 
-fn nothing_seen(port: u16) -> Finding {
-    let message = format!("No connection with data was seen at port {port}.");
-    let advice = "See that the traffic goes by this host, and by the interface that was named.";
-    finding(Code::NoReplies, Severity::Warning, message, advice)
+fn no_connections(port: u16) -> Finding {
+    let message = format!("No connection with data was observed at port {port}.");
+    let advice = "Check that the traffic passes through this host, and through the named \
+                  interface.";
+    finding(FindingCode::NoReplies, Severity::Warning, message, advice)
 }
 
-/// What sockets hold back, look by look.
-struct Held {
+/// Sampler of the data that sockets hold.
+struct SocketSampler {
     port: u16,
     stall_min: Duration,
-    /// Of each connection, the client's address first.
-    found: HashMap<Ends, One>,
-    missed: Missed,
+    /// State by connection, client address first.
+    found: HashMap<ConnectionEnds, SampledSocket>,
+    missed: UntrackedConnections,
 }
 
 #[derive(Default)]
-struct One {
-    /// Since when the client's and the server's socket hold data back, and by what.
-    since: [Option<Since>; 2],
+struct SampledSocket {
+    /// Start of the hold at the client's and at the server's socket, with its mechanism.
+    since: [Option<HeldSince>; 2],
     stalls: Stalls,
 }
 
-/// Data that a socket holds back.
+/// Data that a socket holds.
 #[derive(Clone, Copy)]
-struct Since {
+struct HeldSince {
     at: Duration,
     by: Mechanism,
-    /// Bytes that were acknowledged by then; with more of them the wait is another one.
+    /// Bytes acknowledged at that time; a higher number means another wait.
     acknowledged: u64,
 }
 
-impl Held {
+impl SocketSampler {
     fn new(options: &WatchOptions) -> Self {
         let (port, stall_min) = (options.port, options.stall_min);
-        Self { port, stall_min, found: HashMap::new(), missed: Missed::default() }
+        Self { port, stall_min, found: HashMap::new(), missed: UntrackedConnections::default() }
     }
 
-    fn look(&mut self, seen: &[Connection], now: Duration) {
+    fn sample(&mut self, seen: &[TcpConnection], now: Duration) {
         for socket in seen {
             let is_client = socket.remote.port() == self.port;
             let key = if is_client {
@@ -260,13 +265,14 @@ impl Held {
                 (_, under_way) if under_way >= info.cwnd => Some(Mechanism::WindowDelayedAck),
                 _ => Some(Mechanism::NagleDelayedAck),
             };
-            let held = held.map(|by| Since { at: now, by, acknowledged: info.bytes_acknowledged });
+            let held =
+                held.map(|by| HeldSince { at: now, by, acknowledged: info.bytes_acknowledged });
             one.see(side, held, now, self.stall_min);
         }
     }
 
-    fn now(&self) -> Vec<WatchedNow> {
-        glance::sorted(self.found.iter().map(|(ends, one)| one.stalls.now(*ends, None)))
+    fn now(&self) -> Vec<ConnectionSnapshot> {
+        snapshot::sorted(self.found.iter().map(|(ends, one)| one.stalls.now(*ends, None)))
     }
 
     fn connections(self) -> Vec<WatchedConnection> {
@@ -275,8 +281,8 @@ impl Held {
     }
 }
 
-impl One {
-    fn see(&mut self, side: usize, held: Option<Since>, now: Duration, stall_min: Duration) {
+impl SampledSocket {
+    fn see(&mut self, side: usize, held: Option<HeldSince>, now: Duration, stall_min: Duration) {
         let before = self.since[side];
         if let (Some(before), Some(held)) = (before, held)
             && before.acknowledged == held.acknowledged
@@ -299,13 +305,13 @@ mod tests {
 
     #[test]
     fn data_that_is_held_for_long_is_a_stall_and_what_is_held_shortly_is_none() {
-        let mut one = One::default();
+        let mut one = SampledSocket::default();
         let (nagle, ms) = (Some(Mechanism::NagleDelayedAck), Duration::from_millis);
         let looks =
             [(0, 7), (4, 7), (40, 0), (44, 0), (50, 9), (54, 0), (60, 10), (96, 20), (100, 0)];
         for (at_ms, acknowledged) in looks {
             let at = ms(at_ms);
-            let since = Since { at, by: Mechanism::NagleDelayedAck, acknowledged };
+            let since = HeldSince { at, by: Mechanism::NagleDelayedAck, acknowledged };
             one.see(1, (acknowledged > 0).then_some(since), at, ms(10));
         }
         let client = "192.0.2.1:1".parse().unwrap();

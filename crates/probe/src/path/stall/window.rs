@@ -1,4 +1,4 @@
-//! How the congestion window grows from its first size on, and what a pause makes of it.
+//! Growth of the congestion window from its initial size, and the effect of a pause on it.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -9,28 +9,28 @@ use horolog_record::WindowStep;
 use horolog_sys::tcp;
 
 use super::judge::ns;
-use crate::path::tcp::protocol::{Flags, Hello, Work};
-use crate::path::tcp::{Lost, PathError, Session};
+use crate::path::tcp::protocol::{ConnectionFlags, ConnectionJob, Hello};
+use crate::path::tcp::{ConnectionLoss, TcpPathError, TcpSession};
 
 /// Bursts before the pause and after it.
 const BURSTS: [u32; 2] = [6, 2];
-/// A burst is longer than any first window: in segments, and in bytes at most.
+/// Length of a burst, more than any initial window: in segments, and in bytes at most.
 const SEGMENTS: u32 = 64;
 const BYTES_MAX: u32 = 1 << 20;
 const TIME_MS: u32 = 5_000;
 
-/// Sends bursts, each answered by one byte; the steps until the connection was lost, if it was, and
-/// the size of segments in the end.
+/// Sends bursts, each answered by one byte. Returns the steps until the end or the loss of the
+/// connection, and the final segment size.
 pub(super) fn run(
     address: SocketAddr,
     mss_bytes: u32,
     pause: Duration,
     is_over: &AtomicBool,
-) -> Result<(Vec<WindowStep>, u32), PathError> {
+) -> Result<(Vec<WindowStep>, u32), TcpPathError> {
     let burst = mss_bytes.saturating_mul(SEGMENTS).clamp(2, BYTES_MAX);
     let hello = Hello {
-        work: Work::Exchange,
-        flags: Flags { no_delay: true, ..Flags::default() },
+        work: ConnectionJob::Exchange,
+        flags: ConnectionFlags { no_delay: true, ..ConnectionFlags::default() },
         request_bytes: burst,
         head_bytes: 1,
         body_bytes: 0,
@@ -38,7 +38,7 @@ pub(super) fn run(
         time_ms: TIME_MS.saturating_add(u32::try_from(pause.as_millis()).unwrap_or(u32::MAX)),
         warm_up_ms: 0,
     };
-    let mut session = Session::open(address, &hello, is_over)?;
+    let mut session = TcpSession::open(address, &hello, is_over)?;
     let payload = vec![0; burst as usize];
     let mut steps = Vec::new();
     for (part, count) in BURSTS.into_iter().enumerate() {
@@ -55,7 +55,7 @@ pub(super) fn run(
                     cwnd: cwnd.into(),
                     exchange_ns: ns(took),
                 }),
-                // What there is stands; that the far end went shows elsewhere too.
+                // Keep the steps; the loss of the far end is reported elsewhere.
                 Err(_) => return Ok((steps, mss_bytes)),
             }
         }
@@ -64,10 +64,10 @@ pub(super) fn run(
     Ok((steps, mss_bytes))
 }
 
-/// One burst; the window that it found, and how long it took.
-fn step(session: &mut Session<'_>, payload: &[u8]) -> Result<(u32, Duration), Lost> {
+/// Sends one burst; returns the window before it and its duration.
+fn step(session: &mut TcpSession<'_>, payload: &[u8]) -> Result<(u32, Duration), ConnectionLoss> {
     let begun = Instant::now();
-    // The kernel looks at the pause when the first byte is written, and that byte alone does not
+    // The kernel evaluates the pause when the first byte is written, and that byte alone does not
     // let the window grow.
     let (first, rest) = payload.split_at(1);
     session.write(first)?;

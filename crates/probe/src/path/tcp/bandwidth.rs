@@ -1,4 +1,4 @@
-//! Messages of one size in one direction, as many as go: the receiver counts.
+//! Bandwidth: messages of one size in one direction, as many as possible; the receiver counts.
 
 use std::net::SocketAddr;
 use std::sync::Barrier;
@@ -6,54 +6,54 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Instant;
 
-use horolog_record::{Slots, TcpBandwidth, TcpDirection, TcpFigures, ZeroCopyCounts};
+use horolog_record::{ProgressSlots, TcpBandwidth, TcpDirection, TcpFigures, ZeroCopyCounts};
 use horolog_sys::tcp::{self, ZeroCopySender};
 
-use super::client::{Session, keep_tail};
-use super::error::PathError;
-use super::latency::{Row, flags, ns};
-use super::looks::Teller;
-use super::loss::{Loss, Lost};
+use super::client::{TcpSession, keep_tail};
+use super::early_end::{ConnectionLoss, EarlyEnd};
+use super::error::TcpPathError;
+use super::latency::{TcpRowOutcome, flags, ns};
+use super::live::ProgressReporter;
 use super::options::{TcpOptions, ms};
-use super::protocol::{Flags, Hello, REPORT_LEN, Report, Work};
-use super::row::{figures, together};
+use super::protocol::{ConnectionFlags, ConnectionJob, FarEndReport, Hello, REPORT_LEN};
+use super::row::{combined, figures};
 
-/// Room for what comes, of which a read takes a message at most.
+/// Receive buffer size; a read takes one message at most.
 const ROOM: usize = 256 << 10;
 
-/// What one connection came to.
+/// Outcome of one connection.
 #[derive(Default)]
-struct Outcome {
+struct BandwidthConnectionOutcome {
     bytes: u64,
     duration_ns: u64,
     tcp: Option<TcpFigures>,
     zero_copy: Option<ZeroCopyCounts>,
-    lost: Option<Loss>,
+    lost: Option<EarlyEnd>,
 }
 
-/// Measures messages of one size; connections tell in `slots` how it goes.
+/// Measures messages of one size; connections publish progress in `slots`.
 pub(super) fn measure(
     address: SocketAddr,
     size: u64,
     direction: TcpDirection,
     options: &TcpOptions,
     is_over: &AtomicBool,
-    slots: Option<&Slots>,
-) -> Result<Row<TcpBandwidth>, PathError> {
+    slots: Option<&ProgressSlots>,
+) -> Result<TcpRowOutcome<TcpBandwidth>, TcpPathError> {
     let settings = &options.settings;
     let hello = hello(size as u32, direction, options);
-    let sessions = (0..settings.connections).map(|_| Session::open(address, &hello, is_over));
+    let sessions = (0..settings.connections).map(|_| TcpSession::open(address, &hello, is_over));
     let sessions = sessions.collect::<Result<Vec<_>, _>>()?;
     let start = Barrier::new(sessions.len());
-    let one = |index: usize, mut session: Session<'_>| {
+    let one = |index: usize, mut session: TcpSession<'_>| {
         start.wait();
-        let teller = Teller::new(slots, index);
+        let teller = ProgressReporter::new(slots, index);
         match direction {
-            TcpDirection::Out => send(&mut session, size as usize, options, teller),
-            TcpDirection::Back => receive(&mut session, size as usize, options, teller),
+            TcpDirection::Forward => send(&mut session, size as usize, options, teller),
+            TcpDirection::Backward => receive(&mut session, size as usize, options, teller),
         }
     };
-    let outcomes: Vec<Outcome> = thread::scope(|scope| {
+    let outcomes: Vec<BandwidthConnectionOutcome> = thread::scope(|scope| {
         let one = &one;
         let spawned = |(index, session)| scope.spawn(move || one(index, session));
         let running: Vec<_> = sessions.into_iter().enumerate().map(spawned).collect();
@@ -64,15 +64,15 @@ pub(super) fn measure(
 
 fn hello(size: u32, direction: TcpDirection, options: &TcpOptions) -> Hello {
     let (work, request_bytes, head_bytes) = match direction {
-        TcpDirection::Out => (Work::Sink, size, 0),
-        TcpDirection::Back => (Work::Source, 0, size),
+        TcpDirection::Forward => (ConnectionJob::Sink, size, 0),
+        TcpDirection::Backward => (ConnectionJob::Source, 0, size),
     };
     Hello {
         work,
-        // A cork around a message would be taken off at once by the next one. The receiver of a
-        // stream that begins with a dialogue would acknowledge it as one: late, which has Nagle's
-        // algorithm send more and smaller parts.
-        flags: Flags { cork: false, settle: true, ..flags(&options.settings) },
+        // A cork around a message would be removed at once by the next one. The receiver of a
+        // stream that begins with a dialogue would acknowledge it as one: late, which makes Nagle's
+        // algorithm send more and smaller segments.
+        flags: ConnectionFlags { cork: false, settle: true, ..flags(&options.settings) },
         request_bytes,
         head_bytes,
         body_bytes: 0,
@@ -82,11 +82,15 @@ fn hello(size: u32, direction: TcpDirection, options: &TcpOptions) -> Hello {
     }
 }
 
-fn summed(outcomes: Vec<Outcome>, size: u64, direction: TcpDirection) -> Row<TcpBandwidth> {
+fn summed(
+    outcomes: Vec<BandwidthConnectionOutcome>,
+    size: u64,
+    direction: TcpDirection,
+) -> TcpRowOutcome<TcpBandwidth> {
     let duration_ns = outcomes.iter().map(|outcome| outcome.duration_ns).max().unwrap_or(0);
     let received_bytes = outcomes.iter().fold(0_u64, |sum, one| sum.saturating_add(one.bytes));
     // Connections do not end at the very same time, so each has its own rate.
-    let rate_of = |one: &Outcome| match one.duration_ns {
+    let rate_of = |one: &BandwidthConnectionOutcome| match one.duration_ns {
         0 => 0.0,
         ns => one.bytes as f64 * 1e9 / ns as f64,
     };
@@ -105,18 +109,18 @@ fn summed(outcomes: Vec<Outcome>, size: u64, direction: TcpDirection) -> Row<Tcp
         rate,
         message_rate: rate / size as f64,
         zero_copy,
-        tcp: together(&tcp),
+        tcp: combined(&tcp),
     };
-    Row { figures, lost: outcomes.into_iter().find_map(|outcome| outcome.lost) }
+    TcpRowOutcome { figures, lost: outcomes.into_iter().find_map(|outcome| outcome.lost) }
 }
 
 fn send(
-    session: &mut Session<'_>,
+    session: &mut TcpSession<'_>,
     size: usize,
     options: &TcpOptions,
-    teller: Teller<'_>,
-) -> Outcome {
-    let mut outcome = Outcome::default();
+    teller: ProgressReporter<'_>,
+) -> BandwidthConnectionOutcome {
+    let mut outcome = BandwidthConnectionOutcome::default();
     let payload = vec![0; size];
     let counted_from = Instant::now() + options.warm_up();
     let meter = Meter { teller, counted_from, until: counted_from + options.time(), bytes: 0 };
@@ -127,7 +131,7 @@ fn send(
     };
     outcome.tcp = tcp::info(&session.stream).ok().map(|info| figures(&info));
     let ended = sent.and_then(|()| session.finish());
-    if let Ok(report) | Err(Lost::Bound(_, report)) = &ended {
+    if let Ok(report) | Err(ConnectionLoss::Bound(_, report)) = &ended {
         outcome.bytes = report.bytes;
         outcome.duration_ns = report.duration_ns;
     }
@@ -135,17 +139,17 @@ fn send(
     outcome
 }
 
-/// How long is sent, and what this end has handed over so far, for those who look on: the result
-/// has what the far end received.
+/// Meter of a sending connection: its end time, and the bytes written so far for the live view. The
+/// result uses the bytes that the far end received.
 struct Meter<'a> {
-    teller: Teller<'a>,
+    teller: ProgressReporter<'a>,
     counted_from: Instant,
     until: Instant,
     bytes: u64,
 }
 
 impl Meter<'_> {
-    /// Whether to go on, behind so many more bytes.
+    /// Returns true to go on, after another `sent` bytes.
     fn goes_on(&mut self, sent: usize) -> bool {
         let now = Instant::now();
         if now > self.counted_from {
@@ -157,10 +161,10 @@ impl Meter<'_> {
 }
 
 fn send_copies(
-    session: &mut Session<'_>,
+    session: &mut TcpSession<'_>,
     payload: &[u8],
     mut meter: Meter<'_>,
-) -> Result<(), Lost> {
+) -> Result<(), ConnectionLoss> {
     let mut sent = 0;
     while meter.goes_on(sent) && !session.is_over() {
         session.write(payload)?;
@@ -170,11 +174,11 @@ fn send_copies(
 }
 
 fn send_zero_copy(
-    session: &Session<'_>,
+    session: &TcpSession<'_>,
     payload: Vec<u8>,
     mut meter: Meter<'_>,
-    outcome: &mut Outcome,
-) -> Result<(), Lost> {
+    outcome: &mut BandwidthConnectionOutcome,
+) -> Result<(), ConnectionLoss> {
     let size = payload.len();
     let mut sender = ZeroCopySender::new(&session.stream, payload.into_boxed_slice())?;
     let mut since = None;
@@ -190,20 +194,20 @@ fn send_zero_copy(
         }
     }
     sender.finish()?;
-    let (sends, copied) = sender.told();
+    let (sends, copied) = sender.completions();
     outcome.zero_copy = Some(ZeroCopyCounts { sends: sends.into(), copied: copied.into() });
     Ok(())
 }
 
 fn receive(
-    session: &mut Session<'_>,
+    session: &mut TcpSession<'_>,
     size: usize,
     options: &TcpOptions,
-    teller: Teller<'_>,
-) -> Outcome {
-    let mut outcome = Outcome::default();
+    teller: ProgressReporter<'_>,
+) -> BandwidthConnectionOutcome {
+    let mut outcome = BandwidthConnectionOutcome::default();
     let ended = take_all(session, size, options, &mut outcome, teller);
-    if let Ok(report) | Err(Lost::Bound(_, report)) = &ended {
+    if let Ok(report) | Err(ConnectionLoss::Bound(_, report)) = &ended {
         outcome.tcp = Some(report.tcp);
     }
     outcome.lost = ended.err().and_then(|lost| lost.loss());
@@ -212,12 +216,12 @@ fn receive(
 
 /// Reads to the end of the stream; the last bytes are the far end's report.
 fn take_all(
-    session: &mut Session<'_>,
+    session: &mut TcpSession<'_>,
     size: usize,
     options: &TcpOptions,
-    outcome: &mut Outcome,
-    mut teller: Teller<'_>,
-) -> Result<Box<Report>, Lost> {
+    outcome: &mut BandwidthConnectionOutcome,
+    mut teller: ProgressReporter<'_>,
+) -> Result<Box<FarEndReport>, ConnectionLoss> {
     let mut buffer = vec![0; size.min(ROOM)];
     let mut tail = [0; REPORT_LEN];
     let mut counted_from = None;
@@ -231,7 +235,7 @@ fn take_all(
             break;
         }
         if session.is_over() {
-            return Err(Lost::Ended);
+            return Err(ConnectionLoss::Ended);
         }
         keep_tail(&mut tail, &buffer[..came]);
         last = Instant::now();
@@ -243,8 +247,8 @@ fn take_all(
     outcome.bytes = outcome.bytes.saturating_sub(REPORT_LEN as u64);
     let begun = counted_from.unwrap_or(last);
     outcome.duration_ns = ns(last.saturating_duration_since(begun));
-    let gone = || Lost::Gone(std::io::ErrorKind::UnexpectedEof.into());
-    Report::parse(&tail).ok_or_else(gone)?.whole()
+    let gone = || ConnectionLoss::Gone(std::io::ErrorKind::UnexpectedEof.into());
+    FarEndReport::parse(&tail).ok_or_else(gone)?.whole()
 }
 
 #[cfg(test)]
@@ -253,9 +257,13 @@ mod tests {
 
     #[test]
     fn connections_add_up_by_their_own_rates() {
-        let one = |bytes, duration_ns| Outcome { bytes, duration_ns, ..Outcome::default() };
+        let one = |bytes, duration_ns| BandwidthConnectionOutcome {
+            bytes,
+            duration_ns,
+            ..BandwidthConnectionOutcome::default()
+        };
         let outcomes = vec![one(1_000, 1_000_000_000), one(1_000, 500_000_000), one(0, 0)];
-        let row = summed(outcomes, 100, TcpDirection::Out).figures;
+        let row = summed(outcomes, 100, TcpDirection::Forward).figures;
         assert_eq!((row.received_bytes, row.duration_ns), (2_000, 1_000_000_000));
         assert!((row.rate - 3_000.0).abs() < 1e-6 && (row.message_rate - 30.0).abs() < 1e-9);
     }

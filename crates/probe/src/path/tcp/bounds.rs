@@ -1,44 +1,45 @@
-//! How many bytes strangers may have: on one connection, and in an hour on all of them together.
-//! Connections draw on the hour in portions, so that no message waits for a lock. Nothing here
-//! reads a clock.
+//! Byte budgets of the far end: one per connection, and one per hour for all of them. Connections
+//! draw on the hourly budget in portions, so that no message waits for a lock. Nothing here reads a
+//! clock.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::protocol::Bound;
+use super::protocol::ByteBudget;
 
-/// What a connection draws at a time.
+/// Bytes that a connection draws at a time.
 const PORTION: u64 = 16 << 20;
 const HOUR: Duration = Duration::from_hours(1);
 
-/// What all connections may carry in an hour: an hour's worth at once, which comes again evenly.
+/// Byte budget of all connections: an hour's worth at once, refilled evenly.
 #[derive(Debug)]
-pub(super) struct Hour {
+pub(super) struct HourlyBudget {
     bytes: u64,
-    /// What is left of it, and as of when.
+    /// Bytes left, and the instant of that value.
     left: Mutex<(u64, Instant)>,
 }
 
-impl Hour {
+impl HourlyBudget {
     pub(super) fn new(bytes: u64, now: Instant) -> Self {
         Self { bytes, left: Mutex::new((bytes, now)) }
     }
 
-    /// Does something with what is left now. The numbers are whole whatever a thread died of.
+    /// Calls a function with the bytes left now. The numbers are consistent even after a panic of a
+    /// thread.
     fn with<T>(&self, now: Instant, change: impl FnOnce(&mut u64) -> T) -> T {
         let mut guard = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let (left, since) = &mut *guard;
         let passed = now.saturating_duration_since(*since).min(HOUR);
         let more = u128::from(self.bytes) * passed.as_nanos() / HOUR.as_nanos();
         if more > 0 {
-            // No more than the whole, so it fits.
+            // At most the whole budget, so it fits.
             *left = left.saturating_add(more as u64).min(self.bytes);
             *since = now;
         }
         change(left)
     }
 
-    /// Takes up to so many bytes.
+    /// Takes up to `most` bytes.
     fn take(&self, most: u64, now: Instant) -> u64 {
         self.with(now, |left| {
             let taken = most.min(*left);
@@ -47,12 +48,12 @@ impl Hour {
         })
     }
 
-    /// Gives back what was taken and not used.
+    /// Returns bytes that were taken and not used.
     fn give_back(&self, bytes: u64, now: Instant) {
         self.with(now, |left| *left = left.saturating_add(bytes).min(self.bytes));
     }
 
-    /// How long until there is enough for one more connection; zero where there is.
+    /// Returns the time until there is enough for one more connection; zero if there is.
     pub(super) fn wait(&self, now: Instant) -> Duration {
         let enough = PORTION.min(self.bytes / 100).max(1);
         let missing = enough.saturating_sub(self.with(now, |left| *left));
@@ -60,29 +61,33 @@ impl Hour {
     }
 }
 
-/// What one connection may still carry. What it drew and did not use goes back when it ends.
+/// Byte budget of one connection. Bytes drawn and not used go back when it ends.
 #[derive(Debug)]
-pub(super) struct Allowance<'a> {
-    hour: &'a Hour,
+pub(super) struct ConnectionBudget<'a> {
+    hour: &'a HourlyBudget,
     left: u64,
     drawn: u64,
 }
 
-impl<'a> Allowance<'a> {
-    pub(super) const fn new(hour: &'a Hour, bytes: u64) -> Self {
+impl<'a> ConnectionBudget<'a> {
+    pub(super) const fn new(hour: &'a HourlyBudget, bytes: u64) -> Self {
         Self { hour, left: bytes, drawn: 0 }
     }
 
-    /// Spends so many bytes, all or none. `now` is asked for when a portion is drawn.
-    pub(super) fn spend(&mut self, bytes: u64, now: impl FnOnce() -> Instant) -> Result<(), Bound> {
+    /// Spends `bytes`, all or none. `now` is called when a portion is drawn.
+    pub(super) fn spend(
+        &mut self,
+        bytes: u64,
+        now: impl FnOnce() -> Instant,
+    ) -> Result<(), ByteBudget> {
         if bytes > self.left {
-            return Err(Bound::Connection);
+            return Err(ByteBudget::Connection);
         }
         if bytes > self.drawn {
             let most = (bytes - self.drawn).max(PORTION).min(self.left - self.drawn);
             self.drawn += self.hour.take(most, now());
             if bytes > self.drawn {
-                return Err(Bound::Hour);
+                return Err(ByteBudget::Hour);
             }
         }
         self.left -= bytes;
@@ -90,12 +95,12 @@ impl<'a> Allowance<'a> {
         Ok(())
     }
 
-    /// The bytes that are left of the connection's.
+    /// Returns the bytes left for the connection.
     pub(super) const fn left(&self) -> u64 {
         self.left
     }
 
-    /// Ends it.
+    /// Ends the budget.
     pub(super) fn end(&mut self, now: Instant) {
         self.hour.give_back(std::mem::take(&mut self.drawn), now);
     }
@@ -108,20 +113,20 @@ mod tests {
     #[test]
     fn a_connection_carries_its_bytes_and_no_more() {
         let now = Instant::now();
-        let hour = Hour::new(1 << 40, now);
-        let mut allowance = Allowance::new(&hour, 3 * PORTION);
+        let hour = HourlyBudget::new(1 << 40, now);
+        let mut allowance = ConnectionBudget::new(&hour, 3 * PORTION);
         for _ in 0..3 {
             assert_eq!(allowance.spend(PORTION, || now), Ok(()));
         }
-        assert_eq!(allowance.spend(1, || now), Err(Bound::Connection));
+        assert_eq!(allowance.spend(1, || now), Err(ByteBudget::Connection));
     }
 
     #[test]
     fn what_was_not_used_goes_back() {
         let now = Instant::now();
-        let hour = Hour::new(2 * PORTION, now);
+        let hour = HourlyBudget::new(2 * PORTION, now);
         let spend = |bytes| {
-            let mut allowance = Allowance::new(&hour, u64::MAX);
+            let mut allowance = ConnectionBudget::new(&hour, u64::MAX);
             let spent = allowance.spend(bytes, || now);
             allowance.end(now);
             spent
@@ -130,25 +135,29 @@ mod tests {
             assert_eq!(spend(1), Ok(()));
         }
         let all = 2 * PORTION - 10;
-        assert_eq!(spend(all + 1), Err(Bound::Hour));
+        assert_eq!(spend(all + 1), Err(ByteBudget::Hour));
         assert_eq!(spend(all), Ok(()));
     }
 
     #[test]
     fn an_hour_is_shared_and_comes_again_evenly() {
         let begun = Instant::now();
-        let hour = Hour::new(3_600 * PORTION, begun);
-        let [mut one, mut other] = [(); 2].map(|()| Allowance::new(&hour, u64::MAX));
+        let hour = HourlyBudget::new(3_600 * PORTION, begun);
+        let [mut one, mut other] = [(); 2].map(|()| ConnectionBudget::new(&hour, u64::MAX));
         assert_eq!(one.spend(3_000 * PORTION, || begun), Ok(()));
         assert_eq!(other.spend(600 * PORTION, || begun), Ok(()));
-        assert_eq!(other.spend(1, || begun), Err(Bound::Hour));
+        assert_eq!(other.spend(1, || begun), Err(ByteBudget::Hour));
         assert!((hour.wait(begun).as_secs_f64() - 1.0).abs() < 1e-3);
         let later = begun + Duration::from_secs(10);
         assert_eq!(hour.wait(later), Duration::ZERO);
         assert_eq!(one.spend(9 * PORTION, || later), Ok(()));
-        assert_eq!(other.spend(2 * PORTION, || later), Err(Bound::Hour));
+        assert_eq!(other.spend(2 * PORTION, || later), Err(ByteBudget::Hour));
         assert_eq!(other.spend(PORTION, || later), Ok(()), "it drew what was left");
         let next_day = begun + 24 * HOUR;
-        assert_eq!(one.spend(3_601 * PORTION, || next_day), Err(Bound::Hour), "no more than one");
+        assert_eq!(
+            one.spend(3_601 * PORTION, || next_day),
+            Err(ByteBudget::Hour),
+            "no more than one"
+        );
     }
 }

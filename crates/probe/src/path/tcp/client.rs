@@ -1,5 +1,5 @@
-//! This end of one connection: it is made, the far end is greeted, and what came of it is read. All
-//! waits are bounded; a far end that does nothing for [`STALLED`] has gone.
+//! Near end of one connection: connecting, greeting, reading the result. All waits are bounded; a
+//! far end without progress for [`IDLE_TIMEOUT`] counts as lost.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -9,60 +9,60 @@ use std::time::{Duration, Instant};
 use horolog_record::PathEnd;
 use horolog_sys::tcp;
 
-use super::error::PathError;
-use super::loss::Lost;
-use super::protocol::{Hello, REPORT_LEN, Report, WELCOME_LEN, Welcome};
+use super::early_end::ConnectionLoss;
+use super::error::TcpPathError;
+use super::protocol::{FarEndReport, Hello, REPORT_LEN, TcpWelcome, WELCOME_LEN};
 use super::row::TICK;
 
-/// How long making a connection and greeting may take.
-pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
-/// After this long without a byte the far end has gone.
-pub(super) const STALLED: Duration = Duration::from_secs(4);
-/// Most that is read at once, and how often, of what a far end left behind.
+/// Timeout of connecting and greeting.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time without a byte after which the far end is lost.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+/// Size and number of reads of the data that a lost far end left behind.
 const LEFT_BYTES: usize = 4_096;
 const LEFT_READS: u32 = 1_000;
 
-/// A connection that the far end has accepted.
-pub(crate) struct Session<'a> {
+/// Connection accepted by the far end.
+pub(crate) struct TcpSession<'a> {
     pub(crate) stream: TcpStream,
-    /// What the far end tells of itself.
+    /// Facts that the far end sent about itself.
     pub(crate) far: Option<PathEnd>,
     is_over: &'a AtomicBool,
 }
 
-impl<'a> Session<'a> {
+impl<'a> TcpSession<'a> {
     /// Connects and greets.
     pub(crate) fn open(
         address: SocketAddr,
         hello: &Hello,
         is_over: &'a AtomicBool,
-    ) -> Result<Self, PathError> {
-        let failed = |source| PathError::connection(address, source);
-        let mut stream = TcpStream::connect_timeout(&address, CONNECT_PATIENCE).map_err(failed)?;
+    ) -> Result<Self, TcpPathError> {
+        let failed = |source| TcpPathError::connection(address, source);
+        let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(failed)?;
         stream.set_nodelay(hello.flags.no_delay).map_err(failed)?;
         if hello.flags.quick_ack_once {
             tcp::set_quick_ack(&stream, true).map_err(failed)?;
         }
-        stream.set_read_timeout(Some(CONNECT_PATIENCE)).map_err(failed)?;
-        stream.set_write_timeout(Some(CONNECT_PATIENCE)).map_err(failed)?;
+        stream.set_read_timeout(Some(CONNECT_TIMEOUT)).map_err(failed)?;
+        stream.set_write_timeout(Some(CONNECT_TIMEOUT)).map_err(failed)?;
         let far = greet(&mut stream, address, hello)?;
         stream.set_read_timeout(Some(TICK)).map_err(failed)?;
         stream.set_write_timeout(Some(TICK)).map_err(failed)?;
         Ok(Self { stream, far, is_over })
     }
 
-    /// Whether the run is to end.
+    /// Returns true if the run is to end.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Writes all of it.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Lost> {
+    /// Writes all bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), ConnectionLoss> {
         let mut written = 0;
         let mut since = None;
         while written < bytes.len() {
             match self.stream.write(&bytes[written..]) {
-                Ok(0) => return Err(Lost::Gone(io::ErrorKind::WriteZero.into())),
+                Ok(0) => return Err(ConnectionLoss::Gone(io::ErrorKind::WriteZero.into())),
                 Ok(sent) => {
                     written += sent;
                     since = None;
@@ -73,15 +73,15 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Reads an answer of exactly so much, with a look at `waiting` whenever a wait brings nothing.
+    /// Reads an answer that fills `bytes`, and calls `waiting` whenever a wait expires.
     ///
-    /// Answers are of zeros. A far end that reached a bound of its own sends its report in the
-    /// place of an answer, and hangs up.
+    /// Answers are all zeros. A far end that reached a bound of its own sends its report in place
+    /// of an answer, and closes the connection.
     pub(crate) fn read_watching(
         &mut self,
         bytes: &mut [u8],
         waiting: impl FnMut(&TcpStream),
-    ) -> Result<(), Lost> {
+    ) -> Result<(), ConnectionLoss> {
         let came = self.fill(bytes, waiting)?;
         let is_answer = came == bytes.len() && bytes.first().is_none_or(|first| *first == 0);
         if is_answer {
@@ -90,8 +90,12 @@ impl<'a> Session<'a> {
         Err(self.gone(io::ErrorKind::UnexpectedEof.into(), &bytes[..came]))
     }
 
-    /// Reads exactly so much, or what came before the end of the stream; how much that is.
-    fn fill(&self, bytes: &mut [u8], mut waiting: impl FnMut(&TcpStream)) -> Result<usize, Lost> {
+    /// Reads exactly `bytes`, or up to the end of the stream; returns the number of bytes.
+    fn fill(
+        &self,
+        bytes: &mut [u8],
+        mut waiting: impl FnMut(&TcpStream),
+    ) -> Result<usize, ConnectionLoss> {
         let mut came = 0;
         let mut since = None;
         while came < bytes.len() {
@@ -110,13 +114,13 @@ impl<'a> Session<'a> {
         Ok(came)
     }
 
-    /// Reads an answer of exactly so much.
-    pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<(), Lost> {
+    /// Reads an answer that fills `bytes`.
+    pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<(), ConnectionLoss> {
         self.read_watching(bytes, |_| ())
     }
 
-    /// Reads what is there, up to so much; 0 at the end of the stream.
-    pub(crate) fn read_some(&mut self, bytes: &mut [u8]) -> Result<usize, Lost> {
+    /// Reads available bytes; returns 0 at the end of the stream.
+    pub(crate) fn read_some(&mut self, bytes: &mut [u8]) -> Result<usize, ConnectionLoss> {
         let mut since = None;
         loop {
             match self.stream.read(bytes) {
@@ -126,26 +130,27 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Says that no more is written, and reads the far end's report, which comes last.
-    pub(crate) fn finish(&mut self) -> Result<Box<Report>, Lost> {
+    /// Shuts the sending side down, and reads the far end's report, which comes last.
+    pub(crate) fn finish(&mut self) -> Result<Box<FarEndReport>, ConnectionLoss> {
         match self.stream.shutdown(Shutdown::Write) {
-            // It was said before, and the far end is through already.
+            // Already shut down, and the far end has finished.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
             done => done?,
         }
         let mut bytes = [0; REPORT_LEN];
-        // It is wanted of a run that is ended too, so it is waited for in any case.
+        // The report of an interrupted run is needed too, so the wait is unconditional.
         let never = AtomicBool::new(false);
         let stream = self.stream.try_clone()?;
-        Session { stream, far: None, is_over: &never }.fill(&mut bytes, |_| ())?;
-        let report = Report::parse(&bytes);
-        let report = report.ok_or_else(|| Lost::Gone(io::ErrorKind::UnexpectedEof.into()))?;
+        TcpSession { stream, far: None, is_over: &never }.fill(&mut bytes, |_| ())?;
+        let report = FarEndReport::parse(&bytes);
+        let report =
+            report.ok_or_else(|| ConnectionLoss::Gone(io::ErrorKind::UnexpectedEof.into()))?;
         report.whole()
     }
 
-    /// Why the far end hung up: what it reported, where it left that behind; the front of it may
-    /// have come already.
-    fn gone(&self, error: io::Error, came: &[u8]) -> Lost {
+    /// Returns the reason for which the far end closed the connection: its report, if it left one;
+    /// the front of the report may be in `came`.
+    fn gone(&self, error: io::Error, came: &[u8]) -> ConnectionLoss {
         let mut tail = [0; REPORT_LEN];
         keep_tail(&mut tail, came);
         let mut buffer = [0; LEFT_BYTES];
@@ -155,21 +160,25 @@ impl<'a> Session<'a> {
                 Ok(left) => keep_tail(&mut tail, &buffer[..left]),
             }
         }
-        match Report::parse(&tail).map(Report::whole) {
+        match FarEndReport::parse(&tail).map(FarEndReport::whole) {
             Some(Err(bound)) => bound,
-            _ => Lost::Gone(error),
+            _ => ConnectionLoss::Gone(error),
         }
     }
 
-    /// What a wait that brought nothing means.
-    pub(crate) fn tick(&self, error: io::Error, since: &mut Option<Instant>) -> Result<(), Lost> {
+    /// Handles an expired wait.
+    pub(crate) fn tick(
+        &self,
+        error: io::Error,
+        since: &mut Option<Instant>,
+    ) -> Result<(), ConnectionLoss> {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {
                 let since = *since.get_or_insert_with(Instant::now);
                 if self.is_over() {
-                    Err(Lost::Ended)
-                } else if since.elapsed() > STALLED {
-                    Err(Lost::Gone(error))
+                    Err(ConnectionLoss::Ended)
+                } else if since.elapsed() > IDLE_TIMEOUT {
+                    Err(ConnectionLoss::Gone(error))
                 } else {
                     Ok(())
                 }
@@ -183,27 +192,27 @@ fn greet(
     stream: &mut TcpStream,
     address: SocketAddr,
     hello: &Hello,
-) -> Result<Option<PathEnd>, PathError> {
+) -> Result<Option<PathEnd>, TcpPathError> {
     let failed = |error: io::Error| match error.kind() {
-        // Whatever speaks another protocol hangs up, or says something else.
+        // A server of another protocol closes the connection or sends something else.
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
-            PathError::Foreign(address)
+            TcpPathError::Foreign(address)
         }
-        _ => PathError::connection(address, error),
+        _ => TcpPathError::connection(address, error),
     };
     stream.write_all(&hello.emit()).map_err(failed)?;
     let mut bytes = [0; WELCOME_LEN];
     stream.read_exact(&mut bytes).map_err(failed)?;
-    let welcome = Welcome::parse(&bytes).ok_or(PathError::Foreign(address))?;
+    let welcome = TcpWelcome::parse(&bytes).ok_or(TcpPathError::Foreign(address))?;
     let mut facts = vec![0; usize::from(welcome.facts_bytes)];
     stream.read_exact(&mut facts).map_err(failed)?;
-    match PathError::verdict(address, welcome) {
+    match TcpPathError::verdict(address, welcome) {
         Some(refused) => Err(refused),
         None => Ok(super::far_end(&facts)),
     }
 }
 
-/// The last bytes of a stream, whatever the pieces in which it came.
+/// Keeps the last bytes of a stream, whatever the pieces in which it arrives.
 pub(super) fn keep_tail(tail: &mut [u8; REPORT_LEN], came: &[u8]) {
     if let Some(last) = came.last_chunk::<REPORT_LEN>() {
         *tail = *last;

@@ -1,100 +1,100 @@
-//! Why a path cannot be measured, and whose fault it is. What happens in the middle of a
-//! measurement is in its result.
+//! Errors for which a TCP path cannot be measured, and their class. Errors during a measurement are
+//! in its result.
 
+use horolog_sys::explain::explain_to;
 use std::io;
 use std::net::SocketAddr;
 
 use horolog_io::target::TargetNameError;
+use horolog_time::Span;
 use thiserror::Error;
 
 use super::options::{CONNECTIONS_MAX, MESSAGE_BYTES_MAX, SIZES_MAX, TIME_MAX};
-use super::protocol::{Verdict, Welcome};
+use super::protocol::{AdmissionVerdict, TcpWelcome};
 
-/// Why a path cannot be measured.
+/// Reason for which a path cannot be measured.
 #[derive(Debug, Error)]
-pub enum PathError {
-    /// The target has no address.
+pub enum TcpPathError {
+    /// Target without an address.
     #[error(transparent)]
     Target(#[from] TargetNameError),
-    /// Sizes that cannot be.
-    #[error("messages have from 1 to {MESSAGE_BYTES_MAX} bytes, not {0}")]
+    /// Message size out of range.
+    #[error("message sizes are from 1 to {MESSAGE_BYTES_MAX} bytes, not {0}")]
     Size(u64),
-    /// Too many or none of them.
+    /// Too many sizes, or none.
     #[error("from 1 to {SIZES_MAX} sizes can be measured, not {0}")]
     Sizes(usize),
-    /// A number of connections that cannot be.
+    /// Number of connections out of range.
     #[error("the number of connections must be from 1 to {CONNECTIONS_MAX}, not {0}")]
     Connections(u32),
-    /// A time that cannot be.
-    #[error("a measurement takes from 10 ms to {TIME_MAX:?}, not {0:?}")]
+    /// Time out of range.
+    #[error("a measurement takes from 10 ms to {}, not {}", Span::from(TIME_MAX), Span::from(*.0))]
     Time(std::time::Duration),
-    /// A number of something else that cannot be.
+    /// Another number out of range.
     #[error("{0}")]
     Number(String),
-    /// Nothing listens there.
-    #[error("nothing listens at {0}; start 'horolog path serve' there, or name its port")]
+    /// Connection refused: nothing listens there.
+    #[error("no program listens at {0}; start 'horolog path serve' there, or specify its port")]
     Closed(SocketAddr),
-    /// Nothing answers there.
+    /// Timeout: nothing answers there.
     #[error(
-        "{0} does not answer within {wait:?}; is it up, and does a firewall let TCP through?",
-        wait = super::client::CONNECT_PATIENCE
+        "no reply from {0} within {wait}; check that it is up and that firewalls pass TCP",
+        wait = Span::from(super::client::CONNECT_TIMEOUT)
     )]
-    Silent(SocketAddr),
-    /// Something else answers there.
-    #[error("what listens at {0} is no 'horolog path serve' of this version")]
+    NoReply(SocketAddr),
+    /// Another protocol answers there.
+    #[error("{0} does not speak the protocol of 'horolog path serve' of this version")]
     Foreign(SocketAddr),
-    /// The far end has enough to do.
+    /// Far end at its connection limit.
     #[error(
-        "{address} refuses: it takes {limit} connection{}{} at a time; ask for fewer with \
-         --connections, or try later",
+        "{address} refused the connection: its limit is {limit} connection{}{}; use fewer \
+         --connections, or retry later",
         if *.limit == 1 { "" } else { "s" },
-        if *.of_address { " of one address" } else { "" }
+        if *.of_address { " for one address" } else { "" }
     )]
     Busy {
-        /// Where it is.
+        /// Far end.
         address: SocketAddr,
-        /// How many it takes.
+        /// Its limit of connections.
         limit: u32,
-        /// Whether only this address has too many.
+        /// True if only this client's address is at its limit.
         of_address: bool,
     },
-    /// The far end has carried what it carries in an hour.
-    #[error(
-        "{address} has carried all the bytes that it carries in an hour; try again in {seconds} s"
-    )]
+    /// Hourly byte budget of the far end used up.
+    #[error("{address} has reached its hourly byte limit; try again in {seconds} s")]
     Spent {
-        /// Where it is.
+        /// Far end.
         address: SocketAddr,
-        /// When there is more.
+        /// Time until there is more, in seconds.
         seconds: u32,
     },
-    /// The far end gives less than was asked for.
+    /// Limit of the far end below the request.
     #[error("{address} refuses: {reason}")]
     Refused {
-        /// Where it is.
+        /// Far end.
         address: SocketAddr,
         /// Its limit in words.
         reason: String,
     },
-    /// The connection could not be made or used.
-    #[error("{address}: {source}{}", crate::path::way_out(.source, *.address))]
+    /// Connection that could not be made or used.
+    #[error("{address}: {why}", why = explain_to(.source, .address.ip()))]
     Connection {
-        /// Where it leads.
+        /// Far end.
         address: SocketAddr,
-        /// The system's reason.
+        /// Error of the system.
         source: io::Error,
     },
-    /// This machine lacks something.
+    /// Missing prerequisite on this host.
     #[error("{0}")]
     Environment(String),
 }
 
-impl PathError {
-    /// Whether other options would help, rather than another environment.
+impl TcpPathError {
+    /// Returns true if other options would help, rather than another environment.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         match self {
-            Self::Target(error) => !matches!(error, TargetNameError::Unresolved { .. }),
+            Self::Target(error) => error.is_usage(),
             Self::Size(_)
             | Self::Sizes(_)
             | Self::Connections(_)
@@ -105,30 +105,34 @@ impl PathError {
         }
     }
 
-    /// What the system said of a connection, as a person needs it.
+    /// Converts a system error of a connection to a readable one.
     pub(crate) fn connection(address: SocketAddr, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::ConnectionRefused => Self::Closed(address),
-            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::Silent(address),
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::NoReply(address),
             _ => Self::Connection { address, source },
         }
     }
 
-    /// What the far end said.
-    pub(crate) fn verdict(address: SocketAddr, welcome: Welcome) -> Option<Self> {
+    /// Converts the verdict of the far end.
+    pub(crate) fn verdict(address: SocketAddr, welcome: TcpWelcome) -> Option<Self> {
         let limit = welcome.limit;
         let refused = |reason: String| Some(Self::Refused { address, reason });
         match welcome.verdict {
-            Verdict::Accepted => None,
-            Verdict::Busy => Some(Self::Busy { address, limit, of_address: false }),
-            Verdict::BusyForAddress => Some(Self::Busy { address, limit, of_address: true }),
-            Verdict::TooLong => refused(format!(
-                "it lets a connection last {limit} ms; ask for less, or have it allow more with \
-                     --tcp-time"
+            AdmissionVerdict::Accepted => None,
+            AdmissionVerdict::Busy => Some(Self::Busy { address, limit, of_address: false }),
+            AdmissionVerdict::BusyForAddress => {
+                Some(Self::Busy { address, limit, of_address: true })
+            }
+            AdmissionVerdict::TooLong => refused(format!(
+                "its limit for the duration of a connection is {limit} ms; measure for a shorter \
+                 time, or raise its --tcp-time"
             )),
-            Verdict::TooLarge => refused(format!("it takes messages of up to {limit} bytes")),
-            Verdict::Malformed => Some(Self::Foreign(address)),
-            Verdict::Spent => Some(Self::Spent { address, seconds: limit }),
+            AdmissionVerdict::TooLarge => {
+                refused(format!("its limit for a message is {limit} bytes"))
+            }
+            AdmissionVerdict::Malformed => Some(Self::Foreign(address)),
+            AdmissionVerdict::BudgetExhausted => Some(Self::Spent { address, seconds: limit }),
         }
     }
 }

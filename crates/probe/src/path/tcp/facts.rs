@@ -1,5 +1,5 @@
-//! The facts of an end: its processor, kernel and distribution, and the interface by which a
-//! connection goes. What cannot be read is absent.
+//! Facts of an end: its CPU, kernel and distribution, and the interface of a connection. An
+//! unreadable fact is absent.
 
 use std::fs;
 use std::net::{IpAddr, TcpStream};
@@ -8,12 +8,12 @@ use horolog_record::{Host, PathEnd};
 use horolog_sys::netlink::{Link, Netlink};
 use horolog_sys::tcp;
 
-/// This program and its version.
+/// Returns this program and its version.
 pub(super) fn program() -> String {
     format!("horolog {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The facts of this end of a connection.
+/// Returns the facts of this end of a connection.
 #[must_use]
 pub(crate) fn near_end(stream: &TcpStream) -> PathEnd {
     let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
@@ -28,12 +28,12 @@ pub(crate) fn near_end(stream: &TcpStream) -> PathEnd {
     end
 }
 
-/// The facts of this machine, without a connection.
+/// Returns the facts of this host, without a connection.
 #[must_use]
 pub(crate) fn machine() -> PathEnd {
     let host = Host::read();
     PathEnd {
-        node: line("/proc/sys/kernel/hostname"),
+        hostname: line("/proc/sys/kernel/hostname"),
         cpu: host.cpu,
         cores: Some(host.cores as u64),
         kernel: host.kernel,
@@ -43,7 +43,7 @@ pub(crate) fn machine() -> PathEnd {
     }
 }
 
-/// The facts that a far end gave; `None` where it gave none but its program.
+/// Parses the facts that a far end sent; `None` if there are none but its program.
 #[must_use]
 pub(crate) fn far_end(facts: &[u8]) -> Option<PathEnd> {
     let end = super::protocol::facts(facts);
@@ -55,13 +55,13 @@ fn line(path: &str) -> Option<String> {
     Some(text.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
-/// The name in os-release(5).
+/// Returns the name in os-release(5).
 fn pretty(text: &str) -> Option<String> {
     let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     Some(value.trim_matches(['"', '\'']).to_owned()).filter(|name| !name.is_empty())
 }
 
-/// The interface that has an address of this host.
+/// Returns the interface that has an address of this host.
 fn interface_of(local: IpAddr) -> Option<Link> {
     let mut netlink = Netlink::open().ok()?;
     let addresses = netlink.addresses().ok()?;
@@ -71,7 +71,7 @@ fn interface_of(local: IpAddr) -> Option<Link> {
     netlink.link_by_index(found.index).ok()
 }
 
-/// What an interface is: the kind of a virtual one, the driver of a card.
+/// Returns the kind of an interface: of a virtual one its type, of a NIC its driver.
 fn kind(link: &Link) -> Option<String> {
     if let Some(kind) = &link.kind {
         return Some(kind.clone());
@@ -80,7 +80,7 @@ fn kind(link: &Link) -> Option<String> {
         return Some("loopback".to_owned());
     }
     // In a network namespace of its own a process may see the files of another one's interfaces;
-    // such a name leads nowhere, or to a card that is as virtual as this one is.
+    // such a name leads nowhere, or to an interface that is as virtual as this one is.
     let driver = fs::read_link(format!("/sys/class/net/{}/device/driver", link.name)).ok()?;
     Some(driver.file_name()?.to_string_lossy().into_owned())
 }

@@ -1,4 +1,4 @@
-//! Messages of one size there and back, one at a time on each connection.
+//! Round trips of messages of one size, one at a time on each connection.
 
 use std::net::SocketAddr;
 use std::sync::Barrier;
@@ -6,53 +6,53 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_record::{Distribution, Slots, TcpFigures, TcpLatency, TcpSettings};
+use horolog_record::{Distribution, ProgressSlots, TcpFigures, TcpLatency, TcpSettings};
 use horolog_stats::Recorder;
 use horolog_sys::tcp;
 
-use super::client::Session;
-use super::error::PathError;
-use super::looks::Teller;
-use super::loss::{Loss, Lost};
+use super::client::TcpSession;
+use super::early_end::{ConnectionLoss, EarlyEnd};
+use super::error::TcpPathError;
+use super::live::ProgressReporter;
 use super::options::{TcpOptions, ms};
-use super::protocol::{Flags, Hello, Work};
-use super::row::{figures, together};
+use super::protocol::{ConnectionFlags, ConnectionJob, Hello};
+use super::row::{combined, figures};
 
-/// What a row came to.
-pub(super) struct Row<T> {
+/// Outcome of a row.
+pub(super) struct TcpRowOutcome<T> {
     pub(super) figures: T,
-    /// Why it is not whole.
-    pub(super) lost: Option<Loss>,
+    /// Reason for which it is incomplete.
+    pub(super) lost: Option<EarlyEnd>,
 }
 
-/// What one connection came to.
-struct Outcome {
+/// Outcome of one connection.
+struct LatencyConnectionOutcome {
     times: Recorder,
     tcp: Option<TcpFigures>,
-    lost: Option<Loss>,
+    lost: Option<EarlyEnd>,
 }
 
-pub(super) fn flags(settings: &TcpSettings) -> Flags {
-    Flags {
+pub(super) fn flags(settings: &TcpSettings) -> ConnectionFlags {
+    ConnectionFlags {
         no_delay: settings.no_delay,
         quick_ack_each: settings.quick_ack,
         cork: settings.cork,
-        ..Flags::default()
+        ..ConnectionFlags::default()
     }
 }
 
-/// Measures messages of one size; connections tell in `slots` how it goes.
+/// Measures messages of one size; connections publish progress in `slots`.
 pub(super) fn measure(
     address: SocketAddr,
     size: u64,
     options: &TcpOptions,
     is_over: &AtomicBool,
-    slots: Option<&Slots>,
-) -> Result<Row<TcpLatency>, PathError> {
+    slots: Option<&ProgressSlots>,
+) -> Result<TcpRowOutcome<TcpLatency>, TcpPathError> {
     let settings = &options.settings;
     let bytes = size as u32;
     let hello = Hello {
-        work: Work::Exchange,
+        work: ConnectionJob::Exchange,
         flags: flags(settings),
         request_bytes: bytes,
         head_bytes: bytes,
@@ -61,7 +61,7 @@ pub(super) fn measure(
         time_ms: ms(options.time()),
         warm_up_ms: ms(options.warm_up()),
     };
-    let sessions = (0..settings.connections).map(|_| Session::open(address, &hello, is_over));
+    let sessions = (0..settings.connections).map(|_| TcpSession::open(address, &hello, is_over));
     let sessions = sessions.collect::<Result<Vec<_>, _>>()?;
     let start = Barrier::new(sessions.len());
     let outcomes: Vec<_> = thread::scope(|scope| {
@@ -81,34 +81,34 @@ pub(super) fn measure(
         size_bytes: size,
         round_trips: times.count(),
         rtt_ns: Distribution::of_recorder(&times),
-        tcp: together(&tcp),
+        tcp: combined(&tcp),
     };
-    Ok(Row { figures, lost: outcomes.into_iter().find_map(|outcome| outcome.lost) })
+    Ok(TcpRowOutcome { figures, lost: outcomes.into_iter().find_map(|outcome| outcome.lost) })
 }
 
 fn ping_pong(
-    mut session: Session<'_>,
+    mut session: TcpSession<'_>,
     size: usize,
     options: &TcpOptions,
-    (start, slots, index): (&Barrier, Option<&Slots>, usize),
-) -> Outcome {
+    (start, slots, index): (&Barrier, Option<&ProgressSlots>, usize),
+) -> LatencyConnectionOutcome {
     let mut times = Recorder::new();
     start.wait();
-    let teller = Teller::new(slots, index);
+    let teller = ProgressReporter::new(slots, index);
     let outcome = exchanges(&mut session, size, options, &mut times, teller);
     let tcp = tcp::info(&session.stream).ok().map(|info| figures(&info));
     let ended = outcome.and_then(|()| session.finish());
     let lost = ended.err().and_then(|lost| lost.loss());
-    Outcome { times, tcp, lost }
+    LatencyConnectionOutcome { times, tcp, lost }
 }
 
 fn exchanges(
-    session: &mut Session<'_>,
+    session: &mut TcpSession<'_>,
     size: usize,
     options: &TcpOptions,
     times: &mut Recorder,
-    mut teller: Teller<'_>,
-) -> Result<(), Lost> {
+    mut teller: ProgressReporter<'_>,
+) -> Result<(), ConnectionLoss> {
     let settings = &options.settings;
     let (out, mut back) = (vec![0; size], vec![0; size]);
     let counted_from = Instant::now() + options.warm_up();
@@ -131,7 +131,7 @@ fn exchanges(
         if begun >= counted_from {
             times.record(ns(ended - begun));
         }
-        // What telling takes is no part of an exchange.
+        // The time of publishing is not part of an exchange.
         begun = if teller.round_trips(ended, times) { Instant::now() } else { ended };
     }
     Ok(())
@@ -141,7 +141,7 @@ pub(super) fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Whether the run is to end, for loops that have no session.
+/// Returns true if the run is to end, for loops without a session.
 pub(super) fn is_set(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Relaxed)
 }

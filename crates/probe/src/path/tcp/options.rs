@@ -1,25 +1,25 @@
-//! What to measure of TCP, and within which bounds.
+//! Options of a TCP measurement, with their bounds.
 
 use std::time::Duration;
 
-use horolog_io::target::{Family, TargetName};
+use horolog_io::target::{AddressFamily, TargetName};
 use horolog_record::TcpSettings;
 
-use super::error::PathError;
+use super::error::TcpPathError;
 
 /// Most payload of a message.
 pub const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 /// Most sizes in a sweep.
 pub const SIZES_MAX: usize = 1_000;
-/// Most connections side by side.
+/// Most parallel connections.
 pub const CONNECTIONS_MAX: u32 = 64;
 /// Longest measurement of one row.
 pub const TIME_MAX: Duration = Duration::from_mins(1);
 const TIME_MIN: Duration = Duration::from_millis(10);
-/// Longest time that is not counted.
+/// Longest warm-up.
 const WARM_UP_MAX: Duration = Duration::from_secs(10);
 
-/// Which transfers are measured.
+/// Directions of transfers to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpDirections {
     /// To the far end.
@@ -28,46 +28,46 @@ pub struct TcpDirections {
     pub back: bool,
 }
 
-/// A measurement of TCP.
+/// Options of a TCP measurement.
 #[derive(Clone, Debug)]
 pub struct TcpOptions {
-    /// The far end.
+    /// Far end.
     pub target: TargetName,
-    /// The version of IP, where its name has addresses of both.
-    pub family: Option<Family>,
-    /// Sizes of messages whose round trips are measured, in bytes; none of them for no latency.
+    /// IP version, if the name has addresses of both.
+    pub family: Option<AddressFamily>,
+    /// Message sizes for round trips, in bytes; empty for no latency measurement.
     pub latency_sizes: Vec<u64>,
-    /// Sizes of messages that are transferred.
+    /// Message sizes for transfers, in bytes.
     pub bandwidth_sizes: Vec<u64>,
-    /// Which way.
+    /// Directions of transfers.
     pub directions: TcpDirections,
-    /// How connections are used.
+    /// Use of connections.
     pub settings: TcpSettings,
-    /// The command line, for the record.
+    /// Command line, for the record.
     pub command: Vec<String>,
 }
 
 impl TcpOptions {
-    pub(super) fn check(&self) -> Result<(), PathError> {
+    pub(super) fn check(&self) -> Result<(), TcpPathError> {
         let sizes = || self.latency_sizes.iter().chain(&self.bandwidth_sizes);
         let count = sizes().count();
         if count == 0 || count > SIZES_MAX {
-            return Err(PathError::Sizes(count));
+            return Err(TcpPathError::Sizes(count));
         }
         if let Some(size) = sizes().find(|size| !(1..=MESSAGE_BYTES_MAX).contains(*size)) {
-            return Err(PathError::Size(*size));
+            return Err(TcpPathError::Size(*size));
         }
         let settings = &self.settings;
         if !(1..=CONNECTIONS_MAX).contains(&settings.connections) {
-            return Err(PathError::Connections(settings.connections));
+            return Err(TcpPathError::Connections(settings.connections));
         }
         let time = Duration::from_nanos(settings.time_ns);
         if !(TIME_MIN..=TIME_MAX).contains(&time) {
-            return Err(PathError::Time(time));
+            return Err(TcpPathError::Time(time));
         }
         if Duration::from_nanos(settings.warm_up_ns) > WARM_UP_MAX {
-            let reason = format!("a warm-up takes at most {} s", WARM_UP_MAX.as_secs());
-            return Err(PathError::Number(reason));
+            let reason = format!("a warm-up lasts at most {} s", WARM_UP_MAX.as_secs());
+            return Err(TcpPathError::Number(reason));
         }
         Ok(())
     }
@@ -81,7 +81,7 @@ impl TcpOptions {
     }
 }
 
-/// Times of the protocol are in ms; what is a part of one counts as a whole.
+/// Returns a time of the protocol in ms, rounded up.
 pub(super) fn ms(duration: Duration) -> u32 {
     u32::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }

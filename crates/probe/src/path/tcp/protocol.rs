@@ -1,29 +1,29 @@
-//! What both ends tell each other: a greeting that says what is to be done on a connection, a
-//! welcome with facts or a refusal, and a report at the end. Numbers are big-endian. Pure; whatever
-//! comes is read without a panic, and what is read can be written again to the same bytes.
+//! Messages between both ends: a greeting that defines the work on a connection, a welcome with
+//! facts or a refusal, and a report at the end. Numbers are big-endian. Pure; any input is parsed
+//! without a panic, and a parsed message is emitted as the same bytes.
 //!
 //! | greeting, 40 bytes | | welcome, 16 bytes | | report, 88 bytes | |
 //! |---|---|---|---|---|---|
 //! | 0..8 | [`MAGIC`] | 0..8 | [`MAGIC`] | 0..8 | [`MAGIC`] |
-//! | 8 | version | 8 | version | 8..40 | bytes, ns, exchanges, longest answer in ns |
-//! | 9 | work | 9 | verdict | 40..56 | samples of what was held |
+//! | 8 | version | 8 | version | 8..40 | bytes, ns, exchanges, longest response time in ns |
+//! | 9 | work | 9 | verdict | 40..56 | samples of held data |
 //! | 10..12 | flags | 10..12 | length of the facts | 56..60 | congestion window |
-//! | 12..16 | bytes of a request | 12..16 | the limit that was broken | 60..64 | segment size |
+//! | 12..16 | bytes of a request | 12..16 | the exceeded limit | 60..64 | segment size |
 //! | 16..20 | bytes of a header | then | facts as text | 64..68 | round trip in µs |
-//! | 20..24 | bytes of a body | | | 68..72 | segments sent again |
+//! | 20..24 | bytes of a body | | | 68..72 | retransmitted segments |
 //! | 24..28 | answers in a batch | | | 72..76 | acknowledgement timeout in µs |
 //! | 28..32 | time in ms | | | 76 | the bound that was reached |
 //! | 32..36 | warm-up in ms | | | 77..80 | 0 |
 //! | 36..40 | 0 | | | 80..88 | that bound in bytes |
 //!
-//! Requests and answers are of zeros. A far end that reaches a bound of its own sends its report at
-//! once, where an answer would stand, and ends.
+//! Requests and answers are all zeros. A far end that reaches a bound of its own sends its report
+//! at once, in place of an answer, and ends.
 
-use horolog_record::{HeldSamples, PathEnd, TcpFigures};
+use horolog_record::{HoldSamples, PathEnd, TcpFigures};
 
-/// What every message begins with.
+/// First bytes of every message.
 pub const MAGIC: [u8; 8] = *b"horo-tcp";
-/// The version of this protocol.
+/// Version of this protocol.
 pub const VERSION: u8 = 1;
 /// Length of a greeting.
 pub const HELLO_LEN: usize = 40;
@@ -36,25 +36,26 @@ pub const FACTS_MAX: usize = 2_048;
 /// Most characters of one fact.
 const FACT_CHARS_MAX: usize = 200;
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Work {
-    /// Nothing but the facts.
+pub enum ConnectionJob {
+    /// Facts only.
     Facts,
     /// Requests and answers, in turn.
     Exchange,
-    /// The far end receives.
+    /// Far end receives.
     Sink,
-    /// The far end sends.
+    /// Far end sends.
     Source,
 }
 
-const WORKS: [Work; 4] = [Work::Facts, Work::Exchange, Work::Sink, Work::Source];
+const WORKS: [ConnectionJob; 4] =
+    [ConnectionJob::Facts, ConnectionJob::Exchange, ConnectionJob::Sink, ConnectionJob::Source];
 
-/// What the far end sets on its socket and how it answers. Names as those of [`FLAGS`].
+/// Socket options and answering mode of the far end. Names as in [`FLAGS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches of a socket")]
-pub struct Flags {
+pub struct ConnectionFlags {
     /// `TCP_NODELAY`.
     pub no_delay: bool,
     /// `TCP_QUICKACK` at the beginning.
@@ -63,19 +64,19 @@ pub struct Flags {
     pub quick_ack_each: bool,
     /// `TCP_CORK` before the first answer of a batch, and off after the last one.
     pub cork: bool,
-    /// The body comes from a file.
+    /// Body sent from a file.
     pub send_file: bool,
-    /// The connection is closed where the cork would be removed.
+    /// Connection closed instead of the cork removed.
     pub close: bool,
-    /// The cork is never removed.
+    /// Cork never removed.
     pub forget: bool,
-    /// While it waits, the far end looks at what its socket holds back.
+    /// Far end samples the data held by its socket while it waits.
     pub observe: bool,
-    /// The welcome comes so late that the kernel takes the greeting for no dialogue.
+    /// Welcome delayed so long that the kernel does not take the greeting for a dialogue.
     pub settle: bool,
 }
 
-impl Flags {
+impl ConnectionFlags {
     const COUNT: usize = 9;
 
     const fn fields(self) -> [bool; Self::COUNT] {
@@ -114,29 +115,29 @@ impl Flags {
     }
 }
 
-/// What is to be done on a connection.
+/// Greeting: the work on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// What it is for.
-    pub work: Work,
-    /// How.
-    pub flags: Flags,
-    /// Bytes after which the far end answers, or that a message of a sink has.
+    /// Purpose.
+    pub work: ConnectionJob,
+    /// Flags.
+    pub flags: ConnectionFlags,
+    /// Bytes after which the far end answers, or size of a message of a sink.
     pub request_bytes: u32,
-    /// Bytes that it writes first.
+    /// Bytes of its first write.
     pub head_bytes: u32,
-    /// Bytes that it writes then; 0 for a single write.
+    /// Bytes of its second write; 0 for a single write.
     pub body_bytes: u32,
-    /// Answers that belong together under a cork.
+    /// Answers grouped under a cork.
     pub batch: u32,
-    /// How long the connection is wanted, in ms.
+    /// Time for which the connection is needed, in ms.
     pub time_ms: u32,
-    /// How long a sink counts nothing at first, in ms.
+    /// Warm-up of a sink, during which it counts nothing, in ms.
     pub warm_up_ms: u32,
 }
 
 impl Hello {
-    /// Reads a greeting; `None` where it is none of this version.
+    /// Parses a greeting; `None` if it is none of this version.
     #[must_use]
     pub fn parse(bytes: &[u8; HELLO_LEN]) -> Option<Self> {
         if bytes[..8] != MAGIC || bytes[8] != VERSION || bytes[36..] != [0; 4] {
@@ -144,7 +145,7 @@ impl Hello {
         }
         Some(Self {
             work: *WORKS.get(usize::from(bytes[9]))?,
-            flags: Flags::from_bits(u16::from_be_bytes([bytes[10], bytes[11]]))?,
+            flags: ConnectionFlags::from_bits(u16::from_be_bytes([bytes[10], bytes[11]]))?,
             request_bytes: word(bytes, 12),
             head_bytes: word(bytes, 16),
             body_bytes: word(bytes, 20),
@@ -154,7 +155,7 @@ impl Hello {
         })
     }
 
-    /// The bytes of a greeting.
+    /// Returns the bytes of a greeting.
     #[must_use]
     pub fn emit(&self) -> [u8; HELLO_LEN] {
         let mut bytes = [0; HELLO_LEN];
@@ -175,49 +176,49 @@ impl Hello {
     }
 }
 
-/// Whether the far end will.
+/// Decision of the far end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// It will.
+pub enum AdmissionVerdict {
+    /// Accepted.
     Accepted,
-    /// It has as many connections as it may.
+    /// Connection limit reached.
     Busy,
-    /// It has as many of this address.
+    /// Connection limit of this address reached.
     BusyForAddress,
-    /// The time is longer than it gives.
+    /// Time above its limit.
     TooLong,
-    /// Messages are larger than it takes.
+    /// Message size above its limit.
     TooLarge,
-    /// The greeting makes no sense to it.
+    /// Invalid greeting.
     Malformed,
-    /// Its connections have carried the bytes of an hour.
-    Spent,
+    /// Hourly byte budget used up.
+    BudgetExhausted,
 }
 
-const VERDICTS: [Verdict; 7] = [
-    Verdict::Accepted,
-    Verdict::Busy,
-    Verdict::BusyForAddress,
-    Verdict::TooLong,
-    Verdict::TooLarge,
-    Verdict::Malformed,
-    Verdict::Spent,
+const VERDICTS: [AdmissionVerdict; 7] = [
+    AdmissionVerdict::Accepted,
+    AdmissionVerdict::Busy,
+    AdmissionVerdict::BusyForAddress,
+    AdmissionVerdict::TooLong,
+    AdmissionVerdict::TooLarge,
+    AdmissionVerdict::Malformed,
+    AdmissionVerdict::BudgetExhausted,
 ];
 
-/// The answer to a greeting.
+/// Response to a greeting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Welcome {
-    /// Whether the far end will.
-    pub verdict: Verdict,
+pub struct TcpWelcome {
+    /// Decision of the far end.
+    pub verdict: AdmissionVerdict,
     /// Bytes of facts that follow.
     pub facts_bytes: u16,
-    /// Where it will not: the limit, in connections, ms or bytes; of what is spent, the seconds
-    /// until there is more.
+    /// Exceeded limit, in connections, ms or bytes; for a used-up budget, the seconds until there
+    /// is more.
     pub limit: u32,
 }
 
-impl Welcome {
-    /// Reads a welcome; `None` where it is none of this version, or announces too much.
+impl TcpWelcome {
+    /// Parses a welcome; `None` if it is none of this version, or announces too much.
     #[must_use]
     pub fn parse(bytes: &[u8; WELCOME_LEN]) -> Option<Self> {
         let facts_bytes = u16::from_be_bytes([bytes[10], bytes[11]]);
@@ -228,7 +229,7 @@ impl Welcome {
         Some(Self { verdict, facts_bytes, limit: word(bytes, 12) })
     }
 
-    /// The bytes of a welcome.
+    /// Returns the bytes of a welcome.
     #[must_use]
     pub fn emit(&self) -> [u8; WELCOME_LEN] {
         let mut bytes = [0; WELCOME_LEN];
@@ -241,40 +242,41 @@ impl Welcome {
     }
 }
 
-/// A bound of the far end's on the bytes that it carries.
+/// Bound of the far end on the bytes that it carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bound {
-    /// Of one connection.
+pub enum ByteBudget {
+    /// Per connection.
     Connection,
-    /// Of all its connections, in an hour.
+    /// Per hour, for all its connections.
     Hour,
 }
 
-const BOUNDS: [Option<Bound>; 3] = [None, Some(Bound::Connection), Some(Bound::Hour)];
+const BOUNDS: [Option<ByteBudget>; 3] =
+    [None, Some(ByteBudget::Connection), Some(ByteBudget::Hour)];
 
-/// What the far end saw of a connection.
+/// Far end's observation of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Report {
-    /// Bytes that it received, after the warm-up.
+pub struct FarEndReport {
+    /// Bytes received after the warm-up.
     pub bytes: u64,
-    /// The time in which they came, in ns.
+    /// Time in which they arrived, in ns.
     pub duration_ns: u64,
-    /// Requests that it answered.
+    /// Requests answered.
     pub exchanges: u64,
-    /// Longest time from a whole request to its answer in the socket, in ns.
+    /// Longest time from a complete request to the write of its answer, in ns.
     pub service_max_ns: u64,
-    /// What its socket held back while it waited.
-    pub held: HeldSamples,
-    /// The state of its socket at the end.
+    /// Samples of the data held by its socket while it waited.
+    pub held: HoldSamples,
+    /// State of its socket at the end.
     pub tcp: TcpFigures,
-    /// The bound of its own at which it ended, where it did.
-    pub bound: Option<Bound>,
-    /// That bound in bytes.
+    /// Bound of its own at which it ended, if it did.
+    pub bound: Option<ByteBudget>,
+    /// Size of that bound in bytes.
     pub bound_bytes: u64,
 }
 
-impl Report {
-    /// Reads a report; `None` where it is none.
+impl FarEndReport {
+    /// Parses a report; `None` if it is none.
     #[must_use]
     pub fn parse(bytes: &[u8; REPORT_LEN]) -> Option<Self> {
         if bytes[..8] != MAGIC || bytes[77..80] != [0; 3] {
@@ -286,7 +288,7 @@ impl Report {
             duration_ns: long(bytes, 16),
             exchanges: long(bytes, 24),
             service_max_ns: long(bytes, 32),
-            held: HeldSamples {
+            held: HoldSamples {
                 nagle: small(40),
                 window: small(44),
                 cork: small(48),
@@ -304,7 +306,8 @@ impl Report {
         })
     }
 
-    /// The bytes of a report. What is too large for its field is the largest that it holds.
+    /// Returns the bytes of a report. A value too large for its field is emitted as the field's
+    /// maximum.
     #[must_use]
     pub fn emit(&self) -> [u8; REPORT_LEN] {
         let mut bytes = [0; REPORT_LEN];
@@ -349,12 +352,12 @@ fn put(bytes: &mut [u8], at: usize, words: &[u32]) {
     }
 }
 
-/// The facts of an end as the text that goes behind a welcome: a line `name=value` for each.
+/// Returns the facts of an end as the text that follows a welcome: one line `name=value` each.
 #[must_use]
 pub fn facts_text(end: &PathEnd) -> Vec<u8> {
     let number = |value: Option<u64>| value.map(|value| value.to_string());
     let facts = [
-        ("node", end.node.clone()),
+        ("node", end.hostname.clone()),
         ("cpu", end.cpu.clone()),
         ("cores", number(end.cores)),
         ("kernel", end.kernel.clone()),
@@ -376,7 +379,7 @@ pub fn facts_text(end: &PathEnd) -> Vec<u8> {
     text
 }
 
-/// Reads facts. What is not known or not fit to be shown is left out.
+/// Parses facts. Unknown and unprintable ones are left out.
 #[must_use]
 pub fn facts(text: &[u8]) -> PathEnd {
     let text = String::from_utf8_lossy(text.get(..FACTS_MAX).unwrap_or(text));
@@ -387,7 +390,7 @@ pub fn facts(text: &[u8]) -> PathEnd {
         match name {
             "cores" => end.cores = number(),
             "mtu" => end.mtu = number(),
-            "node" => end.node = value,
+            "node" => end.hostname = value,
             "cpu" => end.cpu = value,
             "kernel" => end.kernel = value,
             "distribution" => end.distribution = value,
@@ -401,7 +404,7 @@ pub fn facts(text: &[u8]) -> PathEnd {
     end
 }
 
-/// A fact without what a terminal would act upon, and not longer than can be shown.
+/// Returns a fact without terminal control characters, truncated to the display limit.
 fn shown(value: &str) -> Option<String> {
     let value: String = value.chars().filter(|c| !c.is_control()).take(FACT_CHARS_MAX).collect();
     let value = value.trim();

@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use super::*;
 
 fn hello() -> impl Strategy<Value = Hello> {
-    let what = (0..WORKS.len(), 0_u16..1 << Flags::COUNT, any::<[u32; 6]>());
+    let what = (0..WORKS.len(), 0_u16..1 << ConnectionFlags::COUNT, any::<[u32; 6]>());
     what.prop_map(|(work, flags, words)| {
         let [request_bytes, head_bytes, body_bytes, batch, time_ms, warm_up_ms] = words;
         Hello {
             work: WORKS[work],
-            flags: Flags::from_bits(flags).unwrap(),
+            flags: ConnectionFlags::from_bits(flags).unwrap(),
             request_bytes,
             head_bytes,
             body_bytes,
@@ -44,12 +44,12 @@ proptest! {
         bound in 0..BOUNDS.len(),
     ) {
         let at = |place: usize| u64::from(words[place]);
-        let report = Report {
+        let report = FarEndReport {
             bytes: longs[0],
             duration_ns: longs[1],
             exchanges: longs[2],
             service_max_ns: longs[3],
-            held: HeldSamples { nagle: at(0), window: at(1), cork: at(2), delivered: at(3) },
+            held: HoldSamples { nagle: at(0), window: at(1), cork: at(2), delivered: at(3) },
             tcp: TcpFigures {
                 cwnd: at(4),
                 mss_bytes: at(5),
@@ -60,7 +60,7 @@ proptest! {
             bound: BOUNDS[bound],
             bound_bytes: longs[4],
         };
-        prop_assert_eq!(Report::parse(&report.emit()), Some(report));
+        prop_assert_eq!(FarEndReport::parse(&report.emit()), Some(report));
     }
 
     #[test]
@@ -74,9 +74,9 @@ proptest! {
 
 #[test]
 fn the_bytes_stand_where_the_table_says() {
-    let flags = Flags { no_delay: true, observe: true, ..Flags::default() };
+    let flags = ConnectionFlags { no_delay: true, observe: true, ..ConnectionFlags::default() };
     let hello = Hello {
-        work: Work::Exchange,
+        work: ConnectionJob::Exchange,
         flags,
         request_bytes: 20,
         head_bytes: 0x0102_0304,
@@ -103,17 +103,20 @@ fn what_is_no_message_is_refused() {
         bytes[place] = wrong;
         assert_eq!(Hello::parse(&bytes), None, "{place}");
     }
-    let welcome = Welcome { verdict: Verdict::Busy, facts_bytes: 7, limit: 64 };
-    assert_eq!(Welcome::parse(&welcome.emit()), Some(welcome));
-    let long = Welcome { facts_bytes: FACTS_MAX as u16 + 1, ..welcome };
-    assert_eq!(Welcome::parse(&long.emit()), None);
-    assert_eq!(Report::parse(&[0; REPORT_LEN]), None);
-    let report = Report { bound: Some(Bound::Hour), ..Report::default() }.emit();
-    assert_eq!((report[76], Report::parse(&report).unwrap().bound), (2, Some(Bound::Hour)));
+    let welcome = TcpWelcome { verdict: AdmissionVerdict::Busy, facts_bytes: 7, limit: 64 };
+    assert_eq!(TcpWelcome::parse(&welcome.emit()), Some(welcome));
+    let long = TcpWelcome { facts_bytes: FACTS_MAX as u16 + 1, ..welcome };
+    assert_eq!(TcpWelcome::parse(&long.emit()), None);
+    assert_eq!(FarEndReport::parse(&[0; REPORT_LEN]), None);
+    let report = FarEndReport { bound: Some(ByteBudget::Hour), ..FarEndReport::default() }.emit();
+    assert_eq!(
+        (report[76], FarEndReport::parse(&report).unwrap().bound),
+        (2, Some(ByteBudget::Hour))
+    );
     for place in [76, 77] {
         let mut report = report;
         report[place] = 3;
-        assert_eq!(Report::parse(&report), None, "{place}");
+        assert_eq!(FarEndReport::parse(&report), None, "{place}");
     }
 }
 
@@ -121,6 +124,6 @@ fn what_is_no_message_is_refused() {
 fn facts_that_a_terminal_would_act_upon_are_harmless() {
     let end = facts(b"cpu=\x1b[31mred\nmtu=x\nmtu\n=\nnode=\n\xffkernel=6\nkernel=6.1");
     assert_eq!(end.cpu.as_deref(), Some("[31mred"));
-    assert_eq!((end.mtu, end.node), (None, None));
+    assert_eq!((end.mtu, end.hostname), (None, None));
     assert_eq!(end.kernel.as_deref(), Some("6.1"));
 }

@@ -1,25 +1,25 @@
-//! From what the kernel says of a socket to figures: what a record keeps of `TCP_INFO`, and what
-//! holds data back. Pure.
+//! Values derived from the kernel's state of a socket: the recorded part of `TCP_INFO`, and the
+//! mechanism that holds data back. Pure.
 
 use std::time::Duration;
 
-use horolog_record::{Code, Finding, HeldSamples, PathEnd, Severity, TcpFigures};
+use horolog_record::{Finding, FindingCode, HoldSamples, PathEnd, Severity, TcpFigures};
 use horolog_sys::tcp::TcpInfo;
 
-/// How often a wait looks whether it is to end.
+/// Interval at which a wait checks whether to end.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
 
-/// After how long a wait is worth a look at what the socket holds: shorter than any timer of the
-/// kernel's TCP, and longer than what a network on one's own ground takes.
+/// Wait after which the held data of the socket is sampled: shorter than any timer of the kernel's
+/// TCP, and longer than the round trip of a local network.
 pub(crate) const fn observe_wait() -> Duration {
     Duration::from_millis(4)
 }
 
-/// After so long without a segment the kernel takes what is sent for no answer: longer than the
-/// time for which it delays an acknowledgement.
+/// Time without a segment after which the kernel does not take sent data for an answer: longer than
+/// the time for which it delays an acknowledgement.
 pub(crate) const SETTLE: Duration = Duration::from_millis(60);
 
-/// What a record keeps of a connection.
+/// Returns the recorded values of a connection.
 #[must_use]
 pub(crate) fn figures(info: &TcpInfo) -> TcpFigures {
     let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -32,9 +32,9 @@ pub(crate) fn figures(info: &TcpInfo) -> TcpFigures {
     }
 }
 
-/// Figures of several connections as one: sums of what is counted, the largest of what is not.
+/// Combines several connections: sums of counts, maxima of other values.
 #[must_use]
-pub(crate) fn together(all: &[TcpFigures]) -> Option<TcpFigures> {
+pub(crate) fn combined(all: &[TcpFigures]) -> Option<TcpFigures> {
     all.iter().copied().reduce(|one, other| TcpFigures {
         cwnd: one.cwnd.max(other.cwnd),
         mss_bytes: one.mss_bytes.max(other.mss_bytes),
@@ -44,12 +44,12 @@ pub(crate) fn together(all: &[TcpFigures]) -> Option<TcpFigures> {
     })
 }
 
-/// Counts what a socket that waits holds back, and by what.
-pub(crate) fn held(info: &TcpInfo, is_corked: bool, samples: &mut HeldSamples) {
+/// Counts the data held by a waiting socket, by mechanism.
+pub(crate) fn count_held(info: &TcpInfo, is_corked: bool, samples: &mut HoldSamples) {
     if info.not_sent == 0 {
         samples.delivered += u64::from(info.unacknowledged == 0);
     } else if info.unacknowledged == 0 {
-        // Under a cork it waits for more; without one, for its turn in a queue.
+        // Under a cork it waits for more data; without one, for its turn in a queue.
         samples.cork += u64::from(is_corked);
     } else if info.unacknowledged >= info.cwnd {
         samples.window += 1;
@@ -60,15 +60,16 @@ pub(crate) fn held(info: &TcpInfo, is_corked: bool, samples: &mut HeldSamples) {
     }
 }
 
-/// Says so where both ends share a machine: its processors did the work of both.
+/// Reports that both ends share a host: its CPUs did the work of both.
 pub(crate) fn same_machine(near: &PathEnd, far: Option<&PathEnd>) -> Option<Finding> {
     let far = far?;
-    let is_same = near.node.is_some() && (&near.node, &near.kernel) == (&far.node, &far.kernel);
+    let is_same =
+        near.hostname.is_some() && (&near.hostname, &near.kernel) == (&far.hostname, &far.kernel);
     is_same.then(|| Finding {
-        code: Code::SharedMachine,
+        code: FindingCode::SharedMachine,
         severity: Severity::Note,
-        message: "Both ends are on one machine: its processors did the work of both.".to_owned(),
-        advice: "Measure between two machines for what a network gives.".to_owned(),
+        message: "Both ends run on one host: its CPUs did the work of both.".to_owned(),
+        advice: "Measure between two hosts to test a network.".to_owned(),
         trial: None,
     })
 }
@@ -80,9 +81,9 @@ mod tests {
     #[test]
     fn what_holds_data_back_is_told_apart() {
         let seen = |not_sent, unacknowledged, cwnd, is_corked| {
-            let mut samples = HeldSamples::default();
+            let mut samples = HoldSamples::default();
             let info = TcpInfo { not_sent, unacknowledged, cwnd, ..TcpInfo::default() };
-            held(&info, is_corked, &mut samples);
+            count_held(&info, is_corked, &mut samples);
             [samples.nagle, samples.window, samples.cork, samples.delivered]
         };
         assert_eq!(seen(10, 1, 10, false), [1, 0, 0, 0]);
@@ -96,8 +97,8 @@ mod tests {
     fn several_connections_are_summed_up() {
         let one = TcpFigures { cwnd: 10, retransmitted: 2, ..TcpFigures::default() };
         let other = TcpFigures { cwnd: 7, retransmitted: 3, ..TcpFigures::default() };
-        let both = together(&[one, other]).unwrap();
+        let both = combined(&[one, other]).unwrap();
         assert_eq!((both.cwnd, both.retransmitted), (10, 5));
-        assert_eq!(together(&[]), None);
+        assert_eq!(combined(&[]), None);
     }
 }

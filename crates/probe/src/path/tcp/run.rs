@@ -1,4 +1,4 @@
-//! A measurement of TCP from its options to its record.
+//! Execution of a TCP measurement from its options to its record.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,68 +8,68 @@ use std::time::Duration;
 
 use horolog_io::target::require_unicast;
 use horolog_record::{
-    Code, Finding, Host, PATH_TCP_SCHEMA, PathEnd, PathTcpResult, Severity, Slots, TcpBandwidth,
-    TcpDirection, TcpLatency, TcpTarget, rfc3339_now,
+    Finding, FindingCode, Host, PATH_TCP_SCHEMA, PathEnd, PathTcpResult, ProgressSlots, Severity,
+    TcpBandwidth, TcpDirection, TcpLatency, TcpTarget, rfc3339_now,
 };
 
-use super::super::looks::{Onlooker, Under};
-use super::client::Session;
-use super::error::PathError;
-use super::latency::{Row, is_set};
-use super::looks::{Looking, of_bandwidth, of_latency};
-use super::loss::Loss;
+use super::super::live_sampler::{CurrentRow, PathObserver};
+use super::client::TcpSession;
+use super::early_end::EarlyEnd;
+use super::error::TcpPathError;
+use super::latency::{TcpRowOutcome, is_set};
+use super::live::{TcpSampler, of_bandwidth, of_latency};
 use super::options::{TcpOptions, ms};
-use super::protocol::{Flags, Hello, Work};
+use super::protocol::{ConnectionFlags, ConnectionJob, Hello};
 use super::{bandwidth, facts, latency};
 
-/// How often it is asked whether the run is to end.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval between checks of whether the run is to end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A far end that was greeted, and what is to be measured with it.
-pub struct TcpPath {
+/// Greeted far end with the planned measurements.
+pub struct TcpRun {
     options: TcpOptions,
     address: SocketAddr,
     near: PathEnd,
     far: Option<PathEnd>,
 }
 
-/// One row of the sweep.
+/// Row of the sweep.
 #[derive(Clone, Copy)]
-enum Step {
+enum SweepStep {
     Latency(u64),
     Bandwidth(u64, TcpDirection),
 }
 
-/// What it came to.
-enum Measured {
-    Latency(Row<TcpLatency>),
-    Bandwidth(Row<TcpBandwidth>),
+/// Outcome of a row.
+enum StepOutcome {
+    Latency(TcpRowOutcome<TcpLatency>),
+    Bandwidth(TcpRowOutcome<TcpBandwidth>),
 }
 
-impl Step {
-    /// What those call it who look on.
+impl SweepStep {
+    /// Returns the row name for the observer.
     fn name(self) -> String {
         match self {
             Self::Latency(size) => format!("latency {size} B"),
-            Self::Bandwidth(size, TcpDirection::Out) => format!("out {size} B"),
-            Self::Bandwidth(size, TcpDirection::Back) => format!("back {size} B"),
+            Self::Bandwidth(size, TcpDirection::Forward) => format!("out {size} B"),
+            Self::Bandwidth(size, TcpDirection::Backward) => format!("back {size} B"),
         }
     }
 }
 
-impl TcpPath {
-    /// Checks the options, finds the far end and asks for its facts.
+impl TcpRun {
+    /// Checks the options, resolves the far end and requests its facts.
     ///
     /// # Errors
     ///
-    /// When the options cannot be, or the far end is not there or refuses.
-    pub fn open(options: TcpOptions) -> Result<Self, PathError> {
+    /// If the options are invalid, or the far end is unreachable or refuses.
+    pub fn open(options: TcpOptions) -> Result<Self, TcpPathError> {
         options.check()?;
-        let address = options.target.resolve(options.family)?;
+        let address = options.target.resolve(options.family, None)?;
         require_unicast(address.ip())?;
         let hello = Hello {
-            work: Work::Facts,
-            flags: Flags::default(),
+            work: ConnectionJob::Facts,
+            flags: ConnectionFlags::default(),
             request_bytes: largest(&options),
             head_bytes: 0,
             body_bytes: 0,
@@ -78,45 +78,49 @@ impl TcpPath {
             warm_up_ms: ms(options.warm_up()),
         };
         let over = AtomicBool::new(false);
-        let session = Session::open(address, &hello, &over)?;
+        let session = TcpSession::open(address, &hello, &over)?;
         let near = facts::near_end(&session.stream);
         let far = session.far;
         Ok(Self { options, address, near, far })
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.steps().len() as u64
     }
 
-    fn steps(&self) -> Vec<Step> {
+    fn steps(&self) -> Vec<SweepStep> {
         let options = &self.options;
         let mut steps: Vec<_> =
-            options.latency_sizes.iter().map(|size| Step::Latency(*size)).collect();
+            options.latency_sizes.iter().map(|size| SweepStep::Latency(*size)).collect();
         for size in &options.bandwidth_sizes {
             let directions = options.directions;
-            steps.extend(directions.out.then_some(Step::Bandwidth(*size, TcpDirection::Out)));
-            steps.extend(directions.back.then_some(Step::Bandwidth(*size, TcpDirection::Back)));
+            steps.extend(
+                directions.out.then_some(SweepStep::Bandwidth(*size, TcpDirection::Forward)),
+            );
+            steps.extend(
+                directions.back.then_some(SweepStep::Bandwidth(*size, TcpDirection::Backward)),
+            );
         }
         steps
     }
 
-    /// Measures row by row, until all are done, the far end has gone, or the run is to end;
-    /// `onlooker` sees how it goes meanwhile.
+    /// Measures row by row, until all are done, the far end is lost, or the run is to end; the
+    /// observer takes snapshots meanwhile.
     ///
     /// # Errors
     ///
-    /// When the far end refuses the connections of the first row.
+    /// If the far end refuses the connections of the first row.
     pub fn run(
         self,
         progress: &dyn Fn(u64),
         is_over: &dyn Fn() -> bool,
-        onlooker: Option<&dyn Onlooker>,
-    ) -> Result<PathTcpResult, PathError> {
+        onlooker: Option<&dyn PathObserver>,
+    ) -> Result<PathTcpResult, TcpPathError> {
         let mut result = self.empty();
         let over = AtomicBool::new(false);
-        let mut looking = onlooker.map(Looking::new);
+        let mut looking = onlooker.map(TcpSampler::new);
         for (done, step) in (0..).zip(self.steps()) {
             progress(done);
             if is_over() {
@@ -145,14 +149,14 @@ impl TcpPath {
         Ok(result)
     }
 
-    /// Measures one row; why the far end is lost, where it is.
+    /// Measures one row; also returns the reason for which the far end was lost, if it was.
     fn step(
         &self,
-        (index, step): (usize, Step),
+        (index, step): (usize, SweepStep),
         over: &AtomicBool,
         result: &mut PathTcpResult,
-        looking: Option<&mut Looking<'_>>,
-    ) -> Result<Option<Loss>, PathError> {
+        looking: Option<&mut TcpSampler<'_>>,
+    ) -> Result<Option<EarlyEnd>, TcpPathError> {
         let connections = self.options.settings.connections;
         let name = step.name();
         let under = self.under(index, step, &name);
@@ -166,49 +170,49 @@ impl TcpPath {
             looking.end(
                 under,
                 match &measured {
-                    Measured::Latency(row) => of_latency(&row.figures, connections),
-                    Measured::Bandwidth(row) => of_bandwidth(&row.figures),
+                    StepOutcome::Latency(row) => of_latency(&row.figures, connections),
+                    StepOutcome::Bandwidth(row) => of_bandwidth(&row.figures),
                 },
             );
         }
         Ok(match measured {
-            Measured::Latency(row) => {
+            StepOutcome::Latency(row) => {
                 result.latency.push(row.figures);
                 row.lost
             }
-            Measured::Bandwidth(row) => {
+            StepOutcome::Bandwidth(row) => {
                 result.bandwidth.push(row.figures);
                 row.lost
             }
         })
     }
 
-    /// A row as those see it who look on.
-    fn under<'a>(&self, index: usize, step: Step, name: &'a str) -> Under<'a> {
+    /// Returns a row as the observer sees it.
+    fn under<'a>(&self, index: usize, step: SweepStep, name: &'a str) -> CurrentRow<'a> {
         let time = self.options.warm_up() + self.options.time();
-        Under {
+        CurrentRow {
             index,
             name,
             rate: None,
             duration_s: Some(time.as_secs_f64()),
-            is_transfer: matches!(step, Step::Bandwidth(..)),
+            is_transfer: matches!(step, SweepStep::Bandwidth(..)),
         }
     }
 
     fn measure(
         &self,
-        step: Step,
+        step: SweepStep,
         over: &AtomicBool,
-        slots: Option<&Slots>,
-    ) -> Result<Measured, PathError> {
+        slots: Option<&ProgressSlots>,
+    ) -> Result<StepOutcome, TcpPathError> {
         let (address, options) = (self.address, &self.options);
         match step {
-            Step::Latency(size) => {
-                latency::measure(address, size, options, over, slots).map(Measured::Latency)
+            SweepStep::Latency(size) => {
+                latency::measure(address, size, options, over, slots).map(StepOutcome::Latency)
             }
-            Step::Bandwidth(size, direction) => {
+            SweepStep::Bandwidth(size, direction) => {
                 bandwidth::measure(address, size, direction, options, over, slots)
-                    .map(Measured::Bandwidth)
+                    .map(StepOutcome::Bandwidth)
             }
         }
     }
@@ -240,8 +244,7 @@ fn largest(options: &TcpOptions) -> u32 {
     sizes.copied().max().and_then(|size| u32::try_from(size).ok()).unwrap_or(0)
 }
 
-/// Does something that takes a while, and meanwhile asks whether the run is to end; sets the flag
-/// when it is.
+/// Runs a long operation and meanwhile checks whether the run is to end; sets the flag if so.
 pub(crate) fn watched<T: Send>(
     is_over: &dyn Fn() -> bool,
     over: &AtomicBool,
@@ -250,11 +253,11 @@ pub(crate) fn watched<T: Send>(
     let (done, end) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || {
-            // The receiver stays until this has come, or is gone with the process.
+            // The receiver stays until this has arrived, or is gone with the process.
             let _ = done.send(work());
         });
         loop {
-            match end.recv_timeout(LOOK) {
+            match end.recv_timeout(CHECK_INTERVAL) {
                 Ok(result) => return result,
                 Err(RecvTimeoutError::Timeout) => {
                     if is_over() {
@@ -269,11 +272,11 @@ pub(crate) fn watched<T: Send>(
 }
 
 fn interrupted() -> Finding {
-    let message = "The run was ended before all rows were measured.".to_owned();
-    finding(Code::Interrupted, Severity::Note, message, "")
+    let message = "The run was interrupted before all rows were measured.".to_owned();
+    finding(FindingCode::Interrupted, Severity::Note, message, "")
 }
 
-/// Says so where the kernel copied what was to be sent without a copy.
+/// Reports that the kernel copied data that was to be sent without a copy.
 fn copied(result: &PathTcpResult) -> Option<Finding> {
     let counts = result.bandwidth.iter().filter_map(|row| row.zero_copy);
     let (sends, copied) = counts.fold((0_u64, 0_u64), |(sends, copied), one| {
@@ -281,14 +284,19 @@ fn copied(result: &PathTcpResult) -> Option<Finding> {
     });
     (copied > 0).then(|| {
         let message = format!(
-            "The kernel copied {copied} of {sends} sends that were to go without a copy: loopback \
-             and virtual links cannot do otherwise."
+            "The kernel copied {copied} of {sends} zero-copy sends: loopback and virtual links do \
+             not support zero-copy."
         );
-        let advice = "Measure without --zero-copy here; it costs more than it saves.";
-        finding(Code::ZeroCopyCopied, Severity::Warning, message, advice)
+        let advice = "Omit --zero-copy here; it costs more than it saves.";
+        finding(FindingCode::ZeroCopyFallback, Severity::Warning, message, advice)
     })
 }
 
-pub(crate) fn finding(code: Code, severity: Severity, message: String, advice: &str) -> Finding {
+pub(crate) fn finding(
+    code: FindingCode,
+    severity: Severity,
+    message: String,
+    advice: &str,
+) -> Finding {
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }

@@ -1,9 +1,9 @@
-//! The far end: a listener that measures with whoever connects, within bounds, since it may stand
-//! on the public internet. What it does on a connection is in `session.rs`.
+//! Far end: a listener that measures with any client, within bounds, since it may be on the public
+//! Internet. The work on a connection is in `session.rs`.
 //!
-//! Connections are bounded in number, in number for each address, in time and in bytes, and all of
-//! them together in the bytes of an hour; who asks for more is told so. Nothing is kept of anyone,
-//! and nobody is sent more than was asked for on a connection that stands.
+//! Connections are limited in number, in number per address, in time and in bytes, and all of them
+//! together in bytes per hour; a client that exceeds a limit gets a refusal with that limit. No
+//! client data is stored, and data is sent only on established connections, no more than requested.
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -17,33 +17,34 @@ use horolog_record::PathEnd;
 use horolog_sys::epoll::Epoll;
 use horolog_sys::listen;
 
-use super::bounds::Hour;
-use super::protocol::Verdict;
+use super::bounds::HourlyBudget;
+use super::protocol::AdmissionVerdict;
 use super::session;
-use crate::path::serve::Counts;
+use crate::path::serve::ServiceCounts;
 
-/// Connections that wait to be taken.
+/// Listen backlog.
 const BACKLOG: u32 = 128;
-/// Connections at a time that are told that there are too many; more are closed without a word.
+/// Refusals sent at a time to clients above the connection limit; further connections are closed
+/// without a response.
 const REFUSALS_MAX: usize = 16;
-/// After a failure such as no descriptor left, a new look not at once.
+/// Pause after an accept failure, such as no free descriptor.
 const PAUSE: Duration = Duration::from_millis(5);
-const CAME: u64 = 0;
+const INCOMING: u64 = 0;
 const STOPPED: u64 = 1;
 const IDLE: Duration = Duration::from_hours(1);
 
-/// How much strangers may have.
+/// Limits of the service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TcpLimits {
     /// Connections at a time.
     pub connections: u32,
-    /// Connections at a time of one address.
+    /// Connections at a time per address.
     pub connections_of_address: u32,
-    /// How long one may last.
+    /// Longest time of a connection.
     pub time: Duration,
-    /// Bytes of payload that one carries, there and back.
+    /// Bytes of payload on one connection, in both directions.
     pub bytes: u64,
-    /// Bytes that all together carry in an hour.
+    /// Bytes on all connections per hour.
     pub bytes_in_hour: u64,
     /// Bytes of a message.
     pub message_bytes: u32,
@@ -62,85 +63,87 @@ impl Default for TcpLimits {
     }
 }
 
-/// A far end.
+/// Settings of a far end.
 #[derive(Clone, Debug, Default)]
 pub struct FarEndSettings {
-    /// Its bounds.
+    /// Limits.
     pub limits: TcpLimits,
-    /// Whether it keeps the facts about its machine to itself.
-    pub is_discreet: bool,
+    /// True to withhold the facts of its host.
+    pub hides_host_facts: bool,
 }
 
-/// What all connections of a far end share.
+/// State shared by all connections of a far end.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct FarEndState {
     pub(super) settings: FarEndSettings,
-    pub(super) hour: Hour,
-    pub(super) books: Books,
+    pub(super) hour: HourlyBudget,
+    pub(super) counters: ServiceCounters,
 }
 
-/// What was done for connections, in numbers by name.
+/// Counts of the service, by name.
 #[derive(Debug)]
-pub(super) struct Books(Mutex<Counts>);
+pub(super) struct ServiceCounters(Mutex<ServiceCounts>);
 
-impl Default for Books {
+impl Default for ServiceCounters {
     fn default() -> Self {
         let names = ["served", "too many", "over a limit", "malformed", "bytes carried"];
         Self(Mutex::new(names.map(|name| (name, 0)).into()))
     }
 }
 
-impl Books {
+impl ServiceCounters {
     fn add(&self, name: &'static str, count: u64) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry(name).or_default() += count;
     }
 
-    /// Counts what was answered to a greeting.
-    pub(super) fn verdict(&self, verdict: Verdict) {
+    /// Counts the verdict on a greeting.
+    pub(super) fn verdict(&self, verdict: AdmissionVerdict) {
         let name = match verdict {
-            Verdict::Accepted => "served",
-            Verdict::Busy | Verdict::BusyForAddress => "too many",
-            Verdict::TooLong | Verdict::TooLarge | Verdict::Spent => "over a limit",
-            Verdict::Malformed => "malformed",
+            AdmissionVerdict::Accepted => "served",
+            AdmissionVerdict::Busy | AdmissionVerdict::BusyForAddress => "too many",
+            AdmissionVerdict::TooLong
+            | AdmissionVerdict::TooLarge
+            | AdmissionVerdict::BudgetExhausted => "over a limit",
+            AdmissionVerdict::Malformed => "malformed",
         };
         self.add(name, 1);
     }
 
-    /// Counts the payload of a connection, there and back, in bytes.
+    /// Counts the payload of a connection in bytes, in both directions.
     pub(super) fn carried(&self, bytes: u64) {
         self.add("bytes carried", bytes);
     }
 }
 
-/// A far end that runs; dropping it closes its connections and ends its threads.
+/// Running far end; dropping it closes its connections and ends its threads.
 #[derive(Debug)]
 pub struct TcpFarEnd {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<FarEndState>,
     /// Closing it stops the thread.
     alive: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Measures with whoever connects to `listen`, until the value is dropped.
+/// Measures with any client that connects to `listen`, until the value is dropped.
 ///
 /// # Errors
 ///
-/// When the address cannot be listened at, or a thread cannot be started.
+/// If the address cannot be listened at, or a thread cannot be started.
 pub fn serve(listen: SocketAddr, settings: FarEndSettings) -> io::Result<TcpFarEnd> {
     let listener = listen::tcp(listen, BACKLOG)?;
     let address = listener.local_addr()?;
     let (alive, closed) = UnixStream::pair()?;
     let mut events = Epoll::new(2)?;
-    events.add(listener.as_fd(), CAME)?;
+    events.add(listener.as_fd(), INCOMING)?;
     events.add(closed.as_fd(), STOPPED)?;
-    let hour = Hour::new(settings.limits.bytes_in_hour, Instant::now());
-    let shared = Arc::new(Shared { settings, hour, books: Books::default() });
+    let hour = HourlyBudget::new(settings.limits.bytes_in_hour, Instant::now());
+    let shared = Arc::new(FarEndState { settings, hour, counters: ServiceCounters::default() });
     let of_thread = Arc::clone(&shared);
     let work = move || {
         let _closed = closed;
-        let mut open = Open::default();
+        let mut open = OpenConnections::default();
         while let Ok(false) =
             events.wait(IDLE).map(|mut tokens| tokens.any(|token| token == STOPPED))
         {
@@ -153,29 +156,29 @@ pub fn serve(listen: SocketAddr, settings: FarEndSettings) -> io::Result<TcpFarE
 }
 
 impl TcpFarEnd {
-    /// Where it listens.
+    /// Returns the listen address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Whether its thread has ended without being told to.
+    /// Returns true if its thread has ended by itself.
     #[must_use]
     pub fn has_died(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    /// Closes its connections and ends its threads; what was counted.
+    /// Closes its connections and ends its threads; returns the counts.
     #[must_use]
-    pub fn end(mut self) -> Counts {
+    pub fn end(mut self) -> ServiceCounts {
         self.stop();
-        self.shared.books.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.counters.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn stop(&mut self) {
         drop(self.alive.take());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so on stderr; there is nothing to add here.
+            // A thread that panicked has reported it on stderr; there is nothing to add here.
             let _ = thread.join();
         }
     }
@@ -187,21 +190,21 @@ impl Drop for TcpFarEnd {
     }
 }
 
-/// The connections that are open, each with its thread.
+/// Open connections, each with its thread.
 #[derive(Default)]
-struct Open {
-    served: Vec<Served>,
-    refused: Vec<Served>,
+struct OpenConnections {
+    served: Vec<ServedConnection>,
+    refused: Vec<ServedConnection>,
 }
 
-struct Served {
+struct ServedConnection {
     address: IpAddr,
     stream: Weak<TcpStream>,
     thread: JoinHandle<()>,
 }
 
-impl Open {
-    fn take_in(&mut self, listener: &TcpListener, shared: &Arc<Shared>) {
+impl OpenConnections {
+    fn take_in(&mut self, listener: &TcpListener, shared: &Arc<FarEndState>) {
         let (stream, from) = match listener.accept() {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -213,23 +216,27 @@ impl Open {
         let limits = &shared.settings.limits;
         let of_address = self.served.iter().filter(|one| one.address == from).count();
         let (verdict, limit) = if self.served.len() >= limits.connections as usize {
-            (Verdict::Busy, limits.connections)
+            (AdmissionVerdict::Busy, limits.connections)
         } else if of_address >= limits.connections_of_address as usize {
-            (Verdict::BusyForAddress, limits.connections_of_address)
+            (AdmissionVerdict::BusyForAddress, limits.connections_of_address)
         } else {
-            (Verdict::Accepted, 0)
+            (AdmissionVerdict::Accepted, 0)
         };
-        let list = if verdict == Verdict::Accepted { &mut self.served } else { &mut self.refused };
-        if verdict != Verdict::Accepted && list.len() >= REFUSALS_MAX {
-            shared.books.verdict(verdict);
+        let list = if verdict == AdmissionVerdict::Accepted {
+            &mut self.served
+        } else {
+            &mut self.refused
+        };
+        if verdict != AdmissionVerdict::Accepted && list.len() >= REFUSALS_MAX {
+            shared.counters.verdict(verdict);
             return;
         }
         let (stream, shared) = (Arc::new(stream), Arc::clone(shared));
         let held = Arc::downgrade(&stream);
-        // Whatever ends a connection is the near end's to tell; it sees that it ended.
+        // The near end reports the reason for the end of a connection.
         let work = move || drop(session::run(&stream, &shared, (verdict, limit)));
         match thread::Builder::new().name("path-tcp-one".to_owned()).spawn(work) {
-            Ok(thread) => list.push(Served { address: from, stream: held, thread }),
+            Ok(thread) => list.push(ServedConnection { address: from, stream: held, thread }),
             Err(_) => thread::sleep(PAUSE),
         }
     }
@@ -249,9 +256,9 @@ impl Open {
 }
 
 impl FarEndSettings {
-    /// What it tells of its machine on a connection.
+    /// Returns the facts of its host for a connection.
     pub(super) fn facts(&self, stream: &TcpStream) -> PathEnd {
-        if self.is_discreet {
+        if self.hides_host_facts {
             PathEnd { program: Some(super::facts::program()), ..PathEnd::default() }
         } else {
             super::facts::near_end(stream)

@@ -4,15 +4,15 @@ use std::io::{Read, Write};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use horolog_record::{Code, PathTcpResult, TcpSettings};
+use horolog_record::{FindingCode, PathTcpResult, TcpSettings};
 
-use super::super::super::looks::Seen;
-use super::super::protocol::{Flags, HELLO_LEN, Hello, Work};
-use super::super::{PathError, Session, TcpDirections, TcpOptions, TcpPath};
+use super::super::super::live_sampler::Seen;
+use super::super::protocol::{ConnectionFlags, ConnectionJob, HELLO_LEN, Hello};
+use super::super::{TcpDirections, TcpOptions, TcpPathError, TcpRun, TcpSession};
 use super::*;
 
 fn far_end(limits: TcpLimits) -> TcpFarEnd {
-    let settings = FarEndSettings { limits, is_discreet: false };
+    let settings = FarEndSettings { limits, hides_host_facts: false };
     serve("127.0.0.1:0".parse().unwrap(), settings).unwrap()
 }
 
@@ -37,13 +37,13 @@ fn options(address: SocketAddr) -> TcpOptions {
 }
 
 fn run(options: TcpOptions) -> PathTcpResult {
-    TcpPath::open(options).unwrap().run(&|_| (), &|| false, None).unwrap()
+    TcpRun::open(options).unwrap().run(&|_| (), &|| false, None).unwrap()
 }
 
 fn hello() -> Hello {
     Hello {
-        work: Work::Exchange,
-        flags: Flags::default(),
+        work: ConnectionJob::Exchange,
+        flags: ConnectionFlags::default(),
         request_bytes: 10,
         head_bytes: 20,
         body_bytes: 0,
@@ -65,7 +65,7 @@ fn round_trips_and_transfers_are_measured_both_ways() {
     }
     assert_eq!(result.bandwidth.len(), 2);
     let codes: Vec<_> = result.findings.iter().map(|finding| finding.code).collect();
-    assert_eq!(codes, [Code::SharedMachine]);
+    assert_eq!(codes, [FindingCode::SharedMachine]);
     assert_eq!(result.far.unwrap().kernel, result.near.kernel);
     let counted = far.end();
     let none = ["too many", "over a limit", "malformed"].iter().all(|what| counted[what] == 0);
@@ -89,16 +89,16 @@ fn every_switch_of_a_socket_can_be_set() {
     let counts = result.bandwidth[0].zero_copy.unwrap();
     // Over loopback the kernel copies.
     assert!(counts.sends > 0 && counts.copied == counts.sends, "{counts:?}");
-    assert!(result.findings.iter().any(|finding| finding.code == Code::ZeroCopyCopied));
+    assert!(result.findings.iter().any(|finding| finding.code == FindingCode::ZeroCopyFallback));
 }
 
 #[test]
 fn one_connection_too_many_is_told_so() {
     let far = far_end(TcpLimits { connections: 1, ..TcpLimits::default() });
     let over = AtomicBool::new(false);
-    let held = Session::open(far.address(), &hello(), &over).unwrap();
-    let refused = Session::open(far.address(), &hello(), &over).map(drop).unwrap_err();
-    assert!(matches!(refused, PathError::Busy { limit: 1, of_address: false, .. }), "{refused}");
+    let held = TcpSession::open(far.address(), &hello(), &over).unwrap();
+    let refused = TcpSession::open(far.address(), &hello(), &over).map(drop).unwrap_err();
+    assert!(matches!(refused, TcpPathError::Busy { limit: 1, of_address: false, .. }), "{refused}");
     assert!(!refused.is_usage());
     drop(held);
     let counted = far.end();
@@ -116,13 +116,13 @@ fn what_is_beyond_the_limits_is_refused_with_the_limit() {
     let far = far_end(limits);
     let over = AtomicBool::new(false);
     let said = |hello: Hello| {
-        Session::open(far.address(), &hello, &over).map(drop).unwrap_err().to_string()
+        TcpSession::open(far.address(), &hello, &over).map(drop).unwrap_err().to_string()
     };
     assert!(said(hello()).contains("500 ms"));
     let large = Hello { time_ms: 100, ..hello() };
-    assert!(said(large).contains("up to 10 bytes"));
+    assert!(said(large).contains("a message is 10 bytes"));
     let empty = Hello { request_bytes: 0, head_bytes: 1, ..large };
-    assert!(said(empty).contains("no 'horolog path serve'"));
+    assert!(said(empty).contains("'horolog path serve' of this version"));
     let counted = far.end();
     assert_eq!(["served", "over a limit", "malformed"].map(|what| counted[what]), [0, 2, 1]);
 }
@@ -142,7 +142,7 @@ fn bounded(limits: TcpLimits, change: fn(&mut TcpOptions)) -> PathTcpResult {
 }
 
 fn limit_told(result: &PathTcpResult) -> &str {
-    let told = result.findings.iter().find(|finding| finding.code == Code::FarEndLimit);
+    let told = result.findings.iter().find(|finding| finding.code == FindingCode::FarEndLimit);
     &told.unwrap_or_else(|| panic!("{:?}", result.findings)).message
 }
 
@@ -157,7 +157,7 @@ fn who_reaches_a_bound_of_bytes_is_told_so_and_keeps_what_was_measured() {
         options.settings.warm_up_ns = 0;
         options.settings.time_ns = 20_000_000_000;
         let result = run(options);
-        assert!(limit_told(&result).contains("a connection may carry 16384 bytes"));
+        assert!(limit_told(&result).contains("a connection is 16384 bytes"));
         // Whole exchanges alone are counted.
         assert_eq!(result.latency[0].round_trips, (1 << 14) / (2 * size), "{size}");
         assert!(result.bandwidth.is_empty());
@@ -167,14 +167,14 @@ fn who_reaches_a_bound_of_bytes_is_told_so_and_keeps_what_was_measured() {
         options.latency_sizes.clear();
         options.directions.back = false;
     });
-    assert!(limit_told(&out).contains("may carry 1048576 bytes"));
+    assert!(limit_told(&out).contains("a connection is 1048576 bytes"));
     let row = &out.bandwidth[0];
     assert!(row.received_bytes > 1 << 18 && row.received_bytes <= 1 << 20, "{row:?}");
     let back = bounded(limits, |options| {
         options.latency_sizes.clear();
         options.directions.out = false;
     });
-    assert!(limit_told(&back).contains("may carry 1048576 bytes"));
+    assert!(limit_told(&back).contains("a connection is 1048576 bytes"));
     let row = &back.bandwidth[0];
     assert!(row.received_bytes > 1 << 18 && row.received_bytes <= 1 << 20, "{row:?}");
 }
@@ -187,8 +187,8 @@ fn an_hour_that_is_used_up_is_told_in_the_middle_and_at_the_beginning() {
     options.latency_sizes = vec![5_000];
     let result = run(options.clone());
     assert!(limit_told(&result).contains("1000000 bytes in an hour"));
-    let refused = TcpPath::open(options).map(drop).unwrap_err();
-    assert!(matches!(refused, PathError::Spent { .. }) && !refused.is_usage(), "{refused}");
+    let refused = TcpRun::open(options).map(drop).unwrap_err();
+    assert!(matches!(refused, TcpPathError::Spent { .. }) && !refused.is_usage(), "{refused}");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn who_looks_on_sees_rows_grow_and_what_the_result_says_of_them() {
     let mut long = options(far.address());
     (long.latency_sizes, long.settings.time_ns) = (vec![1], 1_200_000_000);
     let seen = Seen::default();
-    let result = TcpPath::open(long).unwrap().run(&|_| (), &|| false, Some(&seen)).unwrap();
+    let result = TcpRun::open(long).unwrap().run(&|_| (), &|| false, Some(&seen)).unwrap();
     let (looks, ended) = seen.0.into_inner().unwrap();
     let names: Vec<_> = ended.iter().map(|row| &*row.name).collect();
     assert_eq!(names, ["latency 1 B", "out 700 B", "back 700 B"]);
@@ -237,7 +237,7 @@ fn a_far_end_that_goes_away_in_the_middle_is_named() {
     let far = far_end(TcpLimits::default());
     let mut long = options(far.address());
     long.settings.time_ns = 20_000_000_000;
-    let path = TcpPath::open(long).unwrap();
+    let path = TcpRun::open(long).unwrap();
     let ends = thread::spawn(move || {
         thread::sleep(Duration::from_millis(100));
         drop(far);
@@ -246,7 +246,7 @@ fn a_far_end_that_goes_away_in_the_middle_is_named() {
     let result = path.run(&|_| (), &|| false, None).unwrap();
     ends.join().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(10));
-    assert!(result.findings.iter().any(|finding| finding.code == Code::FarEndVanished));
+    assert!(result.findings.iter().any(|finding| finding.code == FindingCode::FarEndUnreachable));
     assert_eq!((result.latency.len(), result.bandwidth.len()), (1, 0), "what there was is kept");
 }
 
@@ -257,11 +257,14 @@ fn a_run_that_is_ended_keeps_what_it_has() {
     long.settings.time_ns = 20_000_000_000;
     let begun = Instant::now();
     let is_over = || begun.elapsed() > Duration::from_millis(100);
-    let result = TcpPath::open(long).unwrap().run(&|_| (), &is_over, None).unwrap();
+    let result = TcpRun::open(long).unwrap().run(&|_| (), &is_over, None).unwrap();
     assert!(begun.elapsed() < Duration::from_secs(10));
     assert!(result.latency[0].round_trips > 0, "{result:?}");
     let codes: Vec<_> = result.findings.iter().map(|finding| finding.code).collect();
-    assert!(codes.contains(&Code::Interrupted) && !codes.contains(&Code::FarEndVanished));
+    assert!(
+        codes.contains(&FindingCode::Interrupted)
+            && !codes.contains(&FindingCode::FarEndUnreachable)
+    );
 }
 
 #[test]
@@ -270,16 +273,16 @@ fn options_that_cannot_be_are_refused_before_anything_is_sent() {
     let wrong = |change: fn(&mut TcpOptions)| {
         let mut options = options(closed);
         change(&mut options);
-        TcpPath::open(options).map(drop).unwrap_err()
+        TcpRun::open(options).map(drop).unwrap_err()
     };
     for (error, said) in [
         (wrong(|options| options.settings.connections = 0), "from 1 to 64, not 0"),
         (wrong(|options| options.latency_sizes = vec![0]), "from 1 to"),
         (wrong(|options| options.latency_sizes = vec![1 << 40]), "from 1 to"),
-        (wrong(|options| options.settings.time_ns = 1), "from 10 ms to 60s"),
+        (wrong(|options| options.settings.time_ns = 1), "from 10 ms to 60 s"),
     ] {
         assert!(error.is_usage() && error.to_string().contains(said), "{error}");
     }
     let error = wrong(|_| ());
-    assert!(!error.is_usage() && error.to_string().contains("nothing listens"), "{error}");
+    assert!(!error.is_usage() && error.to_string().contains("no program listens"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! What the far end does on one connection: read the greeting, answer it, do the work, report.
-//! Every wait and every number is bounded.
+//! Far end of one connection: read the greeting, respond to it, do the work, report. Every wait and
+//! every number is bounded.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,119 +10,126 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::tcp;
 
-use super::bounds::Allowance;
-use super::protocol::{Bound, HELLO_LEN, Hello, Report, Verdict, Welcome, Work, facts_text};
-use super::row::{SETTLE, TICK, figures, held, observe_wait};
-use super::serve::{Shared, TcpLimits};
+use super::bounds::ConnectionBudget;
+use super::protocol::{
+    AdmissionVerdict, ByteBudget, ConnectionJob, FarEndReport, HELLO_LEN, Hello, TcpWelcome,
+    facts_text,
+};
+use super::row::{SETTLE, TICK, count_held, figures, observe_wait};
+use super::serve::{FarEndState, TcpLimits};
 
-/// How long a greeting may take.
-const HELLO_PATIENCE: Duration = Duration::from_secs(2);
-/// What a connection may last beyond the time that was asked for.
+/// Timeout of a greeting.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
+/// Grace period of a connection beyond the requested time.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long a connection stands that ended at a bound, for the report of it to get there: a socket
-/// that is closed with something unread sends nothing again.
+/// Time for which a connection that ended at a bound stays open, so that its report arrives: a
+/// socket that is closed with unread data retransmits nothing.
 const LINGER: Duration = Duration::from_millis(500);
-/// Most that is read or written at once.
+/// Most bytes read or written at once.
 const CHUNK_MAX: usize = 256 << 10;
-/// Least room for what a sink receives.
+/// Least buffer size of a sink.
 const SINK_CHUNK: usize = 128 << 10;
 
-/// Serves a connection from its greeting to its end. The verdict is what the number of connections
-/// allows.
+/// Serves a connection from its greeting to its end. The verdict is by the number of connections.
 pub(super) fn run(
     mut stream: &TcpStream,
-    shared: &Shared,
-    (verdict, limit): (Verdict, u32),
+    shared: &FarEndState,
+    (verdict, limit): (AdmissionVerdict, u32),
 ) -> io::Result<()> {
-    stream.set_read_timeout(Some(HELLO_PATIENCE))?;
-    stream.set_write_timeout(Some(HELLO_PATIENCE))?;
+    stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
+    stream.set_write_timeout(Some(HELLO_TIMEOUT))?;
     let mut bytes = [0; HELLO_LEN];
     stream.read_exact(&mut bytes)?;
     let parsed = Hello::parse(&bytes);
     let (verdict, limit) = match parsed {
-        _ if verdict != Verdict::Accepted => (verdict, limit),
-        None => (Verdict::Malformed, 0),
+        _ if verdict != AdmissionVerdict::Accepted => (verdict, limit),
+        None => (AdmissionVerdict::Malformed, 0),
         Some(hello) => match judge(&hello, &shared.settings.limits) {
-            (Verdict::Accepted, _) => spent(shared.hour.wait(Instant::now())),
+            (AdmissionVerdict::Accepted, _) => spent(shared.hour.wait(Instant::now())),
             refused => refused,
         },
     };
-    shared.books.verdict(verdict);
+    shared.counters.verdict(verdict);
     let facts = match verdict {
-        Verdict::Accepted => facts_text(&shared.settings.facts(stream)),
+        AdmissionVerdict::Accepted => facts_text(&shared.settings.facts(stream)),
         _ => Vec::new(),
     };
-    if parsed.is_some_and(|hello| hello.flags.settle) && verdict == Verdict::Accepted {
+    if parsed.is_some_and(|hello| hello.flags.settle) && verdict == AdmissionVerdict::Accepted {
         thread::sleep(SETTLE);
     }
     let facts_bytes = facts.len() as u16;
-    let welcome = Welcome { verdict, facts_bytes, limit };
+    let welcome = TcpWelcome { verdict, facts_bytes, limit };
     // In one write, so that no half of it waits for an acknowledgement.
     stream.write_all(&[&welcome.emit()[..], &facts].concat())?;
     match parsed {
-        Some(hello) if verdict == Verdict::Accepted => Session::new(stream, hello, shared)?.work(),
+        Some(hello) if verdict == AdmissionVerdict::Accepted => {
+            FarEndSession::new(stream, hello, shared)?.work()
+        }
         _ => stream.shutdown(Shutdown::Write),
     }
 }
 
-/// Whether what was asked for is within the limits.
-fn judge(hello: &Hello, limits: &TcpLimits) -> (Verdict, u32) {
+/// Checks a greeting against the limits.
+fn judge(hello: &Hello, limits: &TcpLimits) -> (AdmissionVerdict, u32) {
     let time_ms = u32::try_from(limits.time.as_millis()).unwrap_or(u32::MAX);
     let bytes = [hello.request_bytes, hello.head_bytes, hello.body_bytes];
     if hello.time_ms.saturating_add(hello.warm_up_ms) > time_ms {
-        (Verdict::TooLong, time_ms)
+        (AdmissionVerdict::TooLong, time_ms)
     } else if bytes.into_iter().any(|bytes| bytes > limits.message_bytes) {
-        (Verdict::TooLarge, limits.message_bytes)
-    } else if bytes == [0; 3] && hello.work != Work::Facts
-        || hello.work == Work::Exchange && (hello.request_bytes == 0 || hello.batch == 0)
-        || hello.work == Work::Source && hello.head_bytes == 0
+        (AdmissionVerdict::TooLarge, limits.message_bytes)
+    } else if bytes == [0; 3] && hello.work != ConnectionJob::Facts
+        || hello.work == ConnectionJob::Exchange && (hello.request_bytes == 0 || hello.batch == 0)
+        || hello.work == ConnectionJob::Source && hello.head_bytes == 0
     {
-        (Verdict::Malformed, 0)
+        (AdmissionVerdict::Malformed, 0)
     } else {
-        (Verdict::Accepted, 0)
+        (AdmissionVerdict::Accepted, 0)
     }
 }
 
-/// Whether there are bytes left for a connection, by how long one has to wait for them.
-fn spent(wait: Duration) -> (Verdict, u32) {
+/// Returns the verdict by the time until there are bytes for a connection.
+fn spent(wait: Duration) -> (AdmissionVerdict, u32) {
     if wait.is_zero() {
-        return (Verdict::Accepted, 0);
+        return (AdmissionVerdict::Accepted, 0);
     }
-    (Verdict::Spent, u32::try_from(wait.as_secs().saturating_add(1)).unwrap_or(u32::MAX))
+    (
+        AdmissionVerdict::BudgetExhausted,
+        u32::try_from(wait.as_secs().saturating_add(1)).unwrap_or(u32::MAX),
+    )
 }
 
-/// Why the work on a connection ended before the near end had enough.
-enum Stopped {
-    At(Bound),
+/// Reason for which the work on a connection ended before the near end had finished.
+enum ConnectionStopReason {
+    At(ByteBudget),
     By(io::Error),
 }
 
-impl From<io::Error> for Stopped {
+impl From<io::Error> for ConnectionStopReason {
     fn from(error: io::Error) -> Self {
         Self::By(error)
     }
 }
 
-impl From<Bound> for Stopped {
-    fn from(bound: Bound) -> Self {
+impl From<ByteBudget> for ConnectionStopReason {
+    fn from(bound: ByteBudget) -> Self {
         Self::At(bound)
     }
 }
 
-struct Session<'a> {
+struct FarEndSession<'a> {
     stream: &'a TcpStream,
     hello: Hello,
     buffer: Vec<u8>,
-    /// The body, where it comes from a file.
+    /// Body, if it is sent from a file.
     body: Option<File>,
-    report: Report,
+    report: FarEndReport,
     ends: Instant,
-    allowance: Allowance<'a>,
-    shared: &'a Shared,
+    allowance: ConnectionBudget<'a>,
+    shared: &'a FarEndState,
 }
 
-impl<'a> Session<'a> {
-    fn new(stream: &'a TcpStream, hello: Hello, shared: &'a Shared) -> io::Result<Self> {
+impl<'a> FarEndSession<'a> {
+    fn new(stream: &'a TcpStream, hello: Hello, shared: &'a FarEndState) -> io::Result<Self> {
         let limits = &shared.settings.limits;
         let flags = hello.flags;
         stream.set_nodelay(flags.no_delay)?;
@@ -131,7 +138,7 @@ impl<'a> Session<'a> {
         }
         stream.set_read_timeout(Some(if flags.observe { observe_wait() } else { TICK }))?;
         stream.set_write_timeout(Some(TICK))?;
-        let least = if hello.work == Work::Sink { SINK_CHUNK } else { 1 };
+        let least = if hello.work == ConnectionJob::Sink { SINK_CHUNK } else { 1 };
         let message = hello.request_bytes.max(hello.head_bytes).max(hello.body_bytes) as usize;
         let body = if flags.send_file && hello.body_bytes > 0 {
             Some(tcp::memory_file(&vec![0; (hello.body_bytes as usize).min(CHUNK_MAX)])?)
@@ -144,35 +151,35 @@ impl<'a> Session<'a> {
             hello,
             buffer: vec![0; message.clamp(least, CHUNK_MAX)],
             body,
-            report: Report::default(),
+            report: FarEndReport::default(),
             ends: Instant::now() + Duration::from_millis(asked) + GRACE,
-            allowance: Allowance::new(&shared.hour, limits.bytes),
+            allowance: ConnectionBudget::new(&shared.hour, limits.bytes),
             shared,
         })
     }
 
     fn work(&mut self) -> io::Result<()> {
         let done = match self.hello.work {
-            Work::Facts => Ok(true),
-            Work::Exchange => self.exchange(),
-            Work::Sink => self.sink().map(|()| true),
-            Work::Source => self.source().map(|()| true),
+            ConnectionJob::Facts => Ok(true),
+            ConnectionJob::Exchange => self.exchange(),
+            ConnectionJob::Sink => self.sink().map(|()| true),
+            ConnectionJob::Source => self.source().map(|()| true),
         };
         self.allowance.end(Instant::now());
         let shared = self.shared;
         let limits = &shared.settings.limits;
-        shared.books.carried(limits.bytes - self.allowance.left());
+        shared.counters.carried(limits.bytes - self.allowance.left());
         match done {
             Ok(true) => {}
             Ok(false) => return Ok(()),
-            Err(Stopped::At(bound)) => {
+            Err(ConnectionStopReason::At(bound)) => {
                 self.report.bound = Some(bound);
                 self.report.bound_bytes = match bound {
-                    Bound::Connection => limits.bytes,
-                    Bound::Hour => limits.bytes_in_hour,
+                    ByteBudget::Connection => limits.bytes,
+                    ByteBudget::Hour => limits.bytes_in_hour,
                 };
             }
-            Err(Stopped::By(error)) => return Err(error),
+            Err(ConnectionStopReason::By(error)) => return Err(error),
         }
         self.report.tcp = tcp::info(self.stream).map(|info| figures(&info)).unwrap_or_default();
         let report = self.report.emit();
@@ -184,8 +191,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Answers until the near end has no more; whether a report is wanted.
-    fn exchange(&mut self) -> Result<bool, Stopped> {
+    /// Answers until the near end sends no more; returns true if a report is expected.
+    fn exchange(&mut self) -> Result<bool, ConnectionStopReason> {
         let flags = self.hello.flags;
         let request = self.hello.request_bytes as usize;
         let answer = u64::from(self.hello.head_bytes) + u64::from(self.hello.body_bytes);
@@ -232,11 +239,11 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn sink(&mut self) -> Result<(), Stopped> {
+    fn sink(&mut self) -> Result<(), ConnectionStopReason> {
         let warm_up = Duration::from_millis(self.hello.warm_up_ms.into());
         let mut begun: Option<Instant> = None;
         let mut last = Instant::now();
-        // As an application does that wants messages: no more than one at a time.
+        // As an application that reads messages: no more than one at a time.
         let message = self.hello.request_bytes.max(1) as usize;
         let ended = loop {
             if self.hello.flags.quick_ack_each {
@@ -260,7 +267,7 @@ impl<'a> Session<'a> {
         ended
     }
 
-    fn source(&mut self) -> Result<(), Stopped> {
+    fn source(&mut self) -> Result<(), ConnectionStopReason> {
         let time = u64::from(self.hello.time_ms) + u64::from(self.hello.warm_up_ms);
         let until = Instant::now() + Duration::from_millis(time);
         let length = self.hello.head_bytes;
@@ -272,7 +279,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Reads as many bytes and forgets them; how many came before the end of the stream.
+    /// Reads and discards bytes; returns the number of bytes before the end of the stream.
     fn receive(&mut self, wanted: usize) -> io::Result<usize> {
         if self.hello.flags.quick_ack_each {
             tcp::set_quick_ack(self.stream, true)?;
@@ -297,7 +304,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Writes so many bytes in one write, or in as many as their number takes.
+    /// Writes `length` bytes, in one write or in as many as it takes.
     fn write_message(&mut self, length: usize) -> io::Result<()> {
         let mut left = length;
         while left > 0 {
@@ -320,15 +327,15 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// What a wait that brought nothing means: the end of the connection's time, or a look at what
-    /// the socket holds.
+    /// Handles an expired wait: the end of the connection's time, or a sample of the data held by
+    /// the socket.
     fn tick(&mut self, error: io::Error) -> io::Result<()> {
         match error.kind() {
             io::ErrorKind::WouldBlock if Instant::now() < self.ends => {
                 if self.hello.flags.observe
                     && let Ok(info) = tcp::info(self.stream)
                 {
-                    held(&info, self.hello.flags.cork, &mut self.report.held);
+                    count_held(&info, self.hello.flags.cork, &mut self.report.held);
                 }
                 Ok(())
             }

@@ -1,53 +1,60 @@
-//! How a request is written and its reply read, in this project's own format or in that of STAMP.
-//! Pure.
+//! Encoding of requests and decoding of replies, in Horolog's own format or in that of STAMP. Pure.
 
 use horolog_time::{Span, Timestamp, Utc};
-use horolog_wire::path_probe::{Counted, FLAG_WARM_UP, Header, Kind};
+use horolog_wire::path_probe::{
+    FLAG_WARM_UP, HEADER_LEN, Header, PathDatagramKind, SessionCounts, short,
+};
 use horolog_wire::stamp::{ErrorEstimate, ReflectorPacket, SenderPacket, WireTime};
 
-/// The protocol of a flow.
+/// Protocol of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Codec {
-    /// This project's, in a session.
+    /// Horolog's protocol, in a session.
     Horolog {
-        /// The session that the far end gave.
+        /// Session assigned by the far end.
         session: u64,
     },
     /// STAMP.
     Stamp {
-        /// The session's identifier, chosen by this end.
+        /// Session identifier, chosen by this end.
         session: u16,
-        /// How far this host's clock may be off.
+        /// Error estimate of this host's clock.
         error_estimate: ErrorEstimate,
     },
 }
 
-/// What a reply tells.
+/// Contents of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reply {
-    /// The number of the request.
+pub struct ProbeReply {
+    /// Number of the request.
     pub sequence: u32,
-    /// Whether it is of the warm-up, where that is told.
+    /// True if it belongs to the warm-up, if the protocol reports that.
     pub is_warm_up: bool,
-    /// When the request came, by the far end's clock.
+    /// Receive time of the request, on the far end's clock.
     pub received_ns: i64,
-    /// When the reply left, by the far end's clock.
+    /// Transmit time of the reply, on the far end's clock.
     pub sent_ns: i64,
-    /// What the far end counted until then, where it counts.
-    pub counted: Option<Counted>,
-    /// The traffic class with which the request came, where that is told.
+    /// Far end's counts so far, if each reply carries them.
+    pub counted: Option<SessionCounts>,
+    /// Counted requests that have arrived, or the low bits of that.
+    pub arrivals: Option<u32>,
+    /// Traffic class of the request on arrival, if reported.
     pub traffic_class: Option<u8>,
-    /// How far the far end's clock may be off, where each reply tells it and it is synchronised.
+    /// Error bound of the far end's clock, if each reply carries it and the clock is synchronised.
     pub error: Option<Span>,
 }
 
 impl Codec {
-    /// Writes a request to the front of a datagram; `now` is for the protocol that tells it.
+    /// Writes a request to the front of a datagram; `now` is for a protocol that carries it.
     pub fn write(&self, buffer: &mut [u8], sequence: u32, warm_up: bool, now: Timestamp<Utc>) {
         match *self {
+            Self::Horolog { session } if buffer.len() < HEADER_LEN => {
+                short::Probe { warm_up, sequence, session }.emit(buffer);
+            }
             Self::Horolog { session } => {
                 let flags = if warm_up { FLAG_WARM_UP } else { 0 };
-                let probe = Header { flags, ..Header::new(Kind::Probe, session, sequence) };
+                let probe =
+                    Header { flags, ..Header::new(PathDatagramKind::Probe, session, sequence) };
                 probe.emit(buffer);
             }
             Self::Stamp { session, error_estimate } => {
@@ -57,46 +64,61 @@ impl Codec {
         }
     }
 
-    /// Whether requests tell when they are sent.
+    /// Returns true if requests carry their transmit time.
     #[must_use]
-    pub const fn tells_time(&self) -> bool {
+    pub const fn carries_time(&self) -> bool {
         matches!(self, Self::Stamp { .. })
     }
 
-    /// Reads a reply; `None` where it is none of this flow's. `near` is a time that its timestamps
-    /// are near to.
+    /// Parses a reply; `None` if it is none of this flow. `near` is a time close to its timestamps.
     #[must_use]
-    pub fn read(&self, bytes: &[u8], near: Timestamp<Utc>) -> Option<Reply> {
+    pub fn read(&self, bytes: &[u8], near: Timestamp<Utc>) -> Option<ProbeReply> {
         match *self {
+            Self::Horolog { session } if bytes.len() < HEADER_LEN => {
+                let echo = short::Echo::parse(bytes).ok()?;
+                let received_ns = echo.received_ns(near.as_ns());
+                (echo.session == session as u8).then_some(ProbeReply {
+                    sequence: echo.sequence,
+                    is_warm_up: echo.warm_up,
+                    received_ns,
+                    sent_ns: received_ns.saturating_add(echo.held_ns),
+                    counted: None,
+                    arrivals: Some(echo.arrivals.into()),
+                    traffic_class: Some(echo.traffic_class),
+                    error: None,
+                })
+            }
             Self::Horolog { session } => {
                 let (header, _) = Header::parse(bytes).ok()?;
-                let is_ours = header.kind == Kind::Echo && header.session == session;
-                is_ours.then_some(Reply {
+                let is_ours = header.kind == PathDatagramKind::Echo && header.session == session;
+                is_ours.then_some(ProbeReply {
                     sequence: header.sequence,
                     is_warm_up: header.flags & FLAG_WARM_UP != 0,
                     received_ns: header.received_ns,
                     sent_ns: header.sent_ns,
                     counted: Some(header.counted),
+                    arrivals: Some(header.counted.arrivals),
                     traffic_class: Some(header.traffic_class),
                     error: None,
                 })
             }
             Self::Stamp { session, error_estimate } => {
                 let (packet, _) = ReflectorPacket::parse(bytes).ok()?;
-                // A reflector that does not know of sessions may leave them out; one that sends a
-                // request back as it came is no reflector.
+                // A reflector without support for sessions may leave them out; one that returns a
+                // request unchanged is no reflector.
                 let is_ours = packet.session == session || packet.session == 0;
                 if !is_ours || packet.sender.error_estimate != error_estimate {
                     return None;
                 }
                 let estimate = packet.error_estimate;
                 let error = estimate.error().filter(|_| estimate.synchronised());
-                Some(Reply {
+                Some(ProbeReply {
                     sequence: packet.sender.sequence,
                     is_warm_up: false,
                     received_ns: packet.received.to_utc(estimate, near)?.as_ns(),
                     sent_ns: packet.timestamp.to_utc(estimate, near)?.as_ns(),
                     counted: None,
+                    arrivals: None,
                     traffic_class: None,
                     error,
                 })
@@ -108,7 +130,7 @@ impl Codec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::serve::stamp::{Circumstances, reflect};
+    use crate::path::serve::stamp::{PacketContext, reflect};
 
     const NOW: Timestamp<Utc> = Timestamp::from_ns(1_700_000_000_000_000_000);
 
@@ -118,14 +140,44 @@ mod tests {
         let mut bytes = [0; 64];
         codec.write(&mut bytes, 5, true, NOW);
         let (probe, _) = Header::parse(&bytes).unwrap();
-        assert_eq!((probe.kind, probe.flags, probe.sequence), (Kind::Probe, FLAG_WARM_UP, 5));
+        assert_eq!(
+            (probe.kind, probe.flags, probe.sequence),
+            (PathDatagramKind::Probe, FLAG_WARM_UP, 5)
+        );
         assert_eq!(codec.read(&bytes, NOW), None, "a request is no reply");
-        let echo = Header { kind: Kind::Echo, received_ns: 1, sent_ns: 2, ..probe };
+        let echo = Header { kind: PathDatagramKind::Echo, received_ns: 1, sent_ns: 2, ..probe };
         echo.emit(&mut bytes);
         let reply = codec.read(&bytes, NOW).unwrap();
         assert_eq!((reply.sequence, reply.received_ns, reply.sent_ns), (5, 1, 2));
         assert_eq!(Codec::Horolog { session: 78 }.read(&bytes, NOW), None);
         assert_eq!(codec.read(&bytes[..47], NOW), None);
+    }
+
+    #[test]
+    fn a_short_echo_is_read_in_its_session_and_near_its_time() {
+        let codec = Codec::Horolog { session: 0x1_0000_0077 };
+        let mut bytes = [0; 20];
+        codec.write(&mut bytes, 5, true, NOW);
+        let probe = short::Probe { warm_up: true, sequence: 5, session: 0x1_0000_0077 };
+        assert_eq!(short::Probe::parse(&bytes), Ok(probe));
+        assert_eq!(codec.read(&bytes, NOW), None, "a request is no reply");
+        let received = NOW - Span::from_ms(700);
+        short::Echo {
+            warm_up: true,
+            traffic_class: 7,
+            arrivals: 9,
+            sequence: 5,
+            session: 0x77,
+            received: received.as_ns() as u32,
+            held_ns: 800,
+        }
+        .emit(&mut bytes);
+        let reply = codec.read(&bytes, NOW).unwrap();
+        assert_eq!((reply.sequence, reply.is_warm_up, reply.arrivals), (5, true, Some(9)));
+        assert_eq!(reply.received_ns, received.as_ns());
+        assert_eq!(reply.sent_ns, received.as_ns() + 800);
+        assert_eq!(Codec::Horolog { session: 0x78 }.read(&bytes, NOW), None);
+        assert_eq!(codec.read(&bytes[..15], NOW), None);
     }
 
     #[test]
@@ -138,7 +190,7 @@ mod tests {
         let received = NOW + Span::from_ns(1_000);
         let now = NOW + Span::from_ns(3_000);
         let far_estimate = ErrorEstimate::new(Span::from_ns(9_000), true);
-        let at = Circumstances { received, now, error_estimate: far_estimate, hop_limit: 255 };
+        let at = PacketContext { received, now, error_estimate: far_estimate, hop_limit: 255 };
         assert!(reflect(&mut bytes, &at));
         let reply = codec.read(&bytes, NOW).unwrap();
         assert_eq!((reply.sequence, reply.counted), (5, None));

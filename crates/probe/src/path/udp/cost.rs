@@ -1,21 +1,21 @@
-//! What the measurement itself costs: the near end's own work for an exchange, done many times over
+//! Cost of the measurement itself: the near end's own work for an exchange, repeated many times
 //! without a network.
 
 use horolog_record::PathCost;
-use horolog_stats::SeenWindow;
+use horolog_stats::DuplicateWindow;
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
-use horolog_wire::path_probe::{Header, Kind};
+use horolog_wire::path_probe::{Header, PathDatagramKind};
 
-use super::books::{Books, Instants};
 use super::codec::Codec;
+use super::flow_stats::{ExchangeTimes, FlowStats};
 
-/// Times that each is done: a few milliseconds.
+/// Iterations of each operation: a few milliseconds.
 const TIMES: u32 = 10_000;
-/// Several times over, of which the fastest is that which nothing disturbed.
+/// Repetitions, the fastest of which was not disturbed.
 const ROUNDS: u32 = 5;
 
-/// Measures it, on the thread that calls.
+/// Measures the cost, on the calling thread.
 pub(super) fn measure() -> PathCost {
     PathCost {
         clock_reading_ns: fastest(|| {
@@ -36,25 +36,25 @@ fn fastest(work: impl Fn()) -> f64 {
     (0..ROUNDS).map(once).fold(f64::INFINITY, f64::min)
 }
 
-/// All exchanges of a row, with a far end that answers at once.
+/// Runs all exchanges of a row, with a far end that answers at once.
 fn bookkeeping() {
     let codec = Codec::Horolog { session: 1 };
-    let Ok(seen) = SeenWindow::new(u64::from(TIMES)) else { return };
-    let mut books = Books::new(0, Span::from_ms(1_000));
+    let Ok(seen) = DuplicateWindow::new(u64::from(TIMES)) else { return };
+    let mut books = FlowStats::new(0, Span::from_ms(1_000));
     let mut bytes = [0; 64];
     for sequence in 0..TIMES {
         codec.write(&mut bytes, sequence, false, Timestamp::from_ns(0));
         seen.open(u64::from(sequence));
         let sent: Timestamp<Monotonic> = MonotonicClock.now();
-        Header::new(Kind::Echo, 1, sequence).emit(std::hint::black_box(&mut bytes));
+        Header::new(PathDatagramKind::Echo, 1, sequence).emit(std::hint::black_box(&mut bytes));
         let taken = MonotonicClock.now();
         let Some(reply) = codec.read(&bytes, Timestamp::from_ns(0)) else { return };
-        let at = Instants {
+        let at = ExchangeTimes {
             latency: taken - sent,
             sent_ns: sent.as_ns(),
             taken_ns: taken.as_ns(),
             left_ns: None,
-            came_ns: None,
+            received_ns: None,
         };
         std::hint::black_box(books.take(&reply, &at, &seen));
     }

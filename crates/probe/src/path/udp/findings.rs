@@ -1,52 +1,58 @@
-//! The doubts about a run over a path, from its record. Pure.
+//! Findings of a UDP path run, from its record. Pure.
 
 use horolog_record::{
-    Code, Distribution, Finding, PathMode, PathProtocol, PathRow, PathUdpResult, RowEnd, Severity,
-    StampKind,
+    Distribution, Finding, FindingCode, PathMode, PathProtocol, PathRow, PathUdpResult, RowEnd,
+    Severity, TimestampSource,
 };
 
 use crate::path::time;
 
-/// Share by which a rate or a load may miss what was planned.
+/// Relative deviation tolerated between planned and achieved rate or load.
 const TOLERANCE: f64 = 0.01;
 /// Replies below which the 99.9th percentile is a single one's.
 const SAMPLES_MIN: u64 = 1_000;
-/// From this median of T on it is asked whether datagrams wait in queues, in ns.
+/// Median of T from which queueing of datagrams is suspected, in ns.
 const QUEUE_NS: u64 = 1_000_000;
 
-/// What is known of a run beside its record.
+/// Context of a run, not part of its record.
 #[derive(Debug, Default)]
-pub(super) struct Circumstances {
-    /// It was ended before it was through.
+pub(super) struct UdpRunContext {
+    /// True if it was ended early.
     pub(super) interrupted: bool,
-    /// Rows in which the system clock was set.
+    /// Rows in which the system clock was stepped.
     pub(super) stepped: Vec<usize>,
 }
 
-/// All doubts, in no order.
-pub(super) fn all(result: &PathUdpResult, circumstances: &Circumstances) -> Vec<Finding> {
+/// Returns all findings, in no order.
+pub(super) fn all(result: &PathUdpResult, circumstances: &UdpRunContext) -> Vec<Finding> {
     let rows = result.rows.iter().enumerate();
     let mut findings: Vec<_> = rows.flat_map(|(index, row)| of_row(result, row, index)).collect();
-    findings.extend(circumstances.stepped.iter().map(|row| Finding {
-        trial: Some(*row),
-        ..whole(
-            Code::ClockStepped,
-            Severity::Warning,
-            "The system clock was set meanwhile: one-way times and the kernel's are wrong.".into(),
-            "See which program sets it, and measure again.",
-        )
+    findings.extend(circumstances.stepped.iter().map(|row| {
+        Finding {
+            trial: Some(*row),
+            ..whole(
+                FindingCode::ClockStepped,
+                Severity::Warning,
+                "The system clock was stepped during the run: one-way delays and kernel times are \
+             wrong."
+                    .into(),
+                "Find the program that steps it, then measure again.",
+            )
+        }
     }));
     findings.extend(of_run(result));
     if circumstances.interrupted {
         findings.push(whole(
-            Code::Interrupted,
+            FindingCode::Interrupted,
             Severity::Note,
             if result.rows.is_empty() {
-                "The run was ended before anything was measured.".into()
+                "The run was interrupted before any measurement.".into()
             } else if result.rows.last().is_some_and(is_warming_up) {
-                "The run was ended in the warm-up of a row, before a request that counts.".into()
+                "The run was interrupted in the warm-up of a row, before its first counted \
+                 request."
+                    .into()
             } else {
-                "The run was ended before it was through.".into()
+                "The run was interrupted.".into()
             },
             "",
         ));
@@ -54,12 +60,12 @@ pub(super) fn all(result: &PathUdpResult, circumstances: &Circumstances) -> Vec<
     findings
 }
 
-/// Whether a row was ended before the first request that counts.
+/// Returns true if a row was ended before the first request that counts.
 fn is_warming_up(row: &PathRow) -> bool {
     row.ended == Some(RowEnd::Interrupted) && row.counts.sent == 0
 }
 
-fn whole(code: Code, severity: Severity, message: String, advice: &str) -> Finding {
+fn whole(code: FindingCode, severity: Severity, message: String, advice: &str) -> Finding {
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }
 
@@ -69,30 +75,34 @@ fn of_run(result: &PathUdpResult) -> Vec<Finding> {
     let answered = || result.rows.iter().filter(|row| row.counts.received > 0);
     if target.same_clock {
         findings.push(whole(
-            Code::SharedMachine,
+            FindingCode::SharedMachine,
             Severity::Note,
-            "Both ends run on one kernel and share its processors.".into(),
+            "Both ends run on one kernel and share its CPUs.".into(),
             "For a real path, run 'horolog path serve' on the other host.",
         ));
     }
     if answered().next().is_some() && answered().all(|row| row.forward_ns.is_none()) {
         let apart = match target.clock_error_ns {
             Some(ns) => format!("may be {} apart", time(ns)),
-            None => "are not known to be right".to_owned(),
+            None => "may not be synchronised".to_owned(),
         };
         findings.push(whole(
-            Code::OneWayUnknown,
+            FindingCode::OneWayUnavailable,
             Severity::Note,
-            format!("The ends' clocks {apart}: one way cannot be told from the other."),
-            "Synchronise both, by PTP where the way is short; 'horolog query' tells how well.",
+            format!("The ends' clocks {apart}: one-way delays are unavailable."),
+            "Synchronise both, by PTP on short paths; 'horolog query' measures how well.",
         ));
     }
-    if result.timestamps == StampKind::Kernel && answered().any(|row| row.host_send_ns.is_none()) {
+    if result.timestamps == TimestampSource::Kernel
+        && answered().any(|row| row.host_send_ns.is_none())
+    {
         findings.push(whole(
-            Code::StampsMissing,
+            FindingCode::TimestampsMissing,
             Severity::Warning,
-            "The kernel took no timestamps of requests that left: host and wire stay one.".into(),
-            "'ethtool -T' shows what the interface can stamp.",
+            "The kernel took no transmit timestamps: host and wire delays are not \
+             separated."
+                .into(),
+            "'ethtool -T' shows the interface's timestamping capabilities.",
         ));
     }
     findings.extend(crowded(result));
@@ -106,131 +116,167 @@ fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
         findings.push(Finding { trial: Some(index), ..finding });
     };
     let counts = &row.counts;
-    if let Some((message, advice)) = silence(row, result.protocol) {
-        say(Code::FarEndVanished, Severity::Error, message, advice);
+    if let Some((message, advice)) = outage(row, result.protocol) {
+        say(FindingCode::FarEndUnreachable, Severity::Error, message, advice);
     } else if counts.lost > 0 {
         let (message, advice) = loss(row);
-        say(Code::PathLoss, Severity::Warning, message, advice);
+        say(FindingCode::PathLoss, Severity::Warning, message, advice);
     }
     if counts.reordered > 0 {
         let message = format!(
-            "{} of {} replies came behind a later one{}.",
+            "{} of {} replies were reordered{}.",
             counts.reordered,
             counts.received,
             split(row, |way| way.reordered)
         );
-        say(Code::PathReordered, Severity::Warning, message, "Look for links that share the load.");
+        say(
+            FindingCode::PathReordered,
+            Severity::Warning,
+            message,
+            "Look for parallel links that share the load.",
+        );
     }
     if counts.duplicate > 0 {
         let message = format!(
-            "{} replies came once more{}.",
+            "{} duplicate replies were received{}.",
             counts.duplicate,
             split(row, |way| way.duplicate)
         );
-        say(Code::DuplicateReplies, Severity::Warning, message, "Look for loops and mirrors.");
+        say(
+            FindingCode::DuplicateReplies,
+            Severity::Warning,
+            message,
+            "Look for loops and mirrors.",
+        );
     }
     if counts.invalid > 0 {
-        let message = format!("{} datagrams were no replies.", counts.invalid);
-        say(Code::InvalidReplies, Severity::Warning, message, "See who else sends to this host.");
+        let message = format!("{} datagrams were not replies.", counts.invalid);
+        say(
+            FindingCode::InvalidReplies,
+            Severity::Warning,
+            message,
+            "Find the other senders to this host.",
+        );
     }
     if row.fragments > 1 {
         let message = format!(
-            "{} bytes are more than the MTU of {} carries: each datagram goes in {} fragments, and \
-             is lost with any of them.",
+            "{} bytes exceed the MTU of {}: each datagram is sent in {} fragments, and lost with \
+             any of them.",
             row.length, result.target.mtu, row.fragments
         );
-        say(Code::Fragmented, Severity::Note, message, "");
+        say(FindingCode::Fragmented, Severity::Note, message, "");
     }
     if let Some((there, back)) = dscp(result.dscp, row) {
         let message = format!(
-            "Requests left with DSCP {}, came with {there}, and replies came back with {back}.",
+            "Requests were sent with DSCP {}, arrived with {there}, and replies returned with \
+             {back}.",
             result.dscp
         );
-        say(Code::DscpChanged, Severity::Warning, message, "Some router remarks what passes.");
+        say(
+            FindingCode::DscpChanged,
+            Severity::Warning,
+            message,
+            "A router on the path changes the DSCP.",
+        );
     }
     let load = &row.load;
-    // At either end of a row load may be ahead by what one request is owed.
+    // At either end of a row load may be ahead by the share of one request.
     let tolerance = TOLERANCE + 2.0 / counts.sent.max(1) as f64;
     if row.ended.is_none()
         && (load.ratio - load.planned_ratio).abs() > load.planned_ratio * tolerance
     {
-        let message = format!("The load was {:.2} instead of {}.", load.ratio, load.planned_ratio);
-        say(Code::LoadMissed, Severity::Warning, message, "Take longer rows.");
+        let message = format!(
+            "The achieved load ratio was {:.2} instead of {}.",
+            load.ratio, load.planned_ratio
+        );
+        say(FindingCode::PathLoadNotReached, Severity::Warning, message, "Use longer rows.");
     }
     pace(result, row, &mut say);
     if (1..SAMPLES_MIN).contains(&counts.received) {
         let message = format!("{} replies are too few for a 99.9th percentile.", counts.received);
-        say(Code::FewSamples, Severity::Note, message, "Take longer rows: --time or --count.");
+        say(
+            FindingCode::FewSamples,
+            Severity::Note,
+            message,
+            "Use longer rows: --time or --count.",
+        );
     }
     findings
 }
 
-/// Whether the rate was held, and what lateness is in the figures.
-fn pace(result: &PathUdpResult, row: &PathRow, say: &mut impl FnMut(Code, Severity, String, &str)) {
+/// Reports a missed rate, and lateness in the values.
+fn pace(
+    result: &PathUdpResult,
+    row: &PathRow,
+    say: &mut impl FnMut(FindingCode, Severity, String, &str),
+) {
     let sent = row.counts.sent + row.counts.refused;
-    if let Some(planned) = row.planned_rate.filter(|_| sent > 100 && row.ended.is_none())
+    if let Some(planned) = row.intended_rate.filter(|_| sent > 100 && row.ended.is_none())
         && row.achieved_rate < planned * (1.0 - TOLERANCE)
     {
-        let message = format!("{:.0}/s were sent instead of {planned:.0}/s.", row.achieved_rate);
+        let message =
+            format!("The achieved rate was {:.0}/s instead of {planned:.0}/s.", row.achieved_rate);
         let is_crowded = result.host.cores > 0 && spinning(result) >= result.host.cores as u64;
-        let advice = if is_crowded { "Ask for less." } else { "Ask for less, or in more flows." };
-        say(Code::GeneratorBehind, Severity::Warning, message, advice);
+        let advice =
+            if is_crowded { "Lower the rate." } else { "Lower the rate, or use more flows." };
+        say(FindingCode::GeneratorBehind, Severity::Warning, message, advice);
     }
     let late = row.send_late_ns.as_ref().zip(row.delay_ns.as_ref());
     if let Some((late, delay)) = late.filter(|(late, delay)| late.p99 > delay.p99)
         && result.mode == PathMode::OpenLoop
     {
         let message = format!(
-            "Every hundredth request was sent {} late or more, and T has a 99th percentile of {}: \
-             the upper percentiles are this host's.",
+            "Every hundredth request was sent at least {} late, and T has a 99th percentile of {}: \
+             the upper percentiles are caused by this host.",
             time(late.p99),
             time(delay.p99)
         );
-        let advice = if result.busy_polling { "Ask for less." } else { "Try --busy-poll." };
-        say(Code::RequestsLate, Severity::Warning, message, advice);
+        let advice = if result.busy_polling { "Lower the rate." } else { "Try --busy-poll." };
+        say(FindingCode::RequestsLate, Severity::Warning, message, advice);
     }
     let delay = row.delay_ns.as_ref().filter(|_| result.mode == PathMode::OpenLoop);
     let is_queue = |delay: &&Distribution| delay.p50 > QUEUE_NS.max(delay.min.saturating_mul(10));
     if let Some(delay) = delay.filter(is_queue) {
         let message = format!(
-            "T is {} in the middle and {} at least: datagrams wait in queues, of the path or of a \
-             host that is too slow for this rate.",
+            "T has a median of {} and a minimum of {}: datagrams queue on the path or on a host \
+             that is too slow for this rate.",
             time(delay.p50),
             time(delay.min)
         );
-        let advice = "Ask for less until T grows no more with the rate.";
-        say(Code::RequestsLate, Severity::Warning, message, advice);
+        let advice = "Lower the rate until T no longer grows with it.";
+        say(FindingCode::RequestsLate, Severity::Warning, message, advice);
     }
 }
 
-/// Threads of this end that never sleep; where both ends share this machine, the far end has more.
+/// Returns the number of threads of this end that never sleep; if both ends share this host, the
+/// far end has more.
 fn spinning(result: &PathUdpResult) -> u64 {
     let threads = if result.mode == PathMode::OpenLoop { 2 } else { 1 };
     if result.busy_polling { result.flows.saturating_mul(threads) } else { 0 }
 }
 
-/// Doubts those that look for datagrams all the time where each of them has no processor.
+/// Reports busy-polling threads that do not have a CPU each.
 fn crowded(result: &PathUdpResult) -> Option<Finding> {
     let (threads, cores) = (spinning(result), result.host.cores as u64);
     (cores > 0 && threads > cores).then(|| {
         let message = format!(
-            "{threads} threads look for datagrams all the time on {cores} processors: they wait \
-             for each other, and figures have that in them."
+            "{threads} threads busy-poll on {cores} CPUs: they wait for each other, which the \
+             results include."
         );
-        let advice = "Leave --busy-poll away, or give fewer --flows.";
-        whole(Code::GeneratorLimit, Severity::Warning, message, advice)
+        let advice = "Omit --busy-poll, or use fewer --flows.";
+        whole(FindingCode::GeneratorLimit, Severity::Warning, message, advice)
     })
 }
 
-fn silence(row: &PathRow, protocol: PathProtocol) -> Option<(String, &'static str)> {
+fn outage(row: &PathRow, protocol: PathProtocol) -> Option<(String, &'static str)> {
     let answered = row.counts.received;
     match row.ended {
         Some(RowEnd::Vanished) => Some((
-            format!("The far end stopped answering after {answered} replies."),
-            "See whether it still runs, and what changed on the path.",
+            format!("The far end stopped replying after {answered} replies."),
+            "Check that it still runs, and what changed on the path.",
         )),
         Some(RowEnd::Closed) => Some((
-            format!("Nobody listens at the far end's port any more, after {answered} replies."),
+            format!("The far end's port was closed after {answered} replies."),
             match protocol {
                 PathProtocol::Horolog => "Start 'horolog path serve' there again.",
                 PathProtocol::Stamp => "Start the session-reflector there again.",
@@ -238,54 +284,64 @@ fn silence(row: &PathRow, protocol: PathProtocol) -> Option<(String, &'static st
         )),
         Some(RowEnd::Failed) => Some((
             format!("This host's socket failed after {answered} replies."),
-            "See whether the interface and the route are still there.",
+            "Check the interface and the route.",
         )),
         _ if answered == 0 && row.counts.sent > 0 => Some((
-            format!("Not one of {} requests was answered in time.", row.counts.sent),
-            "See whether datagrams of this length pass, and whether --timeout is long enough.",
+            format!("None of {} requests received a reply in time.", row.counts.sent),
+            "Check that datagrams of this length pass, and that --timeout is long enough.",
         )),
         _ => None,
     }
 }
 
-/// What was lost where, and what helps most.
+/// Describes the losses by location, with the best remedy.
 fn loss(row: &PathRow) -> (String, &'static str) {
     let (counts, share) = (&row.counts, row.loss_ratio() * 100.0);
     let (lost, sent) = (counts.lost, counts.sent);
-    let longer = "Give a longer --timeout.";
+    let longer = "Use a longer --timeout.";
     if counts.late >= lost {
-        let message = format!("{lost} of {sent} requests were answered too late ({share:.3}%).");
+        let message = format!("{lost} of {sent} requests received late replies ({share:.3}%).");
         return (message, longer);
     }
     let late = match counts.late {
         0 => String::new(),
-        late => format!("; the replies to {late} of them came too late"),
+        late => format!("; replies to {late} of them were late"),
     };
     let ways = split(row, |way| way.lost);
     let message =
-        format!("{lost} of {sent} requests were not answered in time ({share:.3}%){ways}{late}.");
+        format!("{lost} of {sent} requests received no reply in time ({share:.3}%){ways}{late}.");
     let Some(at) = row.losses().filter(|at| at.far_limit + at.far_socket + at.near_socket > 0)
     else {
         let is_late = counts.late > lost / 2;
-        return (message, if is_late { longer } else { "Counters of both hosts tell where." });
+        return (
+            message,
+            if is_late {
+                longer
+            } else {
+                "Check the counters of both hosts for the loss location."
+            },
+        );
     };
     let parts = [
-        (at.path_there.saturating_add(at.path_back), "Counters of both hosts tell where."),
-        (at.far_limit, "Start the far end with a higher --max-rate, or ask for less."),
+        (
+            at.path_forward.saturating_add(at.path_backward),
+            "Check the counters of both hosts for the loss location.",
+        ),
+        (at.far_limit, "Raise --max-rate of the far end, or lower the rate."),
         (
             at.far_socket,
-            "The far end reads too slowly: ask for less, or raise net.core.rmem_max there.",
+            "The far end reads too slowly: lower the rate, or raise net.core.rmem_max there.",
         ),
         (
             at.near_socket,
-            "This host reads too slowly: ask for less, or raise net.core.rmem_max here.",
+            "This host reads too slowly: lower the rate, or raise net.core.rmem_max here.",
         ),
         (counts.late, longer),
     ];
     let advice = parts.into_iter().rev().max_by_key(|(lost, _)| *lost).map_or("", |(_, text)| text);
     let message = format!(
-        "{message} The hosts lost {} of them: {} over the far end's limit, up to {} at its socket, \
-         whose buffer was full, and up to {} at this end's.",
+        "{message} The hosts lost {} of them: {} to the far end's rate limit, up to {} to its full \
+         socket buffer, and up to {} to this end's.",
         at.far_limit + at.far_socket + at.near_socket,
         at.far_limit,
         at.far_socket,
@@ -294,20 +350,20 @@ fn loss(row: &PathRow) -> (String, &'static str) {
     (message, advice)
 }
 
-/// How many on the way there, and how many on the way back.
+/// Formats a count of the forward and of the backward direction.
 fn split(row: &PathRow, of: impl Fn(&horolog_record::PathDirection) -> u64) -> String {
     match (&row.forward, &row.backward) {
         (Some(there), Some(back)) => {
-            format!(", {} on the way there and {} on the way back", of(there), of(back))
+            format!(", {} forward and {} backward", of(there), of(back))
         }
         _ => String::new(),
     }
 }
 
-/// The DSCPs that datagrams came with, where one is not the one that they left with.
+/// Returns the DSCPs on arrival, if one differs from the DSCP sent.
 fn dscp(sent: u8, row: &PathRow) -> Option<(u8, u8)> {
-    let there = row.dscp_there.unwrap_or(sent);
-    let back = row.dscp_back.unwrap_or(sent);
+    let there = row.dscp_forward.unwrap_or(sent);
+    let back = row.dscp_backward.unwrap_or(sent);
     (there != sent || back != sent).then_some((there, back))
 }
 

@@ -23,7 +23,7 @@ fn row(there: u64, back: u64, late: u64) -> PathRow {
         length: 64,
         fragments: 1,
         duration_s: 1.0,
-        planned_rate: Some(2_000.0),
+        intended_rate: Some(2_000.0),
         achieved_rate: 2_000.0,
         load: PathLoad::default(),
         counts: PathCounts {
@@ -49,8 +49,8 @@ fn row(there: u64, back: u64, late: u64) -> PathRow {
         host_send_ns: None,
         host_receive_ns: None,
         wire_ns: None,
-        dscp_there: None,
-        dscp_back: None,
+        dscp_forward: None,
+        dscp_backward: None,
         ended: None,
     }
 }
@@ -73,7 +73,7 @@ fn result(row: PathRow) -> PathUdpResult {
         mode: PathMode::OpenLoop,
         flows: 1,
         busy_polling: false,
-        timestamps: StampKind::User,
+        timestamps: TimestampSource::User,
         dscp: 0,
         warm_up: 0,
         reply_timeout_ns: 1,
@@ -86,20 +86,20 @@ fn result(row: PathRow) -> PathUdpResult {
     }
 }
 
-fn said(result: &PathUdpResult, code: Code) -> Vec<(String, String)> {
-    let all = all(result, &Circumstances::default());
+fn said(result: &PathUdpResult, code: FindingCode) -> Vec<(String, String)> {
+    let all = all(result, &UdpRunContext::default());
     let of_code = all.into_iter().filter(|finding| finding.code == code);
     of_code.map(|finding| (finding.message, finding.advice)).collect()
 }
 
 fn lost(row: PathRow) -> (String, String) {
-    said(&result(row), Code::PathLoss).remove(0)
+    said(&result(row), FindingCode::PathLoss).remove(0)
 }
 
 #[test]
 fn losses_of_the_hosts_are_not_laid_on_the_path() {
     let (message, advice) = lost(row(40, 0, 0));
-    assert!(!message.contains("hosts lost") && advice.contains("Counters"), "{message}");
+    assert!(!message.contains("hosts lost") && advice.contains("counters"), "{message}");
     let mut limited = row(40, 10, 0);
     limited.host_losses = Some(PathHostLosses {
         far_limited: Some(30),
@@ -107,11 +107,11 @@ fn losses_of_the_hosts_are_not_laid_on_the_path() {
         near_dropped: Some(3),
     });
     let at = limited.losses().unwrap();
-    assert_eq!((at.far_limit, at.far_socket, at.path_there), (30, 10, 0));
-    assert_eq!((at.near_socket, at.path_back), (3, 7));
+    assert_eq!((at.far_limit, at.far_socket, at.path_forward), (30, 10, 0));
+    assert_eq!((at.near_socket, at.path_backward), (3, 7));
     let (message, advice) = lost(limited.clone());
     assert!(
-        message.contains("lost 43 of them: 30 over the far end's limit, up to 10"),
+        message.contains("lost 43 of them: 30 to the far end's rate limit, up to 10"),
         "{message}"
     );
     assert!(advice.contains("--max-rate"), "{advice}");
@@ -123,27 +123,27 @@ fn losses_of_the_hosts_are_not_laid_on_the_path() {
 #[test]
 fn late_replies_need_a_longer_timeout() {
     let (message, advice) = lost(row(0, 0, 25));
-    assert_eq!(message, "25 of 2000 requests were answered too late (1.250%).");
-    assert_eq!(advice, "Give a longer --timeout.");
+    assert_eq!(message, "25 of 2000 requests received late replies (1.250%).");
+    assert_eq!(advice, "Use a longer --timeout.");
     let (message, advice) = lost(row(3, 0, 9));
-    assert!(message.contains("the replies to 9 of them came too late"), "{message}");
-    assert_eq!(advice, "Give a longer --timeout.");
+    assert!(message.contains("replies to 9 of them were late"), "{message}");
+    assert_eq!(advice, "Use a longer --timeout.");
 }
 
 #[test]
 fn lateness_is_held_against_the_same_percentile() {
     let with = |late_ns: u64, delay_ns: &[u64]| {
         let (send_late_ns, delay_ns) = (distribution(&[late_ns]), distribution(delay_ns));
-        said(&result(PathRow { send_late_ns, delay_ns, ..row(0, 0, 0) }), Code::RequestsLate)
+        said(&result(PathRow { send_late_ns, delay_ns, ..row(0, 0, 0) }), FindingCode::RequestsLate)
     };
     let slow = [[50_000; 90].as_slice(), &[94_900_000; 10]].concat();
     assert!(with(13_000_000, &slow).is_empty(), "the path's own are longer");
     let doubts = with(130_000_000, &slow);
-    assert!(doubts[0].0.contains("130 ms late or more"), "{doubts:?}");
+    assert!(doubts[0].0.contains("at least 130 ms late"), "{doubts:?}");
     let queued = [[60_000; 1].as_slice(), &[86_000_000; 90]].concat();
     let doubts = with(1_000, &queued);
     assert_eq!(doubts.len(), 1);
-    assert!(doubts[0].0.starts_with("T is 86."), "{doubts:?}");
+    assert!(doubts[0].0.starts_with("T has a median of 86."), "{doubts:?}");
     assert!(with(1_000, &[86_000_000; 90]).is_empty(), "a path may be long");
 }
 
@@ -151,21 +151,21 @@ fn lateness_is_held_against_the_same_percentile() {
 fn pollers_need_a_processor_each() {
     let mut crowd = PathUdpResult { flows: 4, busy_polling: true, ..result(row(0, 0, 0)) };
     crowd.rows[0].achieved_rate = 1_000.0;
-    let doubts = said(&crowd, Code::GeneratorLimit);
-    assert!(doubts[0].0.starts_with("8 threads look"), "{doubts:?}");
-    assert_eq!(said(&crowd, Code::GeneratorBehind)[0].1, "Ask for less.");
+    let doubts = said(&crowd, FindingCode::GeneratorLimit);
+    assert!(doubts[0].0.starts_with("8 threads busy-poll"), "{doubts:?}");
+    assert_eq!(said(&crowd, FindingCode::GeneratorBehind)[0].1, "Lower the rate.");
     crowd.flows = 1;
-    assert!(said(&crowd, Code::GeneratorLimit).is_empty());
+    assert!(said(&crowd, FindingCode::GeneratorLimit).is_empty());
     crowd.busy_polling = false;
-    assert!(said(&crowd, Code::GeneratorBehind)[0].1.contains("more flows"));
+    assert!(said(&crowd, FindingCode::GeneratorBehind)[0].1.contains("more flows"));
 }
 
 #[test]
 fn an_end_in_the_warm_up_is_told() {
     let told = |row| {
-        let circumstances = Circumstances { interrupted: true, ..Circumstances::default() };
+        let circumstances = UdpRunContext { interrupted: true, ..UdpRunContext::default() };
         let findings = all(&result(row), &circumstances);
-        let one = findings.into_iter().find(|finding| finding.code == Code::Interrupted);
+        let one = findings.into_iter().find(|finding| finding.code == FindingCode::Interrupted);
         one.unwrap().message
     };
     let ended = |sent| {
@@ -174,5 +174,5 @@ fn an_end_in_the_warm_up_is_told() {
         PathRow { counts, ended: Some(RowEnd::Interrupted), ..row }
     };
     assert!(told(ended(0)).contains("in the warm-up of a row"));
-    assert!(told(ended(1)).contains("before it was through"));
+    assert!(told(ended(1)).contains("The run was interrupted."));
 }

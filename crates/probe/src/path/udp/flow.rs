@@ -1,5 +1,5 @@
-//! One conversation with the far end: its socket, its buffers and how a datagram is sent, received
-//! and stamped. When something is sent is not decided here.
+//! One conversation with the far end: its socket, its buffers, and the sending, receiving and
+//! timestamping of a datagram. The send times are decided elsewhere.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,43 +12,43 @@ use horolog_wire::path_probe::{FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, Header};
 use horolog_wire::stamp::SENDER_HOP_LIMIT;
 
 use super::codec::Codec;
-use super::error::PathError;
+use super::error::UdpPathError;
 use super::hello::{self, hello};
 use super::options::PathUdpOptions;
 use super::prepare::stamp_codec;
 
-/// Room in the socket for a burst of long datagrams.
+/// Socket buffer size, for a burst of long datagrams.
 const BUFFER_BYTES: usize = 4 << 20;
-/// The longest datagram there is.
+/// Maximum length of a datagram.
 const ROOM: usize = 65_536;
 
-/// A flow that can be used.
-pub(super) struct Flow {
+/// Flow ready for use.
+pub(super) struct UdpFlow {
     pub(super) socket: Socket,
     pub(super) codec: Codec,
     pub(super) wait: Wait,
-    /// Whether the kernel takes timestamps.
+    /// True if the kernel takes timestamps.
     pub(super) kernel: bool,
-    /// Whether the class of replies is told.
-    tells_class: bool,
+    /// True if the traffic class of replies is received.
+    receives_class: bool,
     envelope: Envelope,
     pub(super) out: Vec<u8>,
     pub(super) input: Vec<u8>,
-    /// Datagrams that were sent since the kernel numbers them.
+    /// Datagrams sent since the kernel numbers them.
     pub(super) sent: u32,
-    /// The traffic class with which replies come.
+    /// Traffic class of received replies.
     pub(super) class_back: Option<u8>,
 }
 
-/// A datagram that came.
+/// Received datagram.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Came {
+pub(super) struct ReceivedDatagram {
     pub(super) len: usize,
-    /// When it came from the driver, in ns since 1970.
-    pub(super) came_ns: Option<i64>,
+    /// Kernel receive timestamp, in ns since 1970.
+    pub(super) received_ns: Option<i64>,
 }
 
-/// A socket that is connected to the far end, with what the options ask of all its datagrams.
+/// Returns a socket that is connected to the far end, with the options for all its datagrams.
 pub(super) fn connected(options: &PathUdpOptions, to: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::udp(to)?;
     if let Some(interface) = &options.interface {
@@ -59,25 +59,25 @@ pub(super) fn connected(options: &PathUdpOptions, to: SocketAddr) -> io::Result<
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     socket.bind((any, 0).into())?;
-    socket.send_in_fragments(to)?;
+    socket.allow_fragmentation(to)?;
     if options.dscp != 0 {
-        // Before the route is looked up: with another class it may be another one.
+        // Before the route is looked up: another class may have another route.
         socket.set_traffic_class(to, options.dscp << 2)?;
     }
     socket.connect(to)?;
-    // What can be had will do.
+    // Best effort.
     let _ = (socket.set_receive_buffer(BUFFER_BYTES), socket.set_send_buffer(BUFFER_BYTES));
     Ok(socket)
 }
 
-impl Flow {
+impl UdpFlow {
     /// Opens a flow for datagrams of one length.
     pub(super) fn open(
         options: &PathUdpOptions,
         to: SocketAddr,
         length: u64,
-    ) -> Result<Self, PathError> {
-        let failed = |source| PathError::Socket { address: to, source };
+    ) -> Result<Self, UdpPathError> {
+        let failed = |source| UdpPathError::Socket { address: to, source };
         let socket = connected(options, to).map_err(failed)?;
         let tells_class = options.dscp != 0;
         let codec = if options.is_stamp {
@@ -93,13 +93,13 @@ impl Flow {
             Codec::Horolog { session: welcome.session }
         };
         if tells_class {
-            socket.tell_traffic_class(to, true).map_err(failed)?;
+            socket.enable_traffic_class(to, true).map_err(failed)?;
         }
         if options.kernel_timestamps {
-            socket.tell_all_times().map_err(failed)?;
+            socket.enable_all_timestamps().map_err(failed)?;
         }
         if options.busy_polling {
-            // Only drivers that can be polled gain by it, and it may need a privilege.
+            // Only drivers with busy polling benefit, and it may need a privilege.
             let _ = socket.set_busy_poll(50);
         }
         Ok(Self {
@@ -107,7 +107,7 @@ impl Flow {
             codec,
             wait: if options.busy_polling { Wait::Never } else { Wait::Asleep },
             kernel: options.kernel_timestamps,
-            tells_class,
+            receives_class: tells_class,
             envelope: Envelope::new(),
             out: vec![0; length as usize],
             input: vec![0; ROOM],
@@ -116,30 +116,30 @@ impl Flow {
         })
     }
 
-    /// How long a receiving call sleeps at most.
+    /// Sets the longest sleep of a receive call.
     pub(super) fn sleep_at_most(&self, wait: Duration) -> Result<(), io::Error> {
         self.socket.set_receive_timeout(wait)
     }
 
     /// Receives a datagram into the buffer.
-    pub(super) fn receive(&mut self) -> io::Result<Came> {
-        if !self.kernel && !self.tells_class {
+    pub(super) fn receive(&mut self) -> io::Result<ReceivedDatagram> {
+        if !self.kernel && !self.receives_class {
             let len = datagram::receive(self.socket.as_fd(), &mut self.input, self.wait)?;
-            return Ok(Came { len, came_ns: None });
+            return Ok(ReceivedDatagram { len, received_ns: None });
         }
         let received = self.envelope.receive(self.socket.as_fd(), &mut self.input, self.wait)?;
         self.class_back = received.control.traffic_class.or(self.class_back);
         let came_ns = received.control.received_at.map(horolog_time::Timestamp::as_ns);
-        Ok(Came { len: received.len, came_ns })
+        Ok(ReceivedDatagram { len: received.len, received_ns: came_ns })
     }
 
-    /// What the kernel tells next of a datagram that left: its number and when that was.
-    pub(super) fn left(&mut self) -> Option<(u32, i64)> {
-        let stamp = self.envelope.receive_stamp(self.socket.as_fd()).ok()?;
-        Some((stamp.stamp_id?, stamp.received_at?.as_ns()))
+    /// Returns the next kernel transmit timestamp: the datagram's number and the instant.
+    pub(super) fn transmit_timestamp(&mut self) -> Option<(u32, i64)> {
+        let stamp = self.envelope.receive_transmit_timestamp(self.socket.as_fd()).ok()?;
+        Some((stamp.timestamp_id?, stamp.received_at?.as_ns()))
     }
 
-    /// Ends the session; the far end's tally of it.
+    /// Ends the session; returns the far end's counts of it.
     pub(super) fn end(&self) -> Option<Header> {
         match self.codec {
             Codec::Horolog { session } => hello::end(&self.socket, session),
@@ -147,7 +147,7 @@ impl Flow {
         }
     }
 
-    /// Whether the far end is there, for a while of silence may have another reason.
+    /// Returns true if the far end is reachable: a period without replies may have another reason.
     pub(super) fn is_there(&self, to: SocketAddr) -> bool {
         matches!(self.codec, Codec::Horolog { .. }) && hello(&self.socket, to, 0).is_ok()
     }

@@ -1,5 +1,5 @@
-//! Load on the path: datagrams that mean nothing to anybody, so many for each valid one, to the far
-//! end or to all hosts of its link. The far end counts them and never answers.
+//! Load on the path: meaningless datagrams at a given ratio to valid ones, to the far end or to all
+//! hosts of its link. The far end counts them and never answers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsFd;
@@ -10,25 +10,27 @@ use horolog_io::target::is_public;
 use horolog_sys::datagram;
 use horolog_sys::netlink::Netlink;
 use horolog_sys::socket::Socket;
-use horolog_wire::path_probe::{Header, Kind};
+use horolog_sys::zone::scope_of;
+use horolog_wire::path_probe::{Header, PathDatagramKind};
 
-use super::error::PathError;
+use super::error::UdpPathError;
 use super::flow::connected;
 use super::options::{LoadKind, PathUdpOptions};
-use super::shared::Shared;
+use super::shared::RowState;
 
-/// How long to wait for room in the socket at a time.
+/// Longest single wait for room in the socket.
 const ROOM: Duration = Duration::from_millis(10);
 /// All hosts of a link (RFC 4291, section 2.7.1).
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// What loads the path.
-pub(super) struct Load {
+/// Load generator of the path.
+pub(super) struct PathLoadGenerator {
     socket: Socket,
     bytes: Vec<u8>,
 }
 
-/// Where load is to go: as it was asked for, else by broadcast where the far end is on the link.
+/// Returns the destination of load: as requested, otherwise broadcast if the far end is on the
+/// link.
 pub(super) fn kind(options: &PathUdpOptions, to: SocketAddr) -> LoadKind {
     options.load_kind.unwrap_or_else(|| {
         let is_near = !is_public(to.ip()) && interface(to).is_ok();
@@ -36,12 +38,12 @@ pub(super) fn kind(options: &PathUdpOptions, to: SocketAddr) -> LoadKind {
     })
 }
 
-/// The interface by whose link the far end is reached without a router.
+/// Returns the interface on whose link the far end is reached without a router.
 fn interface(to: SocketAddr) -> Result<u32, String> {
     let mut netlink = Netlink::open().map_err(|error| error.to_string())?;
-    let route = netlink.route_get(to.ip(), None).map_err(|error| error.to_string())?;
+    let route = netlink.route_get(to.ip(), scope_of(to)).map_err(|error| error.to_string())?;
     if route.local {
-        return Err("the far end is this host itself".to_owned());
+        return Err("the far end is this host".to_owned());
     }
     match route.gateway {
         Some(gateway) => Err(format!("it is behind the router {gateway}")),
@@ -49,9 +51,9 @@ fn interface(to: SocketAddr) -> Result<u32, String> {
     }
 }
 
-impl Load {
-    pub(super) fn open(options: &PathUdpOptions, to: SocketAddr) -> Result<Self, PathError> {
-        let failed = |source| PathError::Socket { address: to, source };
+impl PathLoadGenerator {
+    pub(super) fn open(options: &PathUdpOptions, to: SocketAddr) -> Result<Self, UdpPathError> {
+        let failed = |source| UdpPathError::Socket { address: to, source };
         let socket = match kind(options, to) {
             LoadKind::Unicast => connected(options, to).map_err(failed)?,
             LoadKind::Broadcast => broadcast(options, to)?,
@@ -59,17 +61,17 @@ impl Load {
         Ok(Self { socket, bytes: vec![0; options.load_length as usize] })
     }
 
-    /// Sends what requests are owed until there are to be no more of them.
-    pub(super) fn run(mut self, shared: &Shared<'_>, session: u64, is_done: &AtomicBool) {
+    /// Sends the load that requests are owed until there are no more of them.
+    pub(super) fn run(mut self, shared: &RowState<'_>, session: u64, is_done: &AtomicBool) {
         let mut number = 0_u32;
         while shared.before_load(is_done) {
-            Header::new(Kind::Load, session, number).emit(&mut self.bytes);
+            Header::new(PathDatagramKind::Load, session, number).emit(&mut self.bytes);
             match datagram::send(self.socket.as_fd(), &self.bytes) {
                 Ok(()) => {
                     number = number.wrapping_add(1);
                     shared.gate.count_load();
                 }
-                // Nothing but the time is lost: it is sent again when there is room.
+                // Only time is lost: it is sent again when there is room.
                 Err(_) if shared.is_to_end() => break,
                 Err(_) => {
                     let _ = self.socket.wait_writable(ROOM);
@@ -79,9 +81,9 @@ impl Load {
     }
 }
 
-fn broadcast(options: &PathUdpOptions, to: SocketAddr) -> Result<Socket, PathError> {
-    let cannot = |reason: String| PathError::Broadcast(to, reason);
-    let failed = |source| PathError::Socket { address: to, source };
+fn broadcast(options: &PathUdpOptions, to: SocketAddr) -> Result<Socket, UdpPathError> {
+    let cannot = |reason: String| UdpPathError::Broadcast(to, reason);
+    let failed = |source| UdpPathError::Socket { address: to, source };
     let index = interface(to).map_err(cannot)?;
     let mut netlink = Netlink::open().map_err(|error| cannot(error.to_string()))?;
     let link = netlink.link_by_index(index).map_err(|error| cannot(error.to_string()))?;
@@ -92,7 +94,7 @@ fn broadcast(options: &PathUdpOptions, to: SocketAddr) -> Result<Socket, PathErr
     let socket = Socket::udp(all).map_err(failed)?;
     socket.bind_to_interface(&link.name).map_err(failed)?;
     socket.allow_broadcast().map_err(failed)?;
-    socket.send_in_fragments(all).map_err(failed)?;
+    socket.allow_fragmentation(all).map_err(failed)?;
     if options.dscp != 0 {
         socket.set_traffic_class(all, options.dscp << 2).map_err(failed)?;
     }

@@ -1,66 +1,66 @@
-//! A fixed rate: each request is sent at its instant, whatever became of the others, and latency
-//! counts from that instant, so that a request that waits for the sender's turn counts as waiting.
-//! One thread sends and another receives.
+//! Fixed rate: each request is sent at its intended send time, whatever the state of the others,
+//! and latency counts from that time, so that a wait for the sender counts too. One thread sends
+//! and another receives.
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use horolog_record::{RowEnd, Telling};
-use horolog_stats::{Recorder, SeenWindow};
+use horolog_record::{ProgressPublisher, RowEnd};
+use horolog_stats::{DuplicateWindow, Recorder};
 use horolog_sys::affinity::set_timer_slack_ns;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_sys::datagram;
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::books::{Books, Instants};
 use super::codec::Codec;
-use super::flow::{Came, Flow};
-use super::ping_pong::{Brought, SILENCE};
-use super::shared::Shared;
+use super::flow::{ReceivedDatagram, UdpFlow};
+use super::flow_stats::{ExchangeTimes, FlowStats};
+use super::ping_pong::{FlowOutcome, UNREACHABLE_AFTER};
+use super::shared::RowState;
 
-/// How long the receiver sleeps at most before it looks whether it is to end.
+/// Longest sleep of the receiver between checks of whether to end.
 const TICK: Duration = Duration::from_millis(10);
-/// Looks at the socket between two such looks, where it does not sleep.
+/// Polls of the socket between two such checks, when busy polling.
 const POLLS: u32 = 256;
-/// The sender sleeps no longer at a time, so that a run that is to end does.
+/// Longest sleep of the sender, so that a request to end the run is noticed.
 const NAP: Span = Span::from_ms(50);
 
-/// When requests of a flow are due.
+/// Intended send times of a flow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Schedule {
+pub(super) struct FlowSchedule {
     pub(super) start: Timestamp<Monotonic>,
-    /// From one request to the next, in ns.
+    /// Interval between requests, in ns.
     pub(super) interval_ns: f64,
-    /// How many.
+    /// Number of requests.
     pub(super) count: u32,
 }
 
-impl Schedule {
+impl FlowSchedule {
     fn due(&self, sequence: u32) -> Timestamp<Monotonic> {
         self.start + Span::from_ns((f64::from(sequence) * self.interval_ns) as i64)
     }
 }
 
-/// What sender and receiver of a flow share.
-pub(super) struct Between {
-    pub(super) seen: SeenWindow,
-    /// When requests were handed over, by number modulo its length; monotonic, in ns.
+/// State shared by sender and receiver of a flow.
+pub(super) struct FlowShared {
+    pub(super) window: DuplicateWindow,
+    /// User send times by number modulo its length; monotonic, in ns.
     sent_at: Box<[AtomicI64]>,
-    /// Requests that were sent or refused.
+    /// Requests sent or refused.
     next: AtomicU32,
     is_done: AtomicBool,
-    /// The kernel's numbers are not those of requests any more.
+    /// True once the kernel's numbers no longer match those of requests.
     is_renumbered: AtomicBool,
 }
 
-impl Between {
-    pub(super) fn new(seen: SeenWindow, reach: usize) -> Self {
+impl FlowShared {
+    pub(super) fn new(seen: DuplicateWindow, reach: usize) -> Self {
         let sent_at = (0..reach.next_power_of_two()).map(|_| AtomicI64::new(0)).collect();
         let (next, is_done) = (AtomicU32::new(0), AtomicBool::new(false));
-        Self { seen, sent_at, next, is_done, is_renumbered: AtomicBool::new(false) }
+        Self { window: seen, sent_at, next, is_done, is_renumbered: AtomicBool::new(false) }
     }
 
     fn sent_at(&self, sequence: u32) -> &AtomicI64 {
@@ -68,9 +68,9 @@ impl Between {
     }
 }
 
-/// What the sender counted.
+/// Outcome of the sender.
 #[derive(Debug)]
-pub(super) struct Sent {
+pub(super) struct SenderOutcome {
     pub(super) late: Recorder,
     pub(super) left: u64,
     pub(super) refused: u64,
@@ -78,24 +78,25 @@ pub(super) struct Sent {
     pub(super) over: Timestamp<Monotonic>,
 }
 
-/// What sends the requests of a flow.
-pub(super) struct Sender<'a> {
+/// Sender of a flow.
+pub(super) struct FlowSender<'a> {
     pub(super) socket: &'a Socket,
     pub(super) codec: Codec,
     pub(super) out: Vec<u8>,
-    pub(super) shared: &'a Shared<'a>,
-    pub(super) between: &'a Between,
-    pub(super) schedule: Schedule,
+    pub(super) shared: &'a RowState<'a>,
+    pub(super) between: &'a FlowShared,
+    pub(super) schedule: FlowSchedule,
     pub(super) offset: Span,
 }
 
-impl Sender<'_> {
-    /// Sends all of them.
-    pub(super) fn run(mut self) -> Sent {
-        // Of no use to real-time threads, and harmless where it cannot be had.
+impl FlowSender<'_> {
+    /// Sends all requests.
+    pub(super) fn run(mut self) -> SenderOutcome {
+        // Of no use to real-time threads, and harmless if not available.
         let _ = set_timer_slack_ns(1);
         let now = MonotonicClock.now();
-        let mut sent = Sent { late: Recorder::new(), left: 0, refused: 0, begun: None, over: now };
+        let mut sent =
+            SenderOutcome { late: Recorder::new(), left: 0, refused: 0, begun: None, over: now };
         for sequence in 0..self.schedule.count {
             let due = self.schedule.due(sequence);
             if !self.sleep(due) {
@@ -111,7 +112,7 @@ impl Sender<'_> {
         loop {
             let now = MonotonicClock.now();
             if now >= due {
-                // A sender that is behind looks as well.
+                // A late sender checks as well.
                 return !self.shared.is_to_end();
             }
             if self.shared.is_to_end() {
@@ -125,7 +126,7 @@ impl Sender<'_> {
         }
     }
 
-    fn once(&mut self, sequence: u32, due: Timestamp<Monotonic>, sent: &mut Sent) {
+    fn once(&mut self, sequence: u32, due: Timestamp<Monotonic>, sent: &mut SenderOutcome) {
         let is_warm_up = sequence < self.shared.warm_up;
         self.shared.before_request(sequence == self.shared.warm_up);
         let now = MonotonicClock.now();
@@ -135,7 +136,7 @@ impl Sender<'_> {
             is_warm_up,
             Timestamp::from_ns((now + self.offset).as_ns()),
         );
-        self.between.seen.open(u64::from(sequence));
+        self.between.window.open(u64::from(sequence));
         self.between.sent_at(sequence).store(now.as_ns(), Ordering::Relaxed);
         let left = datagram::send(self.socket.as_fd(), &self.out).is_ok();
         self.between.next.store(sequence + 1, Ordering::Release);
@@ -153,23 +154,23 @@ impl Sender<'_> {
     }
 }
 
-/// What receives the replies of a flow.
-pub(super) struct Receiver<'a> {
-    pub(super) flow: Flow,
-    pub(super) books: Books,
-    pub(super) shared: &'a Shared<'a>,
-    pub(super) between: &'a Between,
-    pub(super) schedule: Schedule,
+/// Receiver of a flow.
+pub(super) struct FlowReceiver<'a> {
+    pub(super) flow: UdpFlow,
+    pub(super) stats: FlowStats,
+    pub(super) shared: &'a RowState<'a>,
+    pub(super) between: &'a FlowShared,
+    pub(super) schedule: FlowSchedule,
     pub(super) offset: Span,
-    /// When requests went to the driver, by number modulo its length; empty without the kernel's.
+    /// Kernel transmit timestamps by number modulo its length; empty without them.
     pub(super) left_at: Vec<i64>,
-    /// Where it says what it has counted so far, where somebody looks on.
-    pub(super) telling: Option<Telling<'a>>,
+    /// Publisher of progress, with an observer only.
+    pub(super) publisher: Option<ProgressPublisher<'a>>,
 }
 
-impl Receiver<'_> {
-    /// Receives until all replies are there or none can be in time any more.
-    pub(super) fn run(mut self) -> (Brought, Flow) {
+impl FlowReceiver<'_> {
+    /// Receives until all replies have arrived or none can be in time any more.
+    pub(super) fn run(mut self) -> (FlowOutcome, UdpFlow) {
         let timeout = Span::from_ns(self.shared.timeout.as_nanos() as i64);
         let mut ended = self.flow.sleep_at_most(TICK).err().map(|_| RowEnd::Failed);
         let mut heard = MonotonicClock.now();
@@ -192,14 +193,14 @@ impl Receiver<'_> {
                 continue;
             }
             let now = MonotonicClock.now();
-            self.tell(now);
+            self.publish_progress(now);
             if self.between.is_done.load(Ordering::Acquire) {
                 let since = *quiet_since.get_or_insert(now);
                 if now - since > timeout || self.is_all_answered() {
                     break;
                 }
-            } else if now - heard > SILENCE.max(timeout + timeout)
-                && now > self.schedule.start + SILENCE
+            } else if now - heard > UNREACHABLE_AFTER.max(timeout + timeout)
+                && now > self.schedule.start + UNREACHABLE_AFTER
             {
                 if self.flow.is_there(self.shared.to) && self.flow.sleep_at_most(TICK).is_ok() {
                     heard = MonotonicClock.now();
@@ -212,51 +213,52 @@ impl Receiver<'_> {
             self.shared.ended.store(true, Ordering::Relaxed);
         }
         let over = MonotonicClock.now();
-        (Brought { books: self.books, begun: None, over, ended }, self.flow)
+        (FlowOutcome { stats: self.stats, begun: None, over, ended }, self.flow)
     }
 
-    /// Requests that count and have left.
+    /// Returns the number of requests that count and have been sent.
     fn left_so_far(&self) -> u64 {
         self.between.next.load(Ordering::Acquire).saturating_sub(self.shared.warm_up).into()
     }
 
-    fn tell(&mut self, now: Timestamp<Monotonic>) {
-        if let Some(mut told) = self.telling.as_mut().and_then(|telling| telling.due(now)) {
-            self.books.so_far(self.left_so_far(), &mut told);
+    fn publish_progress(&mut self, now: Timestamp<Monotonic>) {
+        if let Some(mut told) = self.publisher.as_mut().and_then(|telling| telling.slot_if_due(now))
+        {
+            self.stats.publish_progress(self.left_so_far(), &mut told);
         }
     }
 
     fn is_all_answered(&self) -> bool {
-        let counts = &self.books.counts;
+        let counts = &self.stats.counts;
         counts.received + counts.late >= self.left_so_far()
     }
 
-    fn take(&mut self, came: Came, taken: Timestamp<Monotonic>) {
+    fn take(&mut self, came: ReceivedDatagram, taken: Timestamp<Monotonic>) {
         let taken_ns = (taken + self.offset).as_ns();
         let bytes = &self.flow.input[..came.len];
         let Some(reply) = self.flow.codec.read(bytes, Timestamp::from_ns(taken_ns)) else {
-            self.books.counts.invalid += 1;
+            self.stats.counts.invalid += 1;
             return;
         };
         let sent = self.between.sent_at(reply.sequence).load(Ordering::Relaxed);
         let sent = Timestamp::<Monotonic>::from_ns(sent);
-        let at = Instants {
+        let at = ExchangeTimes {
             latency: taken - self.schedule.due(reply.sequence),
             sent_ns: (sent + self.offset).as_ns(),
             taken_ns,
             left_ns: self.left(reply.sequence),
-            came_ns: came.came_ns,
+            received_ns: came.received_ns,
         };
-        self.books.take(&reply, &at, &self.between.seen);
+        self.stats.take(&reply, &at, &self.between.window);
     }
 
-    /// When a request went to the driver.
+    /// Returns the kernel transmit timestamp of a request.
     fn left(&mut self, sequence: u32) -> Option<i64> {
         if self.left_at.is_empty() || self.between.is_renumbered.load(Ordering::Relaxed) {
             return None;
         }
         let mask = self.left_at.len() - 1;
-        while let Some((id, at)) = self.flow.left() {
+        while let Some((id, at)) = self.flow.transmit_timestamp() {
             self.left_at[id as usize & mask] = at;
         }
         Some(self.left_at[sequence as usize & mask]).filter(|at| *at != 0)

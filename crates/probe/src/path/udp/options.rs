@@ -1,38 +1,38 @@
-//! What a run over a path is asked to do.
+//! Options of a UDP path run.
 
 use std::time::Duration;
 
-use horolog_io::target::{Family, TargetName};
-use horolog_wire::{path_probe, stamp};
+use horolog_io::target::{AddressFamily, TargetName};
+use horolog_wire::{path_probe::short, stamp};
 
-/// The longest datagram over IPv4, in bytes of payload: 65,535 less both headers.
+/// Longest datagram over IPv4, in bytes of payload: 65,535 less both headers.
 pub const LENGTH_MAX: u64 = 65_507;
-/// Flows at a time.
+/// Parallel flows, at most.
 pub const FLOWS_MAX: u64 = 64;
-/// How long a reply may take unless told otherwise.
+/// Default timeout of a reply.
 pub const TIMEOUT: Duration = Duration::from_millis(500);
-/// Requests that warm up, unless told otherwise.
+/// Default number of warm-up requests.
 pub const WARM_UP: u64 = 100;
-/// How long a row warms up at most, however many requests it has sent by then.
+/// Longest warm-up of a row, whatever the number of requests sent by then.
 pub(super) const WARM_UP_TIME: Duration = Duration::from_secs(1);
 /// Requests of a row, at most: numbers have 32 bits.
 pub(super) const COUNT_MAX: u64 = 1 << 31;
 
-/// Where datagrams of load go.
+/// Destination of load datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoadKind {
-    /// To the far end.
+    /// Far end.
     Unicast,
-    /// To all hosts of the link.
+    /// All hosts of the link.
     Broadcast,
 }
 
-/// One row: a length under a load.
+/// Row: a length under a load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RowPlan {
     /// Bytes of payload of a valid datagram.
     pub length: u64,
-    /// Datagrams of load for each valid one.
+    /// Load datagrams per valid one.
     pub load_ratio: f64,
 }
 
@@ -40,7 +40,7 @@ const fn row(length: u64, load_ratio: f64) -> RowPlan {
     RowPlan { length, load_ratio }
 }
 
-/// The rows of Table 4 of Hao, Xue and Qin, "Performance and test method for real-time parallel
+/// Rows of Table 4 of Hao, Xue and Qin, "Performance and test method for real-time parallel
 /// system", in its order.
 pub const TABLE_4: [RowPlan; 8] = [
     row(1_000, 0.0),
@@ -53,50 +53,50 @@ pub const TABLE_4: [RowPlan; 8] = [
     row(1_000, 100.0),
 ];
 
-/// What to measure, and how.
+/// Options of a UDP path run.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct PathUdpOptions {
-    /// The far end.
+    /// Far end.
     pub target: TargetName,
-    /// The version of IP, where the name has both.
-    pub family: Option<Family>,
-    /// Interface to ask by; where the route leads otherwise.
+    /// IP version, if the name has addresses of both.
+    pub family: Option<AddressFamily>,
+    /// Interface to send on; `None` follows the route.
     pub interface: Option<String>,
-    /// Whether the far end is a reflector of STAMP.
+    /// True if the far end is a STAMP reflector.
     pub is_stamp: bool,
-    /// A public reflector of STAMP may be asked.
+    /// Confirmation that a public STAMP reflector belongs to the user.
     pub i_own_this_target: bool,
-    /// The rows.
+    /// Rows.
     pub rows: Vec<RowPlan>,
-    /// How long a row takes.
+    /// Duration of a row.
     pub time: Duration,
-    /// Requests of a row in all flows together, where that is to end it.
+    /// Requests of a row in all flows together, if their number is to end it.
     pub count: Option<u64>,
-    /// Requests in a second in all flows together; ping-pong without.
+    /// Requests per second in all flows together; `None` is ping-pong.
     pub rate: Option<f64>,
-    /// Requests of each flow that are sent first and not counted, for a second at most.
+    /// Warm-up requests of each flow, sent first and not counted, for a second at most.
     pub warm_up: u64,
-    /// How long a reply may take.
+    /// Timeout of a reply.
     pub timeout: Duration,
-    /// Flows side by side.
+    /// Parallel flows.
     pub flows: u64,
-    /// Where load goes; to all of the link where the far end is on it, unless told.
+    /// Destination of load; `None` takes all hosts of the link if the far end is on it.
     pub load_kind: Option<LoadKind>,
-    /// Bytes of payload of a datagram of load.
+    /// Bytes of payload of a load datagram.
     pub load_length: u64,
-    /// The DSCP of requests, 0 to 63.
+    /// DSCP of requests, 0 to 63.
     pub dscp: u8,
-    /// Whether to look for replies all the time, instead of sleeping.
+    /// True to poll for replies all the time instead of sleeping.
     pub busy_polling: bool,
-    /// Whether the kernels of both ends are to take timestamps.
+    /// True to use kernel timestamps at both ends.
     pub kernel_timestamps: bool,
-    /// The command line, for the record.
+    /// Command line, for the record.
     pub command: Vec<String>,
 }
 
 impl PathUdpOptions {
-    /// The usual options for a target: one row of 64 bytes.
+    /// Returns the default options for a target: one row of 64 bytes.
     #[must_use]
     pub const fn new(target: TargetName) -> Self {
         Self {
@@ -121,17 +121,17 @@ impl PathUdpOptions {
         }
     }
 
-    /// The requests of each flow that warm up: at a fixed rate as many as are sent in
-    /// [`WARM_UP_TIME`] at most.
+    /// Returns the number of warm-up requests of each flow: at a fixed rate at most those sent in
+    /// [`WARM_UP_TIME`].
     pub(super) fn warm_up_within_time(&self) -> u64 {
         let sent = |rate: f64| rate / self.flows as f64 * WARM_UP_TIME.as_secs_f64();
         self.rate.map_or(self.warm_up, |rate| self.warm_up.min(sent(rate) as u64))
     }
 
-    /// The shortest datagram that holds what a request has to tell.
+    /// Returns the length of the shortest datagram that holds a request.
     #[must_use]
     pub const fn length_min(&self) -> u64 {
-        let length = if self.is_stamp { stamp::PACKET_LEN } else { path_probe::HEADER_LEN };
+        let length = if self.is_stamp { stamp::PACKET_LEN } else { short::LEN };
         length as u64
     }
 }

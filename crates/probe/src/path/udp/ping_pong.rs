@@ -1,65 +1,65 @@
-//! Ping-pong: a request, its reply or the end of patience, the next request.
+//! Ping-pong: a request, its reply or the timeout, the next request.
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
-use horolog_record::{RowEnd, Telling};
-use horolog_stats::SeenWindow;
+use horolog_record::{ProgressPublisher, RowEnd};
+use horolog_stats::DuplicateWindow;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_sys::datagram::{self, Wait};
 use horolog_sys::message::is_refusal;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::books::{Books, Instants};
-use super::flow::{Came, Flow};
+use super::flow::{ReceivedDatagram, UdpFlow};
+use super::flow_stats::{ExchangeTimes, FlowStats};
 use super::options::WARM_UP_TIME;
-use super::shared::Shared;
+use super::shared::RowState;
 
-/// Looks at the socket between two looks at the clock, where replies are not slept for.
+/// Polls of the socket between two readings of the clock, when busy polling.
 const POLLS: u32 = 64;
-/// Silence that is no chance any more.
-pub(super) const SILENCE: Span = Span::from_ms(1_000);
-/// Refusals of the far end's host in a row after which nobody listens there.
+/// Time without replies that is no chance loss.
+pub(super) const UNREACHABLE_AFTER: Span = Span::from_ms(1_000);
+/// Consecutive rejections by the far end's host after which no listener is assumed.
 const REFUSALS: u32 = 3;
-/// After the own sending path refused a request.
+/// Pause after the local send path refused a request.
 const PAUSE: Span = Span::from_ns(200_000);
 
-/// What a flow brings home.
+/// Outcome of a flow.
 #[derive(Debug)]
-pub(super) struct Brought {
-    pub(super) books: Books,
+pub(super) struct FlowOutcome {
+    pub(super) stats: FlowStats,
     pub(super) begun: Option<Timestamp<Monotonic>>,
     pub(super) over: Timestamp<Monotonic>,
     pub(super) ended: Option<RowEnd>,
 }
 
-/// How the wait for a reply ended.
-enum Waited {
-    /// The program had the reply then.
+/// End of the wait for a reply.
+enum ReplyWait {
+    /// Reply read by the program at this time.
     Answered(Timestamp<Monotonic>),
     TimedOut,
     Refused,
     Failed,
 }
 
-/// The exchange that goes on.
-struct Exchange<'a> {
-    flow: &'a mut Flow,
-    books: &'a mut Books,
-    seen: &'a SeenWindow,
+/// Exchange in progress.
+struct PingPongExchange<'a> {
+    flow: &'a mut UdpFlow,
+    stats: &'a mut FlowStats,
+    window: &'a DuplicateWindow,
     timeout: Span,
     /// UTC minus the monotonic clock.
     offset: Span,
 }
 
-/// Goes on until the row is over.
+/// Runs exchanges until the row is over.
 pub(super) fn ping_pong(
-    flow: &mut Flow,
-    shared: &Shared<'_>,
-    mut books: Books,
-    seen: &SeenWindow,
-    (offset, mut telling): (Span, Option<Telling<'_>>),
-) -> Brought {
+    flow: &mut UdpFlow,
+    shared: &RowState<'_>,
+    mut books: FlowStats,
+    seen: &DuplicateWindow,
+    (offset, mut telling): (Span, Option<ProgressPublisher<'_>>),
+) -> FlowOutcome {
     let timeout = Span::from_ns(shared.timeout.as_nanos() as i64);
     let length = Span::from_ns(shared.time.as_nanos() as i64);
     let (mut begun, mut over) = (None, MonotonicClock.now());
@@ -68,7 +68,7 @@ pub(super) fn ping_pong(
     let warm_until = over + Span::from_ns(WARM_UP_TIME.as_nanos() as i64);
     let mut next = 0;
     while next < shared.count.unwrap_or(u32::MAX) {
-        // The numbers of those that warm up no more are left out.
+        // Numbers of unused warm-up requests are skipped.
         let sequence = if over < warm_until { next } else { next.max(shared.warm_up) };
         next = sequence + 1;
         let is_first = sequence == shared.warm_up;
@@ -79,24 +79,25 @@ pub(super) fn ping_pong(
             break;
         }
         shared.before_request(is_first);
-        let mut exchange = Exchange { flow: &mut *flow, books: &mut books, seen, timeout, offset };
+        let mut exchange =
+            PingPongExchange { flow: &mut *flow, stats: &mut books, window: seen, timeout, offset };
         let waited = exchange.once(sequence, sequence < shared.warm_up);
         over = match waited {
-            Waited::Answered(taken) => taken,
+            ReplyWait::Answered(taken) => taken,
             _ => MonotonicClock.now(),
         };
-        if let Some(mut told) = telling.as_mut().and_then(|telling| telling.due(over)) {
-            books.so_far(books.counts.sent, &mut told);
+        if let Some(mut told) = telling.as_mut().and_then(|telling| telling.slot_if_due(over)) {
+            books.publish_progress(books.counts.sent, &mut told);
         }
         match waited {
-            Waited::Answered(_) => (heard, refusals) = (over, 0),
-            Waited::Failed => ended = Some(RowEnd::Failed),
-            Waited::Refused => {
+            ReplyWait::Answered(_) => (heard, refusals) = (over, 0),
+            ReplyWait::Failed => ended = Some(RowEnd::Failed),
+            ReplyWait::Refused => {
                 refusals += 1;
                 ended = (refusals >= REFUSALS).then_some(RowEnd::Closed);
             }
-            Waited::TimedOut if over - heard < SILENCE.max(timeout + timeout) => {}
-            Waited::TimedOut => {
+            ReplyWait::TimedOut if over - heard < UNREACHABLE_AFTER.max(timeout + timeout) => {}
+            ReplyWait::TimedOut => {
                 if flow.is_there(shared.to) && flow.sleep_at_most(shared.timeout).is_ok() {
                     heard = over;
                 } else {
@@ -105,55 +106,55 @@ pub(super) fn ping_pong(
             }
         }
     }
-    Brought { books, begun, over, ended }
+    FlowOutcome { stats: books, begun, over, ended }
 }
 
-impl Exchange<'_> {
-    /// One request and what comes of it.
-    fn once(&mut self, sequence: u32, is_warm_up: bool) -> Waited {
+impl PingPongExchange<'_> {
+    /// Runs one exchange.
+    fn once(&mut self, sequence: u32, is_warm_up: bool) -> ReplyWait {
         let flow = &mut *self.flow;
-        let now = if flow.codec.tells_time() { self.utc(MonotonicClock.now()) } else { 0 };
+        let now = if flow.codec.carries_time() { self.utc(MonotonicClock.now()) } else { 0 };
         let flow = &mut *self.flow;
         flow.codec.write(&mut flow.out, sequence, is_warm_up, Timestamp::from_ns(now));
-        self.seen.open(u64::from(sequence));
+        self.window.open(u64::from(sequence));
         let sent = MonotonicClock.now();
         if let Err(error) = datagram::send(flow.socket.as_fd(), &flow.out) {
             return match error.kind() {
-                // Of an earlier request; this one did not leave.
-                ErrorKind::ConnectionRefused => Waited::Refused,
+                // The error belongs to an earlier request; this one was not sent.
+                ErrorKind::ConnectionRefused => ReplyWait::Refused,
                 ErrorKind::WouldBlock => self.refused(is_warm_up),
                 _ if is_refusal(&error) && error.raw_os_error() != Some(90) => {
                     self.refused(is_warm_up)
                 }
-                _ => Waited::Failed,
+                _ => ReplyWait::Failed,
             };
         }
         flow.sent = flow.sent.wrapping_add(1);
-        self.books.counts.sent += u64::from(!is_warm_up);
+        self.stats.counts.sent += u64::from(!is_warm_up);
         self.wait(sequence, sent)
     }
 
-    fn refused(&mut self, is_warm_up: bool) -> Waited {
-        self.books.counts.refused += u64::from(!is_warm_up);
+    fn refused(&mut self, is_warm_up: bool) -> ReplyWait {
+        self.stats.counts.refused += u64::from(!is_warm_up);
         sleep_until(MonotonicClock.now() + PAUSE);
-        Waited::TimedOut
+        ReplyWait::TimedOut
     }
 
     fn utc(&self, at: Timestamp<Monotonic>) -> i64 {
         (at + self.offset).as_ns()
     }
 
-    fn wait(&mut self, sequence: u32, sent: Timestamp<Monotonic>) -> Waited {
+    fn wait(&mut self, sequence: u32, sent: Timestamp<Monotonic>) -> ReplyWait {
         let mut polls = 0_u32;
         loop {
             match self.flow.receive() {
                 Ok(came) => {
                     let taken = MonotonicClock.now();
                     if self.take(came, sequence, sent, taken) {
-                        return Waited::Answered(taken);
+                        return ReplyWait::Answered(taken);
                     }
                     if taken - sent > self.timeout {
-                        return Waited::TimedOut;
+                        return ReplyWait::TimedOut;
                     }
                 }
                 Err(error) => match error.kind() {
@@ -161,21 +162,21 @@ impl Exchange<'_> {
                         polls = polls.wrapping_add(1);
                         let looks = self.flow.wait == Wait::Asleep || polls.is_multiple_of(POLLS);
                         if looks && MonotonicClock.now() - sent >= self.timeout {
-                            return Waited::TimedOut;
+                            return ReplyWait::TimedOut;
                         }
                     }
-                    ErrorKind::ConnectionRefused => return Waited::Refused,
+                    ErrorKind::ConnectionRefused => return ReplyWait::Refused,
                     _ if is_refusal(&error) => {}
-                    _ => return Waited::Failed,
+                    _ => return ReplyWait::Failed,
                 },
             }
         }
     }
 
-    /// Takes a datagram; whether it is the reply that is waited for.
+    /// Takes a datagram; returns true if it is the awaited reply.
     fn take(
         &mut self,
-        came: Came,
+        came: ReceivedDatagram,
         sequence: u32,
         sent: Timestamp<Monotonic>,
         taken: Timestamp<Monotonic>,
@@ -183,22 +184,23 @@ impl Exchange<'_> {
         let (sent_ns, taken_ns) = (self.utc(sent), self.utc(taken));
         let bytes = &self.flow.input[..came.len];
         let Some(reply) = self.flow.codec.read(bytes, Timestamp::from_ns(taken_ns)) else {
-            self.books.counts.invalid += 1;
+            self.stats.counts.invalid += 1;
             return false;
         };
         let is_awaited = reply.sequence == sequence;
-        // Another one was given up, so it is late whenever it left.
+        // Another one was given up, so it is late whenever it was sent.
         let latency = if is_awaited { taken - sent } else { Span::from_ns(i64::MAX) };
         let left_ns = if self.flow.kernel { self.left() } else { None };
-        let at = Instants { latency, sent_ns, taken_ns, left_ns, came_ns: came.came_ns };
-        self.books.take(&reply, &at, self.seen);
+        let at =
+            ExchangeTimes { latency, sent_ns, taken_ns, left_ns, received_ns: came.received_ns };
+        self.stats.take(&reply, &at, self.window);
         is_awaited
     }
 
-    /// When the last request went to the driver.
+    /// Returns the kernel transmit timestamp of the last request.
     fn left(&mut self) -> Option<i64> {
         let last = self.flow.sent.wrapping_sub(1);
-        while let Some((id, at)) = self.flow.left() {
+        while let Some((id, at)) = self.flow.transmit_timestamp() {
             if id == last {
                 return Some(at);
             }

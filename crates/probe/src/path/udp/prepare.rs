@@ -1,28 +1,29 @@
-//! What happens before the first row: the options are checked, the far end is asked who it is, and
-//! what this host knows of its own clock is told.
+//! Preparation before the first row: options are checked, the far end is identified, and the state
+//! of this host's clock is read.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_time::Span;
+use horolog_wire::path_probe::HEADER_LEN;
 use horolog_wire::stamp::{ErrorEstimate, SENDER_HOP_LIMIT};
 
 use super::codec::Codec;
-use super::error::PathError;
+use super::error::UdpPathError;
 use super::flow::connected;
 use super::hello::{hello, number, reflected};
 use super::options::{COUNT_MAX, FLOWS_MAX, LENGTH_MAX, PathUdpOptions};
 
-/// A far end that was found.
+/// Far end that answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct FarEndInfo {
     pub(super) same_clock: bool,
     pub(super) clock_error_ns: Option<u64>,
     pub(super) mtu: u32,
 }
 
-/// STAMP without a session that was agreed upon: its identifier is drawn, and never zero.
+/// Returns a STAMP codec without an agreed session: its identifier is random and never zero.
 pub(super) fn stamp_codec() -> Codec {
     let clock = kernel_clock().ok();
     let error = clock.map_or(Span::from_ms(16_000), |clock| clock.maximum_error);
@@ -31,61 +32,68 @@ pub(super) fn stamp_codec() -> Codec {
     Codec::Stamp { session, error_estimate: ErrorEstimate::new(error, synchronised) }
 }
 
-/// How far this host's clock may be off, in ns; `None` where it is not synchronised.
+/// Returns the error bound of this host's clock, in ns; `None` if it is not synchronised.
 pub(super) fn own_error_ns() -> Option<u64> {
     let clock = kernel_clock().ok().filter(|clock| clock.synchronised)?;
     u64::try_from(clock.maximum_error.as_ns()).ok()
 }
 
-/// Asks the far end who it is.
-pub(super) fn find(options: &PathUdpOptions, to: SocketAddr) -> Result<Found, PathError> {
-    let failed = |source| PathError::Socket { address: to, source };
+/// Identifies the far end.
+pub(super) fn find(options: &PathUdpOptions, to: SocketAddr) -> Result<FarEndInfo, UdpPathError> {
+    let failed = |source| UdpPathError::Socket { address: to, source };
     let socket = connected(options, to).map_err(failed)?;
     let mtu = socket.path_mtu(to).map_err(failed)?;
     if options.is_stamp {
         socket.set_hop_limit(to, SENDER_HOP_LIMIT).map_err(failed)?;
         reflected(&socket, to, &stamp_codec())?;
-        return Ok(Found { same_clock: false, clock_error_ns: None, mtu });
+        return Ok(FarEndInfo { same_clock: false, clock_error_ns: None, mtu });
     }
     let welcome = hello(&socket, to, 0)?;
+    let (shortest, min) = (options.rows.iter().map(|row| row.length).min(), welcome.length_min);
+    if let Some(length) = shortest.filter(|length| *length < min) {
+        return Err(UdpPathError::TooShort { address: to, length, min });
+    }
     let apart = welcome.error_ns.zip(own_error_ns()).map(|(far, own)| far.saturating_add(own));
     let clock_error_ns = if welcome.same_clock { Some(0) } else { apart };
-    // There is no session to end: the far end remembers one from its first probe on.
-    Ok(Found { same_clock: welcome.same_clock, clock_error_ns, mtu })
+    // There is no session to end: the far end stores one from its first probe on.
+    Ok(FarEndInfo { same_clock: welcome.same_clock, clock_error_ns, mtu })
 }
 
-pub(super) fn check(options: &PathUdpOptions) -> Result<(), PathError> {
+pub(super) fn check(options: &PathUdpOptions) -> Result<(), UdpPathError> {
     let min = options.length_min();
     let (rows, flows) = (&options.rows, options.flows);
     if !(1..=1_000).contains(&rows.len()) {
-        return Err(PathError::Rows(rows.len()));
+        return Err(UdpPathError::Rows(rows.len()));
     }
-    let lengths = rows.iter().map(|row| row.length).chain([options.load_length]);
-    if let Some(length) = lengths.into_iter().find(|one| !(min..=LENGTH_MAX).contains(one)) {
-        return Err(PathError::Length { length, min });
+    let lengths = rows.iter().map(|row| (row.length, min));
+    // A load datagram must hold a whole header.
+    let load = (options.load_length, min.max(HEADER_LEN as u64));
+    let is_wrong = |(length, min): &(u64, u64)| !(*min..=LENGTH_MAX).contains(length);
+    if let Some((length, min)) = lengths.chain([load]).find(is_wrong) {
+        return Err(UdpPathError::Length { length, min });
     }
     if let Some(row) = rows.iter().find(|row| !(0.0..=10_000.0).contains(&row.load_ratio)) {
-        return Err(PathError::LoadRatio(row.load_ratio));
+        return Err(UdpPathError::LoadRatio(row.load_ratio));
     }
     if options.is_stamp && rows.iter().any(|row| row.load_ratio > 0.0) {
-        return Err(PathError::StampLoad);
+        return Err(UdpPathError::StampLoad);
     }
     if !(1..=FLOWS_MAX).contains(&flows) {
-        return Err(PathError::Flows(flows));
+        return Err(UdpPathError::Flows(flows));
     }
     for count in options.count.into_iter().chain([options.warm_up.max(1)]) {
         if !(1..=COUNT_MAX).contains(&count) {
-            return Err(PathError::Count(count));
+            return Err(UdpPathError::Count(count));
         }
     }
     if let Some(rate) = options.rate.filter(|rate| !(1.0..=10e6).contains(rate)) {
-        return Err(PathError::Rate(rate));
+        return Err(UdpPathError::Rate(rate));
     }
     if options.dscp > 63 {
-        return Err(PathError::Dscp(options.dscp));
+        return Err(UdpPathError::Dscp(options.dscp));
     }
     if !(Duration::from_millis(1)..=Duration::from_mins(1)).contains(&options.timeout) {
-        return Err(PathError::Timeout);
+        return Err(UdpPathError::Timeout);
     }
     Ok(())
 }
@@ -94,9 +102,31 @@ pub(super) fn check(options: &PathUdpOptions) -> Result<(), PathError> {
 mod tests {
     use std::time::Instant;
 
+    use horolog_wire::path_probe::{Header, PathDatagramKind};
+
     use super::*;
     use crate::path::serve::FarEnd;
     use crate::path::serve::udp::{ListenOptions, listen};
+    use crate::path::udp::RowPlan;
+
+    /// One of an older version says nothing of short probes, and would not answer them.
+    #[test]
+    fn a_far_end_that_echoes_no_short_probes_is_told_from_a_silent_one() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = socket.local_addr().unwrap();
+        let far = std::thread::spawn(move || {
+            let mut bytes = [0; 64];
+            let (len, from) = socket.recv_from(&mut bytes).unwrap();
+            let (hello, _) = Header::parse(&bytes[..len]).unwrap();
+            Header::new(PathDatagramKind::Welcome, 1, hello.sequence).emit(&mut bytes);
+            socket.send_to(&bytes[..len], from).unwrap();
+        });
+        let usual = PathUdpOptions::new(at.to_string().parse().unwrap());
+        let rows = vec![RowPlan { length: 16, load_ratio: 0.0 }];
+        let error = find(&PathUdpOptions { rows, ..usual }, at).unwrap_err();
+        far.join().unwrap();
+        assert!(!error.is_usage() && error.to_string().contains("at least 48"), "{error}");
+    }
 
     /// Ending a session that was never begun took as long as giving up a far end.
     #[test]

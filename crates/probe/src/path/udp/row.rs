@@ -1,4 +1,4 @@
-//! From what the flows of a row brought home to its record. Pure.
+//! Record of a row from the outcomes of its flows. Pure.
 
 use horolog_record::{
     Distribution, PathCounts, PathDirection, PathHostLosses, PathLoad, PathRow, RowEnd,
@@ -8,7 +8,7 @@ use horolog_stats::Recorder;
 use horolog_stats::loss::Rate;
 use horolog_time::Span;
 
-use super::books::Books;
+use super::flow_stats::FlowStats;
 use super::options::RowPlan;
 
 /// Bytes of headers before the payload: IPv4 (RFC 791), IPv6 (RFC 8200) and its fragment header,
@@ -18,7 +18,8 @@ const IPV6_BYTES: u64 = 40;
 const FRAGMENT_BYTES: u64 = 8;
 const UDP_BYTES: u64 = 8;
 
-/// IP packets that a datagram goes in: all fragments but the last one carry a multiple of 8 bytes.
+/// Returns the number of IP packets of a datagram: all fragments but the last one carry a multiple
+/// of 8 bytes.
 pub(super) fn fragments(length: u64, mtu: u64, is_ipv6: bool) -> u64 {
     let (header, fragment) = if is_ipv6 { (IPV6_BYTES, FRAGMENT_BYTES) } else { (IPV4_BYTES, 0) };
     if length + UDP_BYTES + header <= mtu {
@@ -28,45 +29,45 @@ pub(super) fn fragments(length: u64, mtu: u64, is_ipv6: bool) -> u64 {
     (length + UDP_BYTES).div_ceil(room.max(8))
 }
 
-/// All that a row came to.
+/// Outcome of a row.
 #[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) books: Books,
+pub(super) struct RowOutcome {
+    pub(super) stats: FlowStats,
     pub(super) directions: Option<(PathDirection, PathDirection)>,
     pub(super) host_losses: Option<PathHostLosses>,
     pub(super) load_arrived: Option<u64>,
     pub(super) late: Option<Recorder>,
     pub(super) duration: Span,
-    /// The most that the clocks of both ends may be apart; `None` where that is not known.
+    /// Largest difference between the clocks of both ends; `None` if unknown.
     pub(super) clock_error_ns: Option<u64>,
     pub(super) load: PathLoad,
     pub(super) class_back: Option<u8>,
     pub(super) ended: Option<RowEnd>,
     pub(super) planned_rate: Option<f64>,
     pub(super) fragments: u64,
-    pub(super) tells_class: bool,
+    pub(super) receives_class: bool,
 }
 
-/// The record of a row.
-pub(super) fn record(plan: &RowPlan, outcome: Outcome) -> PathRow {
-    let Outcome { books, duration, .. } = outcome;
+/// Returns the record of a row.
+pub(super) fn record(plan: &RowPlan, outcome: RowOutcome) -> PathRow {
+    let RowOutcome { stats: books, duration, .. } = outcome;
     let counts = PathCounts {
         lost: books.counts.sent.saturating_sub(books.counts.received),
         ..books.counts
     };
     let rtt_ns = Distribution::of_recorder(&books.rtt);
     let delay_ns = rtt_ns.as_ref().map(Distribution::half);
-    // One way is known where the clocks are nearer to each other than the ends are.
+    // One-way delay is known if the clocks differ by less than the delay between the ends.
     let is_known = |error: u64| delay_ns.as_ref().is_some_and(|delay| error <= delay.p50 / 2);
     let one_way = outcome.clock_error_ns.is_some_and(is_known);
     let signed = |recorder| if one_way { SignedDistribution::of(recorder) } else { None };
-    let dscp = |class: Option<u8>| class.filter(|_| outcome.tells_class).map(|class| class >> 2);
+    let dscp = |class: Option<u8>| class.filter(|_| outcome.receives_class).map(|class| class >> 2);
     let (forward, backward) = outcome.directions.unzip();
     PathRow {
         length: plan.length,
         fragments: outcome.fragments,
         duration_s: duration.as_ns() as f64 / 1e9,
-        planned_rate: outcome.planned_rate,
+        intended_rate: outcome.planned_rate,
         achieved_rate: rate(counts.sent, duration),
         load: PathLoad { arrived: outcome.load_arrived, ..outcome.load },
         counts,
@@ -80,8 +81,8 @@ pub(super) fn record(plan: &RowPlan, outcome: Outcome) -> PathRow {
         host_send_ns: Distribution::of_recorder(&books.host_send),
         host_receive_ns: Distribution::of_recorder(&books.host_receive),
         wire_ns: Distribution::of_recorder(&books.wire),
-        dscp_there: dscp(books.class_there),
-        dscp_back: dscp(outcome.class_back),
+        dscp_forward: dscp(books.class_there),
+        dscp_backward: dscp(outcome.class_back),
         ended: outcome.ended,
         rtt_ns,
         delay_ns,
@@ -120,13 +121,13 @@ mod tests {
     #[test]
     fn one_way_is_told_where_the_clocks_are_near_enough() {
         let outcome = |clock_error_ns| {
-            let mut books = Books::new(0, Span::from_ms(10));
+            let mut books = FlowStats::new(0, Span::from_ms(10));
             books.rtt.record(20_000);
             books.forward.record(9_000);
             books.counts.sent = 2;
             books.counts.received = 1;
-            Outcome {
-                books,
+            RowOutcome {
+                stats: books,
                 directions: None,
                 host_losses: None,
                 load_arrived: None,
@@ -138,7 +139,7 @@ mod tests {
                 ended: None,
                 planned_rate: None,
                 fragments: 1,
-                tells_class: true,
+                receives_class: true,
             }
         };
         let plan = RowPlan { length: 64, load_ratio: 0.0 };
@@ -146,7 +147,7 @@ mod tests {
             assert_eq!(record(&plan, outcome(error)).forward_ns.is_some(), known, "{error:?}");
         }
         let row = record(&plan, outcome(None));
-        assert_eq!((row.delay_ns.unwrap().min, row.dscp_back), (10_000, Some(46)));
+        assert_eq!((row.delay_ns.unwrap().min, row.dscp_backward), (10_000, Some(46)));
         assert_eq!((row.counts.lost, row.achieved_rate as u64), (1, 1_000));
     }
 }

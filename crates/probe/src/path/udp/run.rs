@@ -1,7 +1,7 @@
-//! A run over a path from its options to its record: the far end is found and asked who it is, then
-//! one row after the other gets its flows, its threads and its load.
+//! Execution of a UDP path run from its options to its record: the far end is resolved and
+//! identified, then each row in turn gets its flows, its threads and its load.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -9,95 +9,89 @@ use std::time::Duration;
 use horolog_io::target::{is_public, require_unicast};
 use horolog_record::{
     Host, PATH_UDP_SCHEMA, PathCost, PathLoad, PathMode, PathProtocol, PathRow, PathTarget,
-    PathUdpResult, RowEnd, Slots, StampKind, Telling, rfc3339_now,
+    PathUdpResult, ProgressPublisher, ProgressSlots, RowEnd, TimestampSource, rfc3339_now,
 };
-use horolog_stats::{Recorder, SeenWindow};
+use horolog_stats::{DuplicateWindow, Recorder};
 use horolog_sys::clock::{ClockOffset, MonotonicClock, realtime_minus_monotonic, sleep_until};
 use horolog_sys::packet::interface_index;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::super::looks::{Lookout, Onlooker, Under};
-use super::books::Books;
+use super::super::live_sampler::{CurrentRow, PathLiveSampler, PathObserver};
 use super::codec::Codec;
 use super::cost;
-use super::error::PathError;
-use super::findings::{self, Circumstances};
-use super::flow::Flow;
-use super::load::{self, Load};
-use super::looks;
-use super::open_loop::{Between, Receiver, Schedule, Sender};
+use super::error::UdpPathError;
+use super::findings::{self, UdpRunContext};
+use super::flow::UdpFlow;
+use super::flow_stats::FlowStats;
+use super::live;
+use super::load::{self, PathLoadGenerator};
+use super::open_loop::{FlowReceiver, FlowSchedule, FlowSender, FlowShared};
 use super::options::{LoadKind, PathUdpOptions, RowPlan};
-use super::ping_pong::{Brought, ping_pong};
-use super::prepare::{Found, check, find, own_error_ns};
-use super::row::{self, Outcome};
-use super::shared::{Gate, Shared};
-use super::sum::Sum;
+use super::ping_pong::{FlowOutcome, ping_pong};
+use super::prepare::{FarEndInfo, check, find, own_error_ns};
+use super::row::{self, RowOutcome};
+use super::shared::{LoadRatioGate, RowState};
+use super::sum::FlowSums;
 
-/// The kernel takes a moment to begin with timestamps when somebody asks for them.
+/// Delay after enabling timestamps: the kernel needs a moment to start them.
 const SETTLING: Span = Span::from_ms(20);
-/// From the making of the threads to the first request at a fixed rate.
+/// Time from starting the threads to the first request at a fixed rate.
 const LEAD: Span = Span::from_ms(5);
-/// Requests of which an answer is recognised, at least and at most.
+/// Requests whose replies are recognised, at least and at most.
 const REACH: (f64, f64) = (4_096.0, 4_194_304.0);
 
-/// A run that can begin.
+/// Run ready to begin.
 #[derive(Debug)]
 pub struct PathUdp {
     options: PathUdpOptions,
     to: SocketAddr,
-    found: Found,
+    found: FarEndInfo,
     cost: PathCost,
 }
 
 impl PathUdp {
-    /// Checks the options, finds the far end and asks it who it is.
+    /// Checks the options, then resolves and identifies the far end.
     ///
     /// # Errors
     ///
-    /// When the options cannot be, or nobody answers.
-    pub fn prepare(mut options: PathUdpOptions) -> Result<Self, PathError> {
+    /// If the options are invalid, or the far end does not answer.
+    pub fn prepare(mut options: PathUdpOptions) -> Result<Self, UdpPathError> {
         check(&options)?;
         options.warm_up = options.warm_up_within_time();
-        let mut to = options.target.resolve(options.family)?;
+        if let Some(name) = &options.interface {
+            interface_index(name).map_err(|_| UdpPathError::NoInterface(name.clone()))?;
+        }
+        let to = options.target.resolve(options.family, options.interface.as_deref())?;
         require_unicast(to.ip())?;
         if options.is_stamp && is_public(to.ip()) && !options.i_own_this_target {
-            return Err(PathError::Public(to.ip()));
-        }
-        if let Some(name) = &options.interface {
-            let index = interface_index(name);
-            let index = index.map_err(|_| PathError::NoInterface(name.clone()))?;
-            if let SocketAddr::V6(v6) = &mut to {
-                v6.set_scope_id(index);
-            }
-        } else if matches!(to.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local()) {
-            return Err(PathError::NeedsInterface(to.ip()));
+            return Err(UdpPathError::Public(to.ip()));
         }
         let found = find(&options, to)?;
         Ok(Self { options, to, found, cost: cost::measure() })
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.options.rows.len()
     }
 
-    /// Measures all rows and returns the record. `progress` is told of each row when it begins;
-    /// `is_over` says when to end early, and `onlooker` sees how it goes meanwhile.
+    /// Measures all rows and returns the record. `progress` is called with each row when it begins;
+    /// `is_over` returns true to end early, and the observer takes snapshots meanwhile.
     ///
     /// # Errors
     ///
-    /// When load cannot be sent as it was asked for.
+    /// If load cannot be sent as requested.
     pub fn run(
         self,
         progress: &dyn Fn(usize, &RowPlan),
         is_over: &(dyn Fn() -> bool + Sync),
-        onlooker: Option<&dyn Onlooker>,
-    ) -> Result<PathUdpResult, PathError> {
+        onlooker: Option<&dyn PathObserver>,
+    ) -> Result<PathUdpResult, UdpPathError> {
         let started = rfc3339_now();
-        let mut lookout = Lookout::new();
+        let mut lookout = PathLiveSampler::new();
         let mut rows: Vec<PathRow> = Vec::new();
-        let mut circumstances = Circumstances::default();
+        let mut circumstances = UdpRunContext::default();
         for (index, plan) in self.options.rows.iter().enumerate() {
             if is_over() {
                 circumstances.interrupted = true;
@@ -105,18 +99,18 @@ impl PathUdp {
             }
             progress(index, plan);
             let clock = realtime_minus_monotonic();
-            let name = looks::name(plan);
+            let name = live::name(plan);
             let under = self.under(index, &name);
             let looking = onlooker.map(|onlooker| (onlooker, &lookout, under));
             let row = self.row(plan, clock, is_over, looking)?;
             if let Some(onlooker) = onlooker {
-                lookout.end(onlooker, under, looks::counts(&row), looks::ended(&row));
+                lookout.end(onlooker, under, live::counts(&row), live::ended(&row));
             }
             if !clock.agrees(realtime_minus_monotonic()) {
                 circumstances.stepped.push(index);
             }
             let ended = row.ended;
-            // Of one that was ended in its warm-up there is nothing to show.
+            // A row that was ended in its warm-up has nothing to show.
             if ended != Some(RowEnd::Interrupted) || row.counts.sent > 0 {
                 rows.push(row);
             }
@@ -132,7 +126,7 @@ impl PathUdp {
         self,
         started: String,
         rows: Vec<PathRow>,
-        circumstances: &Circumstances,
+        circumstances: &UdpRunContext,
     ) -> PathUdpResult {
         let (options, to) = (self.options, self.to);
         let broadcast = load::kind(&options, to) == LoadKind::Broadcast;
@@ -153,7 +147,11 @@ impl PathUdp {
             mode: if options.rate.is_some() { PathMode::OpenLoop } else { PathMode::PingPong },
             flows: options.flows,
             busy_polling: options.busy_polling,
-            timestamps: if options.kernel_timestamps { StampKind::Kernel } else { StampKind::User },
+            timestamps: if options.kernel_timestamps {
+                TimestampSource::Kernel
+            } else {
+                TimestampSource::User
+            },
             dscp: options.dscp,
             warm_up: options.warm_up,
             reply_timeout_ns: options.timeout.as_nanos() as u64,
@@ -169,29 +167,31 @@ impl PathUdp {
         result
     }
 
-    /// One row, from the opening of its flows to its record.
+    /// Runs one row, from the opening of its flows to its record.
     fn row(
         &self,
         plan: &RowPlan,
         clock: ClockOffset,
         is_over: &(dyn Fn() -> bool + Sync),
-        looks: Option<(&dyn Onlooker, &Lookout, Under<'_>)>,
-    ) -> Result<PathRow, PathError> {
+        looks: Option<(&dyn PathObserver, &PathLiveSampler, CurrentRow<'_>)>,
+    ) -> Result<PathRow, UdpPathError> {
         let options = &self.options;
-        let flows = (0..options.flows).map(|_| Flow::open(options, self.to, plan.length));
+        let flows = (0..options.flows).map(|_| UdpFlow::open(options, self.to, plan.length));
         let flows = match flows.collect::<Result<Vec<_>, _>>() {
             Ok(flows) => flows,
-            Err(PathError::Silent(..)) => return Ok(self.missed(plan, RowEnd::Vanished)),
-            Err(PathError::Refused(..)) => return Ok(self.missed(plan, RowEnd::Closed)),
+            Err(UdpPathError::NoReply(..)) => return Ok(self.missed(plan, RowEnd::Vanished)),
+            Err(UdpPathError::Refused(..)) => return Ok(self.missed(plan, RowEnd::Closed)),
             Err(error) => return Err(error),
         };
-        let load = (plan.load_ratio > 0.0).then(|| Load::open(options, self.to)).transpose()?;
+        let load = (plan.load_ratio > 0.0)
+            .then(|| PathLoadGenerator::open(options, self.to))
+            .transpose()?;
         if options.kernel_timestamps {
             sleep_until(MonotonicClock.now() + SETTLING);
         }
         let warm_up = options.warm_up as u32;
         let each = options.count.map(|count| count.div_ceil(options.flows) as u32);
-        let shared = Shared {
+        let shared = RowState {
             to: self.to,
             warm_up,
             count: each.map(|count| count + warm_up),
@@ -201,38 +201,38 @@ impl PathUdp {
             busy_polling: options.busy_polling,
             is_over,
             ended: AtomicBool::new(false),
-            gate: Gate::new(plan.load_ratio),
+            gate: LoadRatioGate::new(plan.load_ratio),
         };
         let session = match flows.first().map(|flow| flow.codec) {
             Some(Codec::Horolog { session }) => session,
             _ => 0,
         };
         let is_done = AtomicBool::new(false);
-        let slots = looks.map(|_| Slots::new(flows.len()));
+        let slots = looks.map(|_| ProgressSlots::new(flows.len()));
         let all = thread::scope(|scope| {
             let (shared, is_done, slots) = (&shared, &is_done, slots.as_ref());
             if let (Some((onlooker, lookout, under)), Some(slots)) = (looks, slots) {
-                scope.spawn(move || lookout.watch(onlooker, under, slots, is_done));
+                scope.spawn(move || lookout.sample_until(onlooker, under, slots, is_done));
             }
             let loading = load.map(|load| scope.spawn(move || load.run(shared, session, is_done)));
             let all = self.flows(flows, shared, clock.offset, slots);
             is_done.store(true, Ordering::Release);
-            // A thread that died sent what it counted.
+            // A thread that died has published its counts.
             loading.map(thread::ScopedJoinHandle::join);
             all
         });
-        // The last of the load is under way before what came is asked for.
+        // The last of the load is in flight before the counts are requested.
         let all: Vec<_> =
             all.into_iter().map(|(one, flow, late)| (tallied(one, &flow), flow, late)).collect();
         Ok(row::record(plan, self.outcome(plan, &shared, &all)))
     }
 
-    /// A row as those see it who look on.
-    fn under<'a>(&self, index: usize, name: &'a str) -> Under<'a> {
+    /// Returns a row as the observer sees it.
+    fn under<'a>(&self, index: usize, name: &'a str) -> CurrentRow<'a> {
         let options = &self.options;
         let by_count = options.count.zip(options.rate).map(|(count, rate)| count as f64 / rate);
         let by_time = options.count.is_none().then_some(options.time.as_secs_f64());
-        Under {
+        CurrentRow {
             index,
             name,
             rate: options.rate,
@@ -241,16 +241,16 @@ impl PathUdp {
         }
     }
 
-    /// All flows side by side.
+    /// Runs all flows in parallel.
     fn flows(
         &self,
-        flows: Vec<Flow>,
-        shared: &Shared<'_>,
+        flows: Vec<UdpFlow>,
+        shared: &RowState<'_>,
         offset: Span,
-        slots: Option<&Slots>,
-    ) -> Vec<(Brought, Flow, Option<Recorder>)> {
+        slots: Option<&ProgressSlots>,
+    ) -> Vec<(FlowOutcome, UdpFlow, Option<Recorder>)> {
         let start = MonotonicClock.now() + LEAD;
-        let telling = |index| Some(Telling::new(slots?.of(index)?, start));
+        let telling = |index| Some(ProgressPublisher::new(slots?.of(index)?, start));
         thread::scope(|scope| {
             let threads: Vec<_> = flows
                 .into_iter()
@@ -273,68 +273,77 @@ impl PathUdp {
 
     fn ping_pong(
         &self,
-        mut flow: Flow,
-        shared: &Shared<'_>,
-        told: (Span, Option<Telling<'_>>),
-    ) -> Option<(Brought, Flow, Option<Recorder>)> {
-        let seen = SeenWindow::new(REACH.0 as u64).ok()?;
-        let books = self.books();
+        mut flow: UdpFlow,
+        shared: &RowState<'_>,
+        told: (Span, Option<ProgressPublisher<'_>>),
+    ) -> Option<(FlowOutcome, UdpFlow, Option<Recorder>)> {
+        let seen = DuplicateWindow::new(REACH.0 as u64).ok()?;
+        let books = self.flow_stats();
         let brought = ping_pong(&mut flow, shared, books, &seen, told);
         Some((brought, flow, None))
     }
 
     fn open_loop(
         &self,
-        flow: Flow,
-        shared: &Shared<'_>,
-        (offset, telling): (Span, Option<Telling<'_>>),
+        flow: UdpFlow,
+        shared: &RowState<'_>,
+        (offset, telling): (Span, Option<ProgressPublisher<'_>>),
         (rate, start): (f64, Timestamp<Monotonic>),
-    ) -> Option<(Brought, Flow, Option<Recorder>)> {
+    ) -> Option<(FlowOutcome, UdpFlow, Option<Recorder>)> {
         let options = &self.options;
         let own_rate = rate / options.flows as f64;
         let by_time = (own_rate * options.time.as_secs_f64()).ceil().max(1.0) as u32;
         let count = shared.count.unwrap_or(by_time.saturating_add(shared.warm_up));
-        let schedule = Schedule { start, interval_ns: 1e9 / own_rate, count };
+        let schedule = FlowSchedule { start, interval_ns: 1e9 / own_rate, count };
         let reach = (own_rate * options.timeout.as_secs_f64() * 2.0).clamp(REACH.0, REACH.1);
         let reach = (reach as usize).next_power_of_two();
-        let between = Between::new(SeenWindow::new(reach as u64).ok()?, reach);
+        let between = FlowShared::new(DuplicateWindow::new(reach as u64).ok()?, reach);
         let socket = flow.socket.try_clone().ok()?;
         let out = vec![0; flow.out.len()];
         let codec = flow.codec;
         let left_at = if flow.kernel { vec![0; reach] } else { Vec::new() };
         let (sent, (mut brought, flow)) = thread::scope(|scope| {
             let between = &between;
-            let sender = Sender { socket: &socket, codec, out, shared, between, schedule, offset };
+            let sender =
+                FlowSender { socket: &socket, codec, out, shared, between, schedule, offset };
             let sending = scope.spawn(move || sender.run());
-            let books = self.books();
-            let receiver =
-                Receiver { flow, books, shared, between, schedule, offset, left_at, telling };
+            let books = self.flow_stats();
+            let receiver = FlowReceiver {
+                flow,
+                stats: books,
+                shared,
+                between,
+                schedule,
+                offset,
+                left_at,
+                publisher: telling,
+            };
             let received = receiver.run();
             sending.join().ok().map(|sent| (sent, received))
         })?;
-        brought.books.counts.sent = sent.left;
-        brought.books.counts.refused = sent.refused;
+        brought.stats.counts.sent = sent.left;
+        brought.stats.counts.refused = sent.refused;
         (brought.begun, brought.over) = (sent.begun, sent.over);
         Some((brought, flow, Some(sent.late)))
     }
 
-    fn books(&self) -> Books {
+    fn flow_stats(&self) -> FlowStats {
         let timeout = Span::from_ns(self.options.timeout.as_nanos() as i64);
-        Books::new(self.options.warm_up as u32, timeout)
+        FlowStats::new(self.options.warm_up as u32, timeout)
     }
 
     fn outcome(
         &self,
         plan: &RowPlan,
-        shared: &Shared<'_>,
-        all: &[(Brought, Flow, Option<Recorder>)],
-    ) -> Outcome {
+        shared: &RowState<'_>,
+        all: &[(FlowOutcome, UdpFlow, Option<Recorder>)],
+    ) -> RowOutcome {
         let options = &self.options;
-        let mut books = self.books();
+        let mut books = self.flow_stats();
         let mut late: Option<Recorder> = None;
-        let mut sum = Sum::default();
+        let mut sum = FlowSums::default();
         for (brought, flow, own_late) in all {
-            books.merge(&brought.books);
+            books.merge(&brought.stats);
             if let Some(own) = own_late {
                 late.get_or_insert_default().merge(own);
             }
@@ -348,7 +357,7 @@ impl PathUdp {
         let ratio = if valid == 0 { 0.0 } else { sent as f64 / valid as f64 };
         let far_error = books.far_error.zip(own_error_ns());
         let by_reply = far_error.map(|(far, own)| far.as_ns().unsigned_abs().saturating_add(own));
-        Outcome {
+        RowOutcome {
             directions: sum.directions.filter(|_| sum.all_counted),
             host_losses: Some(sum.host_losses),
             load_arrived: gate.is_there().then_some(sum.load_arrived),
@@ -365,8 +374,8 @@ impl PathUdp {
             ended,
             planned_rate: options.rate,
             fragments: self.fragments(plan),
-            tells_class: options.dscp != 0,
-            books,
+            receives_class: options.dscp != 0,
+            stats: books,
             late,
         }
     }
@@ -375,10 +384,10 @@ impl PathUdp {
         row::fragments(plan.length, self.found.mtu.into(), self.to.is_ipv6())
     }
 
-    /// A row that could not begin.
+    /// Returns a row that could not begin.
     fn missed(&self, plan: &RowPlan, ended: RowEnd) -> PathRow {
-        let outcome = Outcome {
-            books: self.books(),
+        let outcome = RowOutcome {
+            stats: self.flow_stats(),
             directions: None,
             host_losses: None,
             load_arrived: None,
@@ -390,20 +399,20 @@ impl PathUdp {
             ended: Some(ended),
             planned_rate: self.options.rate,
             fragments: self.fragments(plan),
-            tells_class: false,
+            receives_class: false,
         };
         row::record(plan, outcome)
     }
 }
 
-/// With what the far end counted to the end, where it is still there, and this host's socket lost.
-fn tallied(mut brought: Brought, flow: &Flow) -> Brought {
+/// Adds the far end's final counts, if it still answers, and the drops of this host's socket.
+fn tallied(mut brought: FlowOutcome, flow: &UdpFlow) -> FlowOutcome {
     if brought.ended.is_none()
         && let Some(tally) = flow.end()
     {
-        brought.books.counted = Some(tally.counted);
-        brought.books.far_losses = tally.losses();
+        brought.stats.counted = Some(tally.counted);
+        brought.stats.far_losses = tally.losses();
     }
-    brought.books.dropped = flow.socket.drops().ok().map(u64::from);
+    brought.stats.dropped = flow.socket.drops().ok().map(u64::from);
     brought
 }

@@ -1,5 +1,5 @@
-//! What the threads of one row share: when it ends, how far it is, and the gate that keeps load and
-//! valid datagrams in their proportion. Atomics alone; nobody waits for a lock.
+//! State shared by the threads of one row: its end, its progress, and the gate that keeps load and
+//! valid datagrams in proportion. Atomics only; no thread waits for a lock.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,42 +8,42 @@ use std::time::Duration;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_time::{Clock, Span};
 
-/// How long those wait for each other who may sleep.
+/// Sleep of threads that wait for each other and may sleep.
 const NAP: Span = Span::from_ns(20_000);
 
-/// A row as its threads see it.
-pub(super) struct Shared<'a> {
+/// State of a row shared by its threads.
+pub(super) struct RowState<'a> {
     pub(super) to: SocketAddr,
     /// Requests of each flow that are not counted.
     pub(super) warm_up: u32,
-    /// Requests of each flow, warm-up and all, where that is to end it.
+    /// Requests of each flow, warm-up included, if their number is to end it.
     pub(super) count: Option<u32>,
-    /// How long each flow goes on behind its warm-up.
+    /// Duration of each flow after its warm-up.
     pub(super) time: Duration,
     pub(super) timeout: Duration,
     pub(super) busy_polling: bool,
-    /// Whether the run is to end.
+    /// Returns true if the run is to end.
     pub(super) is_over: &'a (dyn Fn() -> bool + Sync),
-    /// Whether the row is to end, whoever saw the reason.
+    /// True once the row is to end, whichever thread found the reason.
     pub(super) ended: AtomicBool,
-    pub(super) gate: Gate,
+    pub(super) gate: LoadRatioGate,
 }
 
-/// Datagrams of load and valid ones, each of which waits for the other.
+/// Gate between load and valid datagrams, each of which waits for the other.
 #[derive(Debug)]
-pub(super) struct Gate {
-    /// R.
+pub(super) struct LoadRatioGate {
+    /// Ratio R.
     ratio: f64,
     valid: AtomicU64,
     load: AtomicU64,
-    /// Load that was owed when the first request that counts was sent.
+    /// Load owed when the first request that counts was sent.
     pub(super) load_before: AtomicU64,
-    /// Valid ones, likewise.
+    /// Valid datagrams at that time.
     pub(super) valid_before: AtomicU64,
 }
 
-impl Shared<'_> {
-    /// Whether no further request is to be sent.
+impl RowState<'_> {
+    /// Returns true if no further request is to be sent.
     pub(super) fn is_to_end(&self) -> bool {
         self.ended.load(Ordering::Relaxed) || (self.is_over)()
     }
@@ -56,7 +56,8 @@ impl Shared<'_> {
         }
     }
 
-    /// Waits until the load that earlier requests are owed was sent, and counts one more request.
+    /// Waits until the load that earlier requests are owed has been sent, and counts one more
+    /// request.
     pub(super) fn before_request(&self, is_first_counted: bool) {
         let gate = &self.gate;
         if !gate.is_there() {
@@ -67,8 +68,7 @@ impl Shared<'_> {
             self.rest();
         }
         if is_first_counted {
-            // The first flow that comes so far decides; what is ahead is owed to requests that
-            // count.
+            // The first flow to get here decides; the lead is owed to requests that count.
             let owed = (gate.ratio * number as f64).round() as u64;
             let relaxed = Ordering::Relaxed;
             let _ = gate.load_before.compare_exchange(0, owed, relaxed, relaxed);
@@ -76,11 +76,11 @@ impl Shared<'_> {
         }
     }
 
-    /// Waits until one more datagram of load may be sent; false where there is to be none.
+    /// Waits until one more load datagram may be sent; returns false if there is to be none.
     pub(super) fn before_load(&self, is_done: &AtomicBool) -> bool {
         loop {
             let gate = &self.gate;
-            // Read first: a request that comes in between is seen the next time.
+            // Read first: a request that arrives in between is seen the next time.
             let done = is_done.load(Ordering::Acquire);
             let ahead = u64::from(!done);
             let allowed = gate.ratio * (gate.valid.load(Ordering::Relaxed) + ahead) as f64;
@@ -95,7 +95,7 @@ impl Shared<'_> {
     }
 }
 
-impl Gate {
+impl LoadRatioGate {
     pub(super) fn new(ratio: f64) -> Self {
         let zero = || AtomicU64::new(0);
         Self { ratio, valid: zero(), load: zero(), load_before: zero(), valid_before: zero() }
@@ -105,17 +105,17 @@ impl Gate {
         self.ratio > 0.0
     }
 
-    /// One more datagram of load was sent.
+    /// Counts one more load datagram.
     pub(super) fn count_load(&self) {
         self.load.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Datagrams of load that were sent.
+    /// Returns the number of load datagrams sent.
     pub(super) fn sent(&self) -> u64 {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Requests, warm-up and all.
+    /// Returns the number of requests, warm-up included.
     pub(super) fn valid(&self) -> u64 {
         self.valid.load(Ordering::Relaxed)
     }

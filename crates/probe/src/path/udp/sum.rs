@@ -1,13 +1,13 @@
-//! What several flows of a row come to together. Pure.
+//! Sum over several flows of a row. Pure.
 
 use horolog_record::{PathDirection, PathHostLosses, RowEnd};
 use horolog_time::{Monotonic, Timestamp};
 
-use super::flow::Flow;
-use super::ping_pong::Brought;
+use super::flow::UdpFlow;
+use super::ping_pong::FlowOutcome;
 
-/// What several flows come to beside their books.
-pub(super) struct Sum {
+/// Sums over several flows in addition to their stats.
+pub(super) struct FlowSums {
     pub(super) directions: Option<(PathDirection, PathDirection)>,
     pub(super) all_counted: bool,
     pub(super) host_losses: PathHostLosses,
@@ -18,7 +18,7 @@ pub(super) struct Sum {
     pub(super) ended: Option<RowEnd>,
 }
 
-impl Default for Sum {
+impl Default for FlowSums {
     fn default() -> Self {
         Self {
             directions: None,
@@ -33,10 +33,10 @@ impl Default for Sum {
     }
 }
 
-impl Sum {
-    /// Adds another one's.
-    pub(super) fn add(&mut self, brought: &Brought, flow: &Flow) {
-        match brought.books.directions() {
+impl FlowSums {
+    /// Adds the outcome of another flow.
+    pub(super) fn add(&mut self, brought: &FlowOutcome, flow: &UdpFlow) {
+        match brought.stats.directions() {
             Some((forward, backward)) => {
                 let (there, back) = self.directions.get_or_insert_default();
                 for (all, one) in [(there, forward), (back, backward)] {
@@ -48,16 +48,16 @@ impl Sum {
             None => self.all_counted = false,
         }
         let hosts = &mut self.host_losses;
-        if let Some(losses) = brought.books.far_losses {
+        if let Some(losses) = brought.stats.far_losses {
             let limited = hosts.far_limited.unwrap_or(0);
             hosts.far_limited = Some(limited.saturating_add(losses.limited));
-            // All flows come to one socket, whose drops each of them is told.
+            // All flows arrive at one socket, whose drops each of them reports.
             hosts.far_dropped = hosts.far_dropped.max(Some(losses.dropped));
         }
-        if let Some(dropped) = brought.books.dropped {
+        if let Some(dropped) = brought.stats.dropped {
             hosts.near_dropped = Some(hosts.near_dropped.unwrap_or(0).saturating_add(dropped));
         }
-        self.load_arrived += brought.books.counted.map_or(0, |counted| u64::from(counted.load));
+        self.load_arrived += brought.stats.counted.map_or(0, |counted| u64::from(counted.load));
         self.begun = match (self.begun, brought.begun) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),

@@ -3,9 +3,9 @@
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use horolog_record::Code;
+use horolog_record::FindingCode;
 use horolog_time::NtpTimestamp;
-use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
+use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
 use super::*;
 
@@ -69,10 +69,10 @@ fn serve(ahead: Span, requests: u32) -> (SocketAddr, thread::JoinHandle<()>) {
         let mut buffer = [0; 100];
         for _ in 0..requests {
             let (length, from) = socket.recv_from(&mut buffer).unwrap();
-            let now = NtpTimestamp::from_utc(SystemPace.utc() + ahead);
+            let now = NtpTimestamp::from_utc(SystemQueryClock.utc() + ahead);
             let (request, _) = Header::parse(&buffer[..length]).unwrap();
             let reply = Header {
-                mode: Mode::Server,
+                mode: AssociationMode::Server,
                 stratum: 2,
                 precision: -25,
                 reference_id: [192, 0, 2, 9],
@@ -111,7 +111,7 @@ fn two_servers_side_by_side_are_as_far_apart_as_they_are() {
         let best = server.best.unwrap();
         let off = best.offset_ns.abs_diff(ahead_ns);
         assert!(off <= best.bound_ns, "{off} off: {best:?}");
-        assert_eq!(server.says.as_ref().unwrap().reference_id, "192.0.2.9");
+        assert_eq!(server.server_state.as_ref().unwrap().reference_id, "192.0.2.9");
         assert_eq!(server.offset_ns.unwrap().count, 5);
     }
     let difference = result.differences[0];
@@ -122,5 +122,7 @@ fn two_servers_side_by_side_are_as_far_apart_as_they_are() {
     let unknown = result.servers[3].ended.as_ref().unwrap();
     assert_eq!(unknown.reason, QueryEndReason::Unresolved);
     let codes: Vec<_> = result.findings.iter().map(|finding| finding.code).collect();
-    assert!(codes.contains(&Code::NoReplies) && codes.contains(&Code::ServersDisagree));
+    assert!(
+        codes.contains(&FindingCode::NoReplies) && codes.contains(&FindingCode::ServersDisagree)
+    );
 }

@@ -1,24 +1,24 @@
-//! Bars beside one another from 0 on: how large each of several things is.
+//! Bars one below the other from 0 on: a comparison of sizes.
 
-use super::{BAR_MAX, ROWS_MAX, foremost, line, room, titled};
+use super::{BAR_MAX, ROWS_MAX, line, room, titled, top_indices};
 use crate::table::TableStyle;
 use crate::units::amount;
 
-/// One bar and what stands beside it.
+/// Bar with the text next to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
     pub(crate) name: String,
-    /// How far `#` goes; absent where there is no figure.
+    /// End of the `#` part; absent if there is no figure.
     pub(crate) size: Option<f64>,
-    /// How far `-` goes on behind it, such as to a percentile.
+    /// End of the `-` part after it, such as a percentile.
     pub(crate) tail: Option<f64>,
-    pub(crate) beside: String,
+    pub(crate) value_text: String,
 }
 
 impl Bar {
-    /// A bar of `#` alone.
+    /// Creates a bar of `#` alone.
     pub(crate) fn plain(name: String, size: Option<f64>, beside: String) -> Self {
-        Self { name, size, tail: None, beside }
+        Self { name, size, tail: None, value_text: beside }
     }
 
     fn longest(&self) -> f64 {
@@ -26,32 +26,33 @@ impl Bar {
     }
 }
 
-/// The lines, the longest bar as long as there is room; none where there are not two of any size.
+/// Returns the lines, the longest bar as long as there is room; none unless there are two of any
+/// size.
 pub(crate) fn bars(title: &str, all: &[Bar], style: &TableStyle) -> Vec<String> {
     let full = all.iter().map(Bar::longest).fold(0.0, f64::max);
     bars_up_to(title, all, full, style)
 }
 
-/// The same where it is known how much a full bar stands for; longer ones end in `>`.
+/// Returns the lines with a known size of a full bar; longer ones end in `>`.
 pub(crate) fn bars_up_to(title: &str, all: &[Bar], full: f64, style: &TableStyle) -> Vec<String> {
     let known = all.iter().filter(|bar| bar.size.and_then(amount).is_some()).count();
     if known < 2 || all.iter().all(|bar| bar.longest() <= 0.0) || full <= 0.0 {
         return Vec::new();
     }
     let worth: Vec<_> = all.iter().map(Bar::longest).collect();
-    let (kept, left) = foremost(&worth);
+    let (kept, left) = top_indices(&worth);
     let kept: Vec<_> = kept.into_iter().map(|at| &all[at]).collect();
-    let texts = kept.iter().map(|bar| (&*bar.name, &*bar.beside));
+    let texts = kept.iter().map(|bar| (&*bar.name, &*bar.value_text));
     let (width, columns) = room(texts, BAR_MAX, style);
     let mut lines = Vec::new();
     lines.extend(
-        kept.iter().map(|bar| line(&bar.name, width, &bar.drawn(full, columns), &bar.beside)),
+        kept.iter().map(|bar| line(&bar.name, width, &bar.drawn(full, columns), &bar.value_text)),
     );
-    lines.extend((left > 0).then(|| format!("  and {left} more, of which none is longer")));
+    lines.extend((left > 0).then(|| format!("  and {left} more, none longer")));
     titled(&format!("{title}:"), lines, style)
 }
 
-/// The same of bars of which the first are the worst, whatever their length says.
+/// Returns the lines of bars of which the first are the worst, regardless of their length.
 pub(crate) fn worst_first(title: &str, all: &[Bar], full: f64, style: &TableStyle) -> Vec<String> {
     let kept = &all[..all.len().min(ROWS_MAX)];
     let mut lines = bars_up_to(title, kept, full, style);
@@ -73,7 +74,7 @@ impl Bar {
             drawn.pop();
             drawn.push('>');
         } else if drawn.is_empty() && self.longest() > 0.0 {
-            // A little is not nothing.
+            // A small value must not look like none.
             drawn.push('.');
         }
         format!("{drawn:<width$}")
@@ -89,7 +90,7 @@ mod tests {
     const STYLE: TableStyle = TableStyle { colour: false, width: 40 };
 
     fn bar(name: &str, size: Option<f64>, tail: Option<f64>) -> Bar {
-        Bar { name: name.to_owned(), size, tail, beside: "figure".to_owned() }
+        Bar { name: name.to_owned(), size, tail, value_text: "figure".to_owned() }
     }
 
     #[test]
@@ -131,7 +132,7 @@ mod tests {
             (0..40).map(|at| bar(&at.to_string(), Some(f64::from(at)), None)).collect();
         let lines = bars("sizes", &all, &STYLE);
         assert!(lines.len() == 18 && lines[1].starts_with("  24 |"), "{lines:?}");
-        assert_eq!(lines[17], "  and 24 more, of which none is longer");
+        assert_eq!(lines[17], "  and 24 more, none longer");
     }
 
     #[test]

@@ -1,20 +1,20 @@
-//! How often times came: of one distribution as bars with their shares, of several as rows of marks
-//! that can be held against one another.
+//! Distributions of times: a single one as bars with their shares, several as sparklines that can
+//! be compared.
 
 use horolog_record::Distribution;
 use horolog_stats::Histogram;
 
-use super::{BAR_MAX, MARKS_MAX, foremost, line, mark, room, titled};
+use super::{BAR_MAX, MARKS_MAX, line, mark, room, titled, top_indices};
 use crate::table::TableStyle;
 use crate::units::{full_count, human_ns, percent_of};
 
-/// Bars for each tenfold longer time; where that gives too many, the next of these.
+/// Bars per decade of time; if that gives too many, the next of these.
 const BARS_PER_DECADE: [f64; 5] = [4.0, 2.0, 1.0, 0.5, 0.25];
 const BARS_MAX: usize = 9;
-/// Columns for each tenfold longer time, at most: a histogram is no finer than a hundredth.
+/// Maximum number of columns per decade of time: a histogram is no finer than a hundredth.
 const COLUMNS_PER_DECADE: f64 = 20.0;
 
-/// How often the times of each distribution came, one below the other.
+/// Returns the distribution of each set of times, one below the other.
 pub(crate) fn distributions(
     about: &str,
     all: &[(String, &Distribution)],
@@ -33,7 +33,7 @@ pub(crate) fn distributions(
         _ => {}
     }
     let worth: Vec<_> = known.iter().map(|(_, read, _)| read.p99 as f64).collect();
-    let (kept, left) = foremost(&worth);
+    let (kept, left) = top_indices(&worth);
     let kept: Vec<_> = kept.into_iter().map(|at| &known[at]).collect();
     let least = kept.iter().map(|(_, read, _)| read.least).min().unwrap_or(1);
     let most = kept.iter().map(|(_, read, _)| read.most).max().unwrap_or(1);
@@ -46,7 +46,7 @@ pub(crate) fn distributions(
         return Vec::new();
     }
     let ends = [least, most].map(human_ns);
-    let title = format!("{about}, how many took {} to {}, log scales:", ends[0], ends[1]);
+    let title = format!("{about}, histogram from {} to {}, log scales:", ends[0], ends[1]);
     let mut lines = Vec::new();
     lines.extend(kept.iter().map(|(name, read, beside)| {
         line(name, width, &read.marks((least, most), columns), beside)
@@ -60,7 +60,7 @@ fn human(times: &Distribution) -> String {
     format!("{min} to {max}, p50 {p50}")
 }
 
-/// What a histogram holds, 0 as 1 since a logarithmic scale has no place for it.
+/// Content of a histogram, 0 as 1 since a logarithmic scale has no position for it.
 struct Read {
     values: Vec<(u64, u64)>,
     least: u64,
@@ -80,7 +80,7 @@ impl Read {
         Some(Self { values, least, most, p99: times.p99 })
     }
 
-    /// From one end to the other, a mark wherever there are values.
+    /// Returns the marks from one end to the other, one wherever there are values.
     fn marks(&self, (least, most): (u64, u64), columns: usize) -> String {
         let mut counts = vec![0_u64; columns];
         // A bucket's value may be a little beyond the exact ends.
@@ -96,7 +96,7 @@ impl Read {
     }
 }
 
-/// How often the times of one distribution came, with their shares.
+/// Returns the distribution of one set of times, with shares.
 pub(crate) fn distribution(title: &str, times: &Distribution, style: &TableStyle) -> Vec<String> {
     let all = BARS_PER_DECADE.iter().map(|per_decade| bars(times, *per_decade));
     let Some(bars) = all.into_iter().find(|bars| bars.len() <= BARS_MAX) else { return Vec::new() };
@@ -111,21 +111,21 @@ pub(crate) fn distribution(title: &str, times: &Distribution, style: &TableStyle
     let (name_width, width) = room(texts.iter().map(|(a, b)| (&**a, &**b)), BAR_MAX, style);
     let drawn = bars.iter().zip(&texts).map(|((_, count), (from, share))| {
         let length = (*count as f64 / most as f64 * width as f64).round() as usize;
-        // A few are not nothing.
+        // A few must not look like none.
         let bar = if length == 0 && *count > 0 { ".".to_owned() } else { "#".repeat(length) };
         line(from, name_width, &format!("{bar:<width$}"), share)
     });
     titled(&format!("{title}:"), drawn.collect(), style)
 }
 
-/// The lower end of each bar and what it holds, from the shortest to the longest without a gap.
+/// Returns the lower end of each bar and its count, from the shortest to the longest without a gap.
 fn bars(times: &Distribution, per_decade: f64) -> Vec<(u64, u64)> {
     let Ok(histogram) = Histogram::decode(&times.histogram) else { return Vec::new() };
     let place = |value: u64| ((value.max(1) as f64).log10() * per_decade).floor() as i32;
     let mut bars: Vec<(i32, u64)> = Vec::new();
     for (value, count) in histogram.recorded() {
         let at = place(value);
-        // Whoever has the bars so far has them in order.
+        // The bars so far are in order.
         while let Some((last, _)) = bars.last().copied().filter(|(last, _)| *last < at) {
             bars.push((last + 1, 0));
         }
@@ -173,7 +173,7 @@ mod tests {
         let all = [("quick".to_owned(), &quick), ("slow".to_owned(), &slow)];
         let lines = distributions("delay", &all, &TableStyle { colour: false, width: 60 });
         let expected = [
-            "delay, how many took 1.00 µs to 1.00 ms, log scales:",
+            "delay, histogram from 1.00 µs to 1.00 ms, log scales:",
             "  quick |#     =          _| 1.00 µs to 1.00 ms, p50 1.00 µs",
             "  slow  |            -    #| 100 µs to 1.00 ms, p50 1.00 ms",
         ];

@@ -1,21 +1,21 @@
-//! The shape of a load: loss and tail over the rate or over time as rows of marks, and the round
-//! trip's distribution as bars. Loads of requests and of key establishments have the same.
+//! Shape of a load: loss and tail over the rate or over time as sparklines, and the round trip's
+//! distribution as bars. Loads of requests and of NTS-KE exchanges have the same.
 
 use horolog_record::{Distribution, LoadResult};
 
-use super::{Course, Row, Scale, Unit, distribution};
+use super::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, distribution};
 use crate::table::TableStyle;
 use crate::units::{full_count, human_rate};
 use crate::verdict::lower_bound_trial;
 
-/// What is drawn of a trial: its rate, the share that was lost, its times.
+/// Drawn values of a trial: its rate, the lost share, its times.
 pub(crate) struct Trials<'a> {
     pub(crate) all: Vec<(f64, f64, Option<&'a Distribution>)>,
-    /// What was lost, such as requests.
+    /// Lost items, such as requests.
     pub(crate) lost: &'static str,
 }
 
-/// The lines; none of a load that has no shape.
+/// Returns the lines; none for a load that has no shape.
 pub(crate) fn load(result: &LoadResult, style: &TableStyle) -> Vec<String> {
     let mut lines = over_time(result).map_or_else(
         || {
@@ -31,8 +31,8 @@ pub(crate) fn load(result: &LoadResult, style: &TableStyle) -> Vec<String> {
     lines
 }
 
-/// Loss and tail over time, where they were seen over time.
-fn over_time(result: &LoadResult) -> Option<Course> {
+/// Returns loss and tail over time, if they were recorded over time.
+fn over_time(result: &LoadResult) -> Option<SparklineGroup> {
     let points = &result.series.as_ref()?.points;
     let loss =
         |point: &horolog_record::Point| (point.sent > 0).then(|| (point.at_s, point.loss_ratio()));
@@ -40,16 +40,26 @@ fn over_time(result: &LoadResult) -> Option<Course> {
         |point: &horolog_record::Point| Some((point.at_s, point.rtt_ns.as_ref()?.p99 as f64));
     let losses = points.iter().filter_map(loss).collect();
     let tails = points.iter().filter_map(tail).collect();
-    Some(Course::over_time(
+    Some(SparklineGroup::over_time(
         "over time",
         vec![
-            Row { name: "lost".into(), points: losses, scale: Scale::Zero, unit: Unit::Share },
-            Row { name: "p99".into(), points: tails, scale: Scale::Log, unit: Unit::Time },
+            SparklineRow {
+                name: "lost".into(),
+                points: losses,
+                scale: SparklineScale::Zero,
+                unit: SparklineUnit::Share,
+            },
+            SparklineRow {
+                name: "p99".into(),
+                points: tails,
+                scale: SparklineScale::Log,
+                unit: SparklineUnit::Time,
+            },
         ],
     ))
 }
 
-/// Loss and tail from one rate to the next.
+/// Returns loss and tail from one rate to the next.
 pub(crate) fn trials(trials: Trials<'_>, style: &TableStyle) -> Vec<String> {
     let Trials { mut all, lost } = trials;
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -58,13 +68,13 @@ pub(crate) fn trials(trials: Trials<'_>, style: &TableStyle) -> Vec<String> {
     let losses = all.iter().map(|(_, loss, _)| Some(*loss));
     let tails = all.iter().map(|(.., times)| times.map(|times| times.p99 as f64));
     let rows = vec![
-        Row::in_order(lost.to_owned(), losses, Scale::Zero, Unit::Share),
-        Row::in_order("p99".to_owned(), tails, Scale::Log, Unit::Time),
+        SparklineRow::in_order(lost.to_owned(), losses, SparklineScale::Zero, SparklineUnit::Share),
+        SparklineRow::in_order("p99".to_owned(), tails, SparklineScale::Log, SparklineUnit::Time),
     ];
-    Course::in_order(title, all.len(), rows).lines(style)
+    SparklineGroup::in_order(title, all.len(), rows).lines(style)
 }
 
-/// The round trips of the trial that stands for the run, or of the last one.
+/// Returns the round trips of the trial that represents the run, or of the last one.
 fn round_trips(result: &LoadResult, style: &TableStyle) -> Vec<String> {
     let known = |index: &usize| result.trials[*index].rtt_ns.is_some();
     let last = (0..result.trials.len()).rev().find(known);

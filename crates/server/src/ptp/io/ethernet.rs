@@ -3,25 +3,29 @@
 use std::io;
 use std::time::Duration;
 
-use horolog_io::{Batch, Device, FrameSelection, PacketDevice, PacketOptions, TransmitStamp};
+use horolog_io::{
+    Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions, TransmitTimestamp,
+};
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::ethernet::{HEADER_LEN, Header, MacAddress};
 use horolog_wire::ptp::{ETHER_TYPE, MULTICAST_MAC, PEER_MULTICAST_MAC};
 
-use super::link::{Incoming, Link, LinkError, Outgoing, Returned};
-use super::served::Served;
-use crate::ptp::{Address, Destination};
+use super::link::{
+    IncomingPtpMessage, LinkError, OutgoingPtpMessage, PortLink, TransmittedMessage,
+};
+use super::served::ServedTime;
+use crate::ptp::{PtpAddress, PtpDestination};
 
-/// Frames that one system call moves.
+/// Frames moved by one system call.
 const BATCH: usize = 32;
 const FRAME_MAX: usize = 1_514;
-/// The least that a frame has beside its checksum (IEEE 802.3, clause 4.4.2).
+/// Minimum length of a frame without its checksum (IEEE 802.3, clause 4.4.2).
 const FRAME_MIN: usize = 60;
-/// A burst of a tenth of a second at a hundred thousand messages a second.
+/// Receive buffer for a burst of a tenth of a second at a hundred thousand messages per second.
 const RECEIVE_BUFFER: usize = 8 << 20;
 const SEND_WAIT: Duration = Duration::from_millis(1);
 
-/// A port's way on Ethernet.
+/// Link of a port on Ethernet.
 pub(super) struct EthernetLink {
     device: PacketDevice,
     own: MacAddress,
@@ -33,14 +37,14 @@ pub(super) struct EthernetLink {
 }
 
 impl EthernetLink {
-    /// Opens the socket on the interface of this name and address. With `hardware`, its card's
-    /// timestamps are asked for.
+    /// Opens the socket on the interface with this name and address. With `hardware`, hardware
+    /// timestamps are requested.
     pub(super) fn open(
         interface: &str,
         own: MacAddress,
         hardware: bool,
     ) -> Result<Self, LinkError> {
-        let stamp = if hardware { TransmitStamp::Hardware } else { TransmitStamp::Kernel };
+        let stamp = if hardware { TransmitTimestamp::Hardware } else { TransmitTimestamp::Kernel };
         let options = PacketOptions {
             slots: BATCH,
             selection: FrameSelection::EtherType(ETHER_TYPE),
@@ -65,49 +69,53 @@ impl EthernetLink {
     }
 }
 
-const fn mac(to: Destination) -> Option<MacAddress> {
+const fn mac(to: PtpDestination) -> Option<MacAddress> {
     match to {
-        Destination::Group => Some(MULTICAST_MAC),
-        Destination::PeerGroup => Some(PEER_MULTICAST_MAC),
-        Destination::To(Address::Mac(mac)) => Some(mac),
-        Destination::To(Address::Ip { .. }) => None,
+        PtpDestination::Group => Some(MULTICAST_MAC),
+        PtpDestination::PeerGroup => Some(PEER_MULTICAST_MAC),
+        PtpDestination::To(PtpAddress::Mac(mac))
+        | PtpDestination::Manager(PtpAddress::Mac(mac), _) => Some(mac),
+        PtpDestination::To(PtpAddress::Ip { .. })
+        | PtpDestination::Manager(PtpAddress::Ip { .. }, _) => None,
     }
 }
 
-fn destination(mac: MacAddress) -> Destination {
+fn destination(mac: MacAddress) -> PtpDestination {
     match mac {
-        MULTICAST_MAC => Destination::Group,
-        PEER_MULTICAST_MAC => Destination::PeerGroup,
-        mac => Destination::To(Address::Mac(mac)),
+        MULTICAST_MAC => PtpDestination::Group,
+        PEER_MULTICAST_MAC => PtpDestination::PeerGroup,
+        mac => PtpDestination::To(PtpAddress::Mac(mac)),
     }
 }
 
-impl Link for EthernetLink {
+impl PortLink for EthernetLink {
     fn wait(&mut self, wait: Duration) -> io::Result<()> {
         self.device.wait(wait).map(drop)
     }
 
     fn receive(
         &mut self,
-        served: &Served<'_>,
+        served: &ServedTime<'_>,
         now: &dyn Fn() -> Timestamp<Monotonic>,
-        each: &mut dyn FnMut(&Incoming<'_>),
+        each: &mut dyn FnMut(&IncomingPtpMessage<'_>),
     ) -> io::Result<usize> {
         let count = self.device.receive(&mut self.received, Duration::ZERO)?;
         let now = now();
         for packet in self.received.iter().filter(|packet| !packet.truncated) {
             let Ok((header, bytes)) = Header::parse(packet.bytes) else { continue };
-            // An interface that hears everything hears what is for others.
+            // A promiscuous interface receives frames for other hosts.
             if ![self.own, MULTICAST_MAC, PEER_MULTICAST_MAC].contains(&header.destination) {
                 continue;
             }
-            // On Ethernet nothing but the message itself tells its kind apart.
-            each(&Incoming {
+            // On Ethernet only the message itself determines its kind.
+            each(&IncomingPtpMessage {
                 bytes,
-                from: Address::Mac(header.source),
+                from: PtpAddress::Mac(header.source),
+                from_port: 0,
                 to_group: header.destination.is_group(),
+                stray: false,
                 event: bytes.first().is_some_and(|kind| kind & 0x8 == 0),
-                stamp: served.stamp(&packet, now),
+                timestamp: served.ptp_timestamp(&packet, now),
             });
         }
         Ok(count)
@@ -115,23 +123,27 @@ impl Link for EthernetLink {
 
     fn returned(
         &mut self,
-        served: &Served<'_>,
+        served: &ServedTime<'_>,
         now: &dyn Fn() -> Timestamp<Monotonic>,
-        each: &mut dyn FnMut(&Returned<'_>),
+        each: &mut dyn FnMut(&TransmittedMessage<'_>),
     ) -> io::Result<usize> {
         let count = self.device.sent(&mut self.looped)?;
         let now = now();
         for packet in self.looped.iter() {
             if let (Ok((header, bytes)), Some(stamp)) =
-                (Header::parse(packet.bytes), served.stamp(&packet, now))
+                (Header::parse(packet.bytes), served.ptp_timestamp(&packet, now))
             {
-                each(&Returned { bytes, to: destination(header.destination), stamp });
+                each(&TransmittedMessage {
+                    bytes,
+                    to: destination(header.destination),
+                    timestamp: stamp,
+                });
             }
         }
         Ok(count)
     }
 
-    fn push(&mut self, message: &Outgoing<'_>) {
+    fn push(&mut self, message: &OutgoingPtpMessage<'_>) {
         let Some(to) = mac(message.to) else { return };
         if self.leaving.is_full() {
             self.flush();
@@ -147,14 +159,14 @@ impl Link for EthernetLink {
             len
         });
         if pushed {
-            *self.leaving.packet_mut(slot).stamp = message.stamp;
+            *self.leaving.packet_mut(slot).wants_timestamp = message.needs_timestamp;
         }
     }
 
     fn flush(&mut self) {
         let count = self.leaving.len();
         if count > 0 {
-            // A device that fails is found by the next receive.
+            // The next receive detects a device failure.
             let sent = self.device.send(&mut self.leaving).unwrap_or(0);
             self.refused += (count - sent) as u64;
             self.leaving.clear();

@@ -1,5 +1,5 @@
-//! What a port tells the program in XDP, so that this answers requests for the delay in its place:
-//! nothing while the port answers none itself.
+//! Publication of a port to the XDP program, which then responds to delay requests in its place;
+//! nothing is published while the port does not respond itself.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,37 +7,37 @@ use std::sync::Arc;
 
 use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
-use horolog_wire::ptp::monitor::Response;
-use horolog_xdp::{PtpPort, PtpTransport, Responder, takes_redirects};
+use horolog_wire::ptp::monitor::MonitorResponse;
+use horolog_xdp::{PtpPort, PtpTransport, Responder, supports_redirect};
 
-use crate::ptp::{FastPort, Transport};
+use crate::ptp::{FastPort, PtpPortTransport};
 
-/// The program's view of a port; dropping it takes the port off the program.
+/// Registration of a port with the program; dropping it removes the port from the program.
 pub(super) struct FastPath {
     responder: Arc<Responder>,
     interface: u32,
     transport: PtpTransport,
     mac: MacAddress,
     addresses: BTreeSet<IpAddr>,
-    /// Who is answered NetSync Monitor.
+    /// Prefixes for which NetSync Monitor is answered.
     admitted: BTreeSet<(IpAddr, u8)>,
-    /// Whether the interface can send more frames than came.
+    /// True if the interface can send more frames than it received.
     copies: bool,
-    told: Option<PtpPort>,
+    published: Option<PtpPort>,
 }
 
 impl FastPath {
-    /// A port that the program does not answer as yet.
+    /// Creates the registration of a port that the program does not answer for yet.
     pub(super) fn new(
         responder: Arc<Responder>,
         interface: u32,
-        transport: Transport,
+        transport: PtpPortTransport,
         mac: MacAddress,
     ) -> Self {
         let transport = match transport {
-            Transport::Udp4 => PtpTransport::Ipv4,
-            Transport::Udp6 => PtpTransport::Ipv6,
-            Transport::Ethernet => PtpTransport::Ethernet,
+            PtpPortTransport::Udp4 => PtpTransport::Ipv4,
+            PtpPortTransport::Udp6 => PtpTransport::Ipv6,
+            PtpPortTransport::Ethernet => PtpTransport::Ethernet,
         };
         Self {
             responder,
@@ -47,13 +47,13 @@ impl FastPath {
             addresses: BTreeSet::new(),
             admitted: BTreeSet::new(),
             copies: false,
-            told: None,
+            published: None,
         }
     }
 
-    /// Takes over the addresses that the interface has now, and who is admitted to NetSync Monitor.
-    pub(super) fn look(&mut self, own: impl Iterator<Item = IpAddr>, admitted: &[Prefix]) {
-        self.copies = takes_redirects(self.interface);
+    /// Updates the present addresses of the interface and the prefixes admitted to NetSync Monitor.
+    pub(super) fn refresh(&mut self, own: impl Iterator<Item = IpAddr>, admitted: &[Prefix]) {
+        self.copies = supports_redirect(self.interface);
         self.admit(admitted);
         self.listen(own);
     }
@@ -77,7 +77,7 @@ impl FastPath {
         let wanted: BTreeSet<IpAddr> = own.filter(|address| self.is_ours(address)).collect();
         let changes = wanted.symmetric_difference(&self.addresses);
         for &address in changes {
-            // What the program does not take over goes up to the sockets; it is tried again.
+            // Addresses that the program did not accept are left to the sockets; it is retried.
             if self.responder.serve_ptp_at(address, wanted.contains(&address)).is_err() {
                 return;
             }
@@ -85,13 +85,13 @@ impl FastPath {
         self.addresses = wanted;
     }
 
-    /// Has the program answer as this port, or not at all.
+    /// Makes the program respond as this port, or not at all.
     pub(super) fn serve(&mut self, port: Option<FastPort<'_>>) {
         let port = port.and_then(|port| self.port(&port));
-        if self.told != port
+        if self.published != port
             && self.responder.serve_ptp(self.interface, self.transport, port.as_ref()).is_ok()
         {
-            self.told = port;
+            self.published = port;
         }
     }
 
@@ -122,8 +122,8 @@ impl FastPath {
         })
     }
 
-    /// Where messages to the group come from. To one of IPv6 with global scope the kernel sends
-    /// from an address of that scope, where there is one (RFC 6724, rule 2).
+    /// Returns the source address of messages to the group. To an IPv6 group with global scope the
+    /// kernel sends from an address of that scope, if there is one (RFC 6724, rule 2).
     fn source(&self) -> Option<IpAddr> {
         let is_local =
             |address: &IpAddr| matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
@@ -140,8 +140,8 @@ impl Drop for FastPath {
     }
 }
 
-fn tlv(response: &Response<'_>) -> Vec<u8> {
-    let mut bytes = vec![0; Response::tlv_len(response.address.len())];
+fn tlv(response: &MonitorResponse<'_>) -> Vec<u8> {
+    let mut bytes = vec![0; MonitorResponse::tlv_len(response.address.len())];
     response.emit(&mut bytes);
     bytes
 }

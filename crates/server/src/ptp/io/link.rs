@@ -1,5 +1,6 @@
-//! What a port sends and receives by: two UDP sockets or a packet socket, behind one trait.
+//! Link by which a port sends and receives: two UDP sockets or a packet socket, behind one trait.
 
+use horolog_sys::explain::explain;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -8,71 +9,75 @@ use horolog_io::{PacketError, UdpError};
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::ptp::PtpTimestamp;
 
-use super::served::Served;
-use crate::hardware::By;
-use crate::ptp::{Address, Destination};
+use super::served::ServedTime;
+use crate::hardware::TimestampSource;
+use crate::ptp::{PtpAddress, PtpDestination};
 
-/// A message that came in.
-pub(super) struct Incoming<'a> {
-    /// The message, with what follows it in its datagram or frame.
+/// Received message.
+pub(super) struct IncomingPtpMessage<'a> {
+    /// Message, with the bytes that follow it in its datagram or frame.
     pub(super) bytes: &'a [u8],
-    /// Who sent it.
-    pub(super) from: Address,
-    /// Whether it was sent to a group.
+    /// Sender address.
+    pub(super) from: PtpAddress,
+    /// UDP source port; 0 over Ethernet.
+    pub(super) from_port: u16,
+    /// True if it was sent to a group.
     pub(super) to_group: bool,
-    /// Whether it came by the way of event messages.
+    /// True if it was sent to an address that is neither only this port's nor a PTP group.
+    pub(super) stray: bool,
+    /// True if it was received on the channel of event messages.
     pub(super) event: bool,
-    /// When it came in, and by whose clock; `None` where that cannot be told.
-    pub(super) stamp: Option<(PtpTimestamp, By)>,
+    /// Receive time and its timestamp source; `None` if unknown.
+    pub(super) timestamp: Option<(PtpTimestamp, TimestampSource)>,
 }
 
-/// A message that had been sent and came back with the time when it left.
-pub(super) struct Returned<'a> {
+/// Sent message that was returned with its transmit time.
+pub(super) struct TransmittedMessage<'a> {
     pub(super) bytes: &'a [u8],
-    pub(super) to: Destination,
-    pub(super) stamp: (PtpTimestamp, By),
+    pub(super) to: PtpDestination,
+    pub(super) timestamp: (PtpTimestamp, TimestampSource),
 }
 
-/// The way of one port.
-pub(super) trait Link: Send {
-    /// Waits up to `wait` until there is something to receive or something came back.
+/// Link of one port.
+pub(super) trait PortLink: Send {
+    /// Waits up to `wait` for a received or returned message.
     fn wait(&mut self, wait: Duration) -> io::Result<()>;
 
-    /// Hands over what has come in, at most a batch of each kind; returns how many those were.
+    /// Passes the received messages to `each`, at most a batch of each kind; returns their number.
     fn receive(
         &mut self,
-        served: &Served<'_>,
+        served: &ServedTime<'_>,
         now: &dyn Fn() -> Timestamp<Monotonic>,
-        each: &mut dyn FnMut(&Incoming<'_>),
+        each: &mut dyn FnMut(&IncomingPtpMessage<'_>),
     ) -> io::Result<usize>;
 
-    /// Hands over what came back, of what was to be timestamped.
+    /// Passes the returned messages, of those to be timestamped, to `each`.
     fn returned(
         &mut self,
-        served: &Served<'_>,
+        served: &ServedTime<'_>,
         now: &dyn Fn() -> Timestamp<Monotonic>,
-        each: &mut dyn FnMut(&Returned<'_>),
+        each: &mut dyn FnMut(&TransmittedMessage<'_>),
     ) -> io::Result<usize>;
 
-    /// Puts a message with those that [`Link::flush`] sends; sends them first where there is no
-    /// room. `stamp`: it is to come back.
-    fn push(&mut self, message: &Outgoing<'_>);
+    /// Queues a message for [`Link::flush`]; sends the queue first if it is full. With `stamp`, the
+    /// message is returned with its transmit time.
+    fn push(&mut self, message: &OutgoingPtpMessage<'_>);
 
-    /// Sends; what the kernel refuses is counted.
+    /// Sends the queue; messages that the kernel refuses are counted.
     fn flush(&mut self);
 
-    /// Messages that the kernel refused to send.
+    /// Returns the number of messages that the kernel refused to send.
     fn refused(&self) -> u64;
 
-    /// Messages that the kernel dropped, because nobody took them in time.
+    /// Returns the number of messages that the kernel dropped because they were not read in time.
     fn dropped(&mut self) -> u64;
 }
 
-/// A message to send.
-pub(super) struct Outgoing<'a> {
-    pub(super) to: Destination,
+/// Message to send.
+pub(super) struct OutgoingPtpMessage<'a> {
+    pub(super) to: PtpDestination,
     pub(super) event: bool,
-    pub(super) stamp: bool,
+    pub(super) needs_timestamp: bool,
     pub(super) bytes: &'a [u8],
 }
 
@@ -94,35 +99,35 @@ impl From<PacketError> for LinkError {
     }
 }
 
-/// Why the way of a port could not be opened.
+/// Reason for which the link of a port could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// A UDP socket.
+    /// UDP socket error.
     #[error(transparent)]
     Udp(UdpError),
-    /// A packet socket.
+    /// Packet socket error.
     #[error(transparent)]
     Packet(PacketError),
-    /// PTP's ports are not for this user.
+    /// Missing permission for PTP's ports.
     #[error(
-        "cannot use {0}: PTP's ports need root or CAP_NET_BIND_SERVICE; run as root or with that \
-         right, for the standard has no others"
+        "cannot use {0}: the PTP ports need root or CAP_NET_BIND_SERVICE; run as root or with that \
+         capability"
     )]
     Ports(SocketAddr),
-    /// Frames are not for this user.
+    /// Missing permission to send frames.
     #[error(
-        "cannot send frames on '{0}': that needs root or CAP_NET_RAW; run as root or with that \
-         right, or choose --ptp-transport udp4"
+        "cannot send frames on '{0}': root or CAP_NET_RAW is required; run as root or with that \
+         capability, or choose --ptp-transport udp4"
     )]
     Frames(String),
-    /// A group.
-    #[error("cannot join {group} on '{interface}': {source}; see ip-maddress(8)")]
+    /// Failure to join a group.
+    #[error("cannot join {group} on '{interface}': {why}; see ip-maddress(8)", why = explain(.source))]
     Join {
-        /// The group.
+        /// Group address.
         group: IpAddr,
-        /// The interface.
+        /// Interface name.
         interface: String,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
 }

@@ -1,5 +1,5 @@
-//! A grandmaster on its interfaces: the sockets of each port, and a thread that hands what comes to
-//! [`Port`] and sends what it makes. What is answered is decided there.
+//! Grandmaster on its interfaces: the sockets of each port, and a thread that passes received
+//! messages to [`Port`] and sends the resulting ones. Responses are decided there.
 
 mod ethernet;
 mod fast;
@@ -17,14 +17,14 @@ use horolog_sys::netlink::{Netlink, NetlinkError};
 use horolog_wire::ethernet::MacAddress;
 
 use crate::ServerConfig;
-use crate::hardware::Conversions;
+use crate::hardware::PhcConversions;
 use crate::page::PageReader;
-use crate::ptp::{ClockSettings, PortSettings, PtpConfig, Transport};
-use crate::xdp::XdpBody;
+use crate::ptp::{ClockSettings, PortSettings, PtpConfig, PtpPortTransport};
+use crate::xdp::XdpEngine;
 use ethernet::EthernetLink;
 use fast::FastPath;
-use link::Link;
 use link::LinkError;
+use link::PortLink;
 pub use served::ptp_at;
 use status::SharedStatus;
 pub use status::{Announced, PtpPortStatus, PtpStatus};
@@ -32,49 +32,52 @@ use thread::PortThread;
 pub(crate) use thread::PtpThreads;
 use udp::UdpLink;
 
-/// Why there can be no PTP; its text is one line for the user.
+/// Reason for which PTP cannot start; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum PtpStartError {
-    /// The way of a port.
+    /// Failure of a port's link.
     #[error("--ptp: {0}")]
     Link(#[from] LinkError),
-    /// An interface could not be looked up.
+    /// Failure to look up an interface.
     #[error("--ptp: {0}")]
     Netlink(#[from] NetlinkError),
-    /// An interface was named that carries no Ethernet.
-    #[error("--ptp {0}: it carries no Ethernet; name an interface that does, as `ip link` shows")]
+    /// Interface that is not Ethernet.
+    #[error("--ptp {0}: not an Ethernet interface; name one that is, as `ip link` shows")]
     NotEthernet(String),
-    /// An interface has no address of a family.
-    #[error("--ptp {0}: it has no {1} address; give it one, or choose another --ptp-transport")]
+    /// Interface without an address of a family.
+    #[error(
+        "--ptp {0}: the interface has no {1} address; add one, or choose another \
+             --ptp-transport"
+    )]
     NoAddress(String, &'static str),
 }
 
-/// A port whose sockets are open, while nobody serves it yet.
+/// Port with open sockets that is not served yet.
 struct OpenPort {
     interface: String,
     index: u32,
     settings: PortSettings,
-    link: Box<dyn Link>,
-    /// To look up this machine's addresses, which may be forbidden later.
+    link: Box<dyn PortLink>,
+    /// Handle for looking up this host's addresses, for which permission may be lacking later.
     netlink: Netlink,
 }
 
-/// All ports, while nobody serves them yet.
+/// Open ports that are not served yet.
 pub(crate) struct OpenPtp {
     clock: ClockSettings,
     ports: Vec<OpenPort>,
 }
 
-/// Where a port is to be.
-struct Place {
+/// Location of a port: interface, transport and addresses.
+struct PortBinding {
     interface: String,
     index: u32,
     mac: MacAddress,
     settings: PortSettings,
 }
 
-/// Looks up where the ports of a configuration are to be, and opens none of them.
-fn places(ptp: &PtpConfig) -> Result<Vec<Place>, PtpStartError> {
+/// Looks up the locations of the configured ports, and opens none of them.
+fn port_bindings(ptp: &PtpConfig) -> Result<Vec<PortBinding>, PtpStartError> {
     let mut places = Vec::new();
     if !ptp.is_on() {
         return Ok(places);
@@ -92,31 +95,31 @@ fn places(ptp: &PtpConfig) -> Result<Vec<Place>, PtpStartError> {
             let mut settings = ptp.port(number, transport, mac);
             settings.address = protocol_address(transport, mac, &own)
                 .ok_or(PtpStartError::NoAddress(name.clone(), transport.name()))?;
-            places.push(Place { interface: name.clone(), index: link.index, mac, settings });
+            places.push(PortBinding { interface: name.clone(), index: link.index, mac, settings });
         }
     }
     Ok(places)
 }
 
 impl OpenPtp {
-    /// Whether the ports of a configuration can be, as far as that is known without opening them.
+    /// Checks that the configured ports are possible, as far as that is known without opening them.
     pub(crate) fn check(config: &ServerConfig) -> Result<(), PtpStartError> {
-        places(&config.ptp).map(drop)
+        port_bindings(&config.ptp).map(drop)
     }
 
-    /// Opens the ports of a configuration; there may be none.
+    /// Opens the configured ports, if any.
     pub(crate) fn open(config: &ServerConfig) -> Result<Self, PtpStartError> {
-        let places = places(&config.ptp)?;
+        let places = port_bindings(&config.ptp)?;
         let identity = places.first().map_or(0, |place| clock_identity(place.mac));
         let clock = config.ptp.clock(identity, places.len() as u16);
         let mut ports = Vec::new();
-        for Place { interface, index, mac, settings } in places {
+        for PortBinding { interface, index, mac, settings } in places {
             let hardware = config.timestamps.hardware.contains(&interface);
             let name = interface.as_str();
-            let link: Box<dyn Link> = match settings.transport {
-                Transport::Udp4 => Box::new(UdpLink::open(name, index, false, hardware)?),
-                Transport::Udp6 => Box::new(UdpLink::open(name, index, true, hardware)?),
-                Transport::Ethernet => Box::new(EthernetLink::open(name, mac, hardware)?),
+            let link: Box<dyn PortLink> = match settings.transport {
+                PtpPortTransport::Udp4 => Box::new(UdpLink::open(name, index, false, hardware)?),
+                PtpPortTransport::Udp6 => Box::new(UdpLink::open(name, index, true, hardware)?),
+                PtpPortTransport::Ethernet => Box::new(EthernetLink::open(name, mac, hardware)?),
             };
             let netlink = Netlink::open()?;
             ports.push(OpenPort { interface, index, settings, link, netlink });
@@ -124,20 +127,20 @@ impl OpenPtp {
         Ok(Self { clock, ports })
     }
 
-    /// Serves them; requests for the delay in XDP, where that is in place.
+    /// Starts serving them; delay requests in XDP, if available.
     pub(crate) fn start(
         self,
         config: &ServerConfig,
         page: &PageReader,
-        conversions: &Arc<Conversions>,
-        xdp: Option<&XdpBody>,
+        conversions: &Arc<PhcConversions>,
+        xdp: Option<&XdpEngine>,
     ) -> std::io::Result<Option<PtpThreads>> {
         if self.ports.is_empty() {
             return Ok(None);
         }
         let mut threads = PtpThreads::new(self.clock.clone());
         for port in self.ports {
-            // A card's timestamps are better than what a program can take.
+            // Hardware timestamps are better than those a program can take.
             let in_hardware = config.timestamps.hardware.contains(&port.interface);
             let xdp = xdp.filter(|xdp| !in_hardware && xdp.is_at(&port.interface));
             let PortSettings { transport, mac, .. } = port.settings;
@@ -161,21 +164,25 @@ impl OpenPtp {
     }
 }
 
-/// The identity of a clock with this address: an EUI-64 made of an EUI-48 (IEEE 1588-2008, clause
-/// 7.5.2.2.2, which is what other implementations still do).
+/// Returns the identity of a clock with this address: an EUI-64 made of an EUI-48 (IEEE 1588-2008,
+/// clause 7.5.2.2.2, as still used by other implementations).
 const fn clock_identity(MacAddress([maker @ .., x, y, z]): MacAddress) -> u64 {
     let [first, second, third] = maker;
     u64::from_be_bytes([first, second, third, 0xff, 0xfe, x, y, z])
 }
 
-/// What the port is reached by, as messages state it.
-fn protocol_address(transport: Transport, mac: MacAddress, own: &[IpAddr]) -> Option<Vec<u8>> {
+/// Returns the address of the port as carried in messages.
+fn protocol_address(
+    transport: PtpPortTransport,
+    mac: MacAddress,
+    own: &[IpAddr],
+) -> Option<Vec<u8>> {
     let first = |fits: fn(&IpAddr) -> bool| own.iter().copied().find(fits);
     match transport {
-        Transport::Ethernet => Some(mac.0.to_vec()),
-        Transport::Udp4 | Transport::Udp6 => {
+        PtpPortTransport::Ethernet => Some(mac.0.to_vec()),
+        PtpPortTransport::Udp4 | PtpPortTransport::Udp6 => {
             let is_ours =
-                if transport == Transport::Udp4 { IpAddr::is_ipv4 } else { IpAddr::is_ipv6 };
+                if transport == PtpPortTransport::Udp4 { IpAddr::is_ipv4 } else { IpAddr::is_ipv6 };
             first(is_ours).map(|ip| match ip {
                 IpAddr::V4(ip) => ip.octets().to_vec(),
                 IpAddr::V6(ip) => ip.octets().to_vec(),

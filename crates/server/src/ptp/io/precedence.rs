@@ -1,58 +1,60 @@
-//! When the thread of a port goes before ordinary threads, so that its Syncs leave evenly on a busy
-//! machine: for as long as it needs little time. What it does beyond that, being flooded or having
-//! many streams to send, it does as an ordinary thread, so that others have their turns.
+//! Real-time priority of a port's thread, so that its Syncs leave evenly on a busy host, as long as
+//! it needs little CPU time. Beyond that, when it is flooded or has many streams to send, it runs
+//! as a sched-other thread, so that others are not starved.
 
-use horolog_sys::affinity::{Scheduling, be_ordinary, prefer_real_time};
+use horolog_sys::affinity::{Scheduling, set_sched_other, try_real_time};
 use horolog_time::{Monotonic, Span, Timestamp};
 
-/// The lowest real-time priority, as the clock thread has.
+/// Lowest real-time priority, as of the clock thread.
 const PRIORITY: i32 = 1;
-/// The share of a core that it may take before others, as one part of so many.
+/// Divisor for the share of a core that it may use at real-time priority.
 const SHARE: i64 = 10;
-/// How much of that it may take in one go, and how far it can run into debt.
+/// Part of that share that it may use at once, and its maximum debt.
 const BURST: Span = Span::from_ms(5);
 
-/// Time that may still be taken before others.
-struct Budget {
+/// Time that may still be used at real-time priority.
+struct PriorityBudget {
     left: Span,
     at: Timestamp<Monotonic>,
-    is_kept: bool,
+    is_within_budget: bool,
 }
 
-impl Budget {
+impl PriorityBudget {
     const fn new(at: Timestamp<Monotonic>) -> Self {
-        Self { left: BURST, at, is_kept: true }
+        Self { left: BURST, at, is_within_budget: true }
     }
 
-    /// Takes off the time from `began` to `ended`, and says whether the budget is kept. One that
-    /// was not has to be half full to be so again.
+    /// Subtracts the time from `began` to `ended`; returns true if the budget is kept. After an
+    /// overrun it must be half full to count as kept again.
     fn take(&mut self, began: Timestamp<Monotonic>, ended: Timestamp<Monotonic>) -> bool {
         let gained = Span::from_ns((ended - self.at).as_ns() / SHARE);
         self.at = ended;
         self.left = (self.left + gained - (ended - began)).clamp(Span::ZERO - BURST, BURST);
-        let enough = if self.is_kept { Span::ZERO } else { Span::from_ns(BURST.as_ns() / 2) };
-        self.is_kept = self.left >= enough;
-        self.is_kept
+        let enough =
+            if self.is_within_budget { Span::ZERO } else { Span::from_ns(BURST.as_ns() / 2) };
+        self.is_within_budget = self.left >= enough;
+        self.is_within_budget
     }
 }
 
-/// The thread's way to go before others.
-pub(super) struct Precedence {
-    budget: Budget,
+/// Control of the thread's priority.
+pub(super) struct ThreadPriority {
+    budget: PriorityBudget,
     is_real_time: bool,
-    /// Whether the system allows it; found out the first time.
+    /// True if the system permits real-time priority; determined at the first use.
     is_allowed: bool,
 }
 
-impl Precedence {
-    /// Goes before others from now on, where that is allowed.
+impl ThreadPriority {
+    /// Sets real-time priority from now on, if permitted.
     pub(super) fn take(now: Timestamp<Monotonic>) -> Self {
-        let mut this = Self { budget: Budget::new(now), is_real_time: false, is_allowed: true };
+        let mut this =
+            Self { budget: PriorityBudget::new(now), is_real_time: false, is_allowed: true };
         this.set(true);
         this
     }
 
-    /// Accounts for a turn's work, and goes before others or with them by that.
+    /// Charges the work of a turn, and sets the priority accordingly.
     pub(super) fn worked(&mut self, began: Timestamp<Monotonic>, ended: Timestamp<Monotonic>) {
         let wanted = self.budget.take(began, ended);
         self.set(wanted);
@@ -63,9 +65,9 @@ impl Precedence {
             return;
         }
         self.is_allowed = if wanted {
-            matches!(prefer_real_time(PRIORITY), Scheduling::RealTime)
+            matches!(try_real_time(PRIORITY), Scheduling::RealTime)
         } else {
-            be_ordinary().is_ok()
+            set_sched_other().is_ok()
         };
         self.is_real_time = wanted && self.is_allowed;
     }
@@ -76,7 +78,7 @@ mod tests {
     use super::*;
 
     /// Works for so long at the beginning of each of so many milliseconds.
-    fn work(budget: &mut Budget, worked: Span, turns: i64) -> bool {
+    fn work(budget: &mut PriorityBudget, worked: Span, turns: i64) -> bool {
         let mut is_kept = true;
         for _ in 0..turns {
             let began = budget.at + Span::from_ms(1) - worked;
@@ -87,14 +89,14 @@ mod tests {
 
     #[test]
     fn what_takes_little_goes_before_others_for_ever() {
-        let mut budget = Budget::new(Timestamp::from_ns(0));
+        let mut budget = PriorityBudget::new(Timestamp::from_ns(0));
         assert!(work(&mut budget, Span::from_ns(99_000), 100_000));
     }
 
     #[test]
     fn what_takes_much_goes_with_others_until_it_has_rested() {
         const WORK: Span = Span::from_ns(900_000);
-        let mut budget = Budget::new(Timestamp::from_ns(0));
+        let mut budget = PriorityBudget::new(Timestamp::from_ns(0));
         assert!(work(&mut budget, WORK, 6), "a burst");
         assert!(!work(&mut budget, WORK, 1));
         assert!(!work(&mut budget, WORK, 100_000));

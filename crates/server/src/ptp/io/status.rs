@@ -1,4 +1,5 @@
-//! What the ports do, as `horolog status` tells it; each thread leaves it where others can read it.
+//! Status of the ports, as reported by `horolog status`; each thread publishes it for other
+//! threads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,49 +7,52 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use horolog_time::Span;
-use horolog_wire::ptp::{Flags, MessageType, PortIdentity};
+use horolog_wire::ptp::{MessageType, PortIdentity, PtpFlags};
 use serde::Serialize;
 
 use super::served::source_name;
-use crate::hardware::By;
+use crate::hardware::TimestampSource;
 use crate::ptp::clock_state::accuracy_bound;
-use crate::ptp::{ClockSettings, ClockState, Foreign, PortSettings, PortState, PortView, Refusal};
+use crate::ptp::{
+    ClockSettings, ForeignMasterRecord, PortSettings, PortState, PortView, PtpClockState,
+    PtpRefusal,
+};
 
-/// The clock and its ports.
+/// Status of the clock and its ports.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PtpStatus {
-    /// The clock's identity, as in `02005e.fffe.100001`.
+    /// Clock identity, as in `02005e.fffe.100001`.
     pub clock_identity: String,
-    /// The profile.
+    /// Profile name.
     pub profile: &'static str,
-    /// The domain.
+    /// Domain number.
     pub domain: u8,
-    /// The ports.
+    /// Status of the ports.
     pub ports: Vec<PtpPortStatus>,
 }
 
-/// One port.
+/// Status of one port.
 #[derive(Clone, PartialEq, Default, Debug, Serialize)]
 pub struct PtpPortStatus {
-    /// Its number.
+    /// Port number.
     pub port: u16,
-    /// Its interface.
+    /// Interface name.
     pub interface: String,
-    /// What it speaks over: `udp4`, `udp6` or `l2`.
+    /// Transport: `udp4`, `udp6` or `l2`.
     pub transport: &'static str,
     /// `listening`, `master`, `passive`, or `faulty` while the interface is down.
     pub state: &'static str,
-    /// What it announces of the clock; absent while it is no master.
+    /// Announced clock data; absent while it is not the master.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub announces: Option<Announced>,
-    /// The better master that it yields to.
+    /// Better master that it yields to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub better: Option<ForeignMaster>,
-    /// The masters that it hears.
+    /// Foreign masters received.
     pub foreign_masters: Vec<ForeignMaster>,
-    /// Grants of unicast streams that are held.
+    /// Grants of unicast streams held by clients.
     pub grants: usize,
-    /// Messages a second that they add up to.
+    /// Total rate of the grants, in messages per second.
     pub granted_rate: f64,
     /// Messages received, by type.
     pub received: BTreeMap<&'static str, u64>,
@@ -56,122 +60,122 @@ pub struct PtpPortStatus {
     pub sent: BTreeMap<&'static str, u64>,
     /// Messages refused, and requests in them, by reason.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Messages received and sent whose timestamp the card took.
-    pub hardware_stamps: u64,
-    /// Messages received and sent whose timestamp the kernel took.
-    pub kernel_stamps: u64,
-    /// Messages received without a time of arrival that can be believed, which were passed over.
-    pub without_stamp: u64,
-    /// Messages of which nobody has told yet when they left, so that no `Follow_Up` tells of them:
-    /// the last ones, those that were refused, and those whose timestamps found no room.
+    /// Messages received and sent with a hardware timestamp.
+    pub hardware_timestamps: u64,
+    /// Messages received and sent with a kernel timestamp.
+    pub kernel_timestamps: u64,
+    /// Messages received without a plausible receive time, which were ignored.
+    pub without_timestamp: u64,
+    /// Messages with an unknown transmit time, for which no `Follow_Up` is sent: the most recent
+    /// ones, those that were refused, and those whose timestamps found no room.
     pub without_departure: u64,
-    /// Messages that the kernel would not send.
+    /// Messages that the kernel refused to send.
     pub send_errors: u64,
     /// Messages that the kernel dropped because the thread was late.
     pub dropped: u64,
-    /// The last error, for 10 s: what lasts is noted again and again.
+    /// Last error, for 10 s; a persisting error is recorded repeatedly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What a master announces of its clock (IEEE 1588-2019, clause 13.5).
+/// Announced clock data of a master (IEEE 1588-2019, clause 13.5).
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the message")]
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Announced {
-    /// The clock class (table 4).
+    /// Clock class (table 4).
     pub clock_class: u8,
-    /// The clock accuracy (table 5).
+    /// Clock accuracy (table 5).
     pub clock_accuracy: u8,
-    /// The bound that the accuracy stands for, in nanoseconds; absent where it is unknown.
+    /// Bound of the accuracy, in nanoseconds; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy_ns: Option<i64>,
-    /// Where the time is from (table 6).
+    /// Time source (table 6).
     pub time_source: &'static str,
-    /// Whether the time is TAI; otherwise the scale is arbitrary.
+    /// True if the time is TAI; otherwise the timescale is arbitrary.
     pub ptp_timescale: bool,
-    /// TAI minus UTC, in seconds; absent where it is not said to be valid.
+    /// TAI minus UTC, in seconds; absent if not flagged as valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utc_offset_s: Option<i16>,
-    /// Whether the time can be traced to a primary reference.
+    /// True if the time is traceable to a primary reference.
     pub time_traceable: bool,
-    /// Whether the frequency can.
+    /// True if the frequency is traceable to a primary reference.
     pub frequency_traceable: bool,
-    /// The leap second at the end of this day: `none`, `leap61` or `leap59`.
+    /// Leap second at the end of this day: `none`, `leap61` or `leap59`.
     pub leap: &'static str,
 }
 
 impl Announced {
-    fn of(clock: &ClockState) -> Self {
+    fn of(clock: &PtpClockState) -> Self {
         let leap = match clock.flags {
-            flags if flags.has(Flags::LEAP_61) => "leap61",
-            flags if flags.has(Flags::LEAP_59) => "leap59",
+            flags if flags.has(PtpFlags::LEAP_61) => "leap61",
+            flags if flags.has(PtpFlags::LEAP_59) => "leap59",
             _ => "none",
         };
-        let is_valid = clock.flags.has(Flags::UTC_OFFSET_VALID);
+        let is_valid = clock.flags.has(PtpFlags::UTC_OFFSET_VALID);
         Self {
             clock_class: clock.clock_class,
             clock_accuracy: clock.accuracy,
             accuracy_ns: accuracy_bound(clock.accuracy).map(Span::as_ns),
             time_source: source_name(clock.time_source),
-            ptp_timescale: clock.flags.has(Flags::PTP_TIMESCALE),
+            ptp_timescale: clock.flags.has(PtpFlags::PTP_TIMESCALE),
             utc_offset_s: Some(clock.utc_offset).filter(|_| is_valid),
-            time_traceable: clock.flags.has(Flags::TIME_TRACEABLE),
-            frequency_traceable: clock.flags.has(Flags::FREQUENCY_TRACEABLE),
+            time_traceable: clock.flags.has(PtpFlags::TIME_TRACEABLE),
+            frequency_traceable: clock.flags.has(PtpFlags::FREQUENCY_TRACEABLE),
             leap,
         }
     }
 }
 
-/// Another master.
+/// Status of a foreign master.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ForeignMaster {
-    /// The port that announces.
+    /// Announcing port.
     pub port: String,
-    /// Its grandmaster.
+    /// Identity of its grandmaster.
     pub grandmaster: String,
-    /// The grandmaster's first rank.
+    /// First priority of the grandmaster.
     pub priority1: u8,
-    /// The grandmaster's class.
+    /// Clock class of the grandmaster.
     pub clock_class: u8,
-    /// Whether it was heard often enough to count.
+    /// True if it was received often enough to count.
     pub qualified: bool,
 }
 
-/// Whose clocks took timestamps.
+/// Counts of timestamps by source.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Stamps {
+pub(super) struct PtpTimestampCounts {
     kernel: u64,
     hardware: u64,
     pub(super) missing: u64,
-    /// Of messages sent, how many came back with the time when they left.
+    /// Sent messages that were returned with their transmit time.
     pub(super) departures: u64,
 }
 
-impl Stamps {
-    pub(super) fn count(&mut self, by: By) {
+impl PtpTimestampCounts {
+    pub(super) fn count(&mut self, by: TimestampSource) {
         *by.choose(&mut self.kernel, &mut self.hardware) += 1;
     }
 }
 
-/// What the thread of a port tells.
+/// Status published by the thread of a port.
 #[derive(Clone, Debug)]
 pub(super) struct PortStatus {
     pub(super) interface: String,
     pub(super) settings: PortSettings,
     pub(super) view: PortView,
-    /// The clock as it told of it then.
-    pub(super) clock: ClockState,
-    pub(super) stamps: Stamps,
-    /// How many messages were to come back with the time when they left.
+    /// State of the clock at that time.
+    pub(super) clock: PtpClockState,
+    pub(super) timestamp_counts: PtpTimestampCounts,
+    /// Messages to be returned with their transmit time.
     pub(super) awaited: u64,
     pub(super) send_errors: u64,
     pub(super) dropped: u64,
 }
 
-/// How long an error is told that does not come again.
+/// Time for which an error that does not recur is reported.
 const ERROR_LASTS: Duration = Duration::from_secs(10);
 
-/// Where it tells it.
+/// Shared location of the status.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedStatus {
     port: Arc<ArcSwapOption<PortStatus>>,
@@ -192,7 +196,7 @@ impl SharedStatus {
         Some(PtpPortStatus { error: self.error(Instant::now()), ..PtpPortStatus::of(&status) })
     }
 
-    /// The last error, while it is news.
+    /// Returns the last error while it is recent.
     fn error(&self, now: Instant) -> Option<String> {
         let noted = self.error.load_full()?;
         let (error, at) = &*noted;
@@ -213,12 +217,12 @@ impl PtpStatus {
 
 impl PtpPortStatus {
     fn of(status: &PortStatus) -> Self {
-        let PortStatus { settings, view, stamps, .. } = status;
+        let PortStatus { settings, view, timestamp_counts: stamps, .. } = status;
         let by_type = |count: &dyn Fn(MessageType) -> u64| {
             let counts = MessageType::ALL.map(|kind| (name(kind), count(kind)));
             counts.into_iter().filter(|(_, count)| *count > 0).collect()
         };
-        let refused = Refusal::ALL.map(|reason| (reason.name(), view.counts.refused(reason)));
+        let refused = PtpRefusal::ALL.map(|reason| (reason.name(), view.counts.refused(reason)));
         Self {
             port: settings.number,
             interface: status.interface.clone(),
@@ -232,9 +236,9 @@ impl PtpPortStatus {
             received: by_type(&|kind| view.counts.received(kind)),
             sent: by_type(&|kind| view.counts.sent(kind)),
             refused: refused.into_iter().filter(|(_, count)| *count > 0).collect(),
-            hardware_stamps: stamps.hardware,
-            kernel_stamps: stamps.kernel,
-            without_stamp: stamps.missing,
+            hardware_timestamps: stamps.hardware,
+            kernel_timestamps: stamps.kernel,
+            without_timestamp: stamps.missing,
             without_departure: status.awaited.saturating_sub(stamps.departures),
             send_errors: status.send_errors,
             dropped: status.dropped,
@@ -244,7 +248,7 @@ impl PtpPortStatus {
 }
 
 impl ForeignMaster {
-    fn of(foreign: &Foreign) -> Self {
+    fn of(foreign: &ForeignMasterRecord) -> Self {
         let grandmaster = foreign.rank.grandmaster;
         Self {
             port: port(foreign.rank.sender),
@@ -256,7 +260,7 @@ impl ForeignMaster {
     }
 }
 
-/// A type of messages in the way of counters.
+/// Returns the name of a message type in counters.
 const fn name(kind: MessageType) -> &'static str {
     match kind {
         MessageType::Sync => "sync",
@@ -272,7 +276,7 @@ const fn name(kind: MessageType) -> &'static str {
     }
 }
 
-/// A clock's identity in the way of other PTP programs.
+/// Formats a clock's identity like other PTP programs.
 fn identity(clock: u64) -> String {
     format!("{:06x}.{:04x}.{:06x}", clock >> 40, (clock >> 24) & 0xffff, clock & 0xff_ffff)
 }

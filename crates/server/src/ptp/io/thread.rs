@@ -1,4 +1,4 @@
-//! The thread of a port: it waits for messages and for what is due, and lets [`Port`] decide.
+//! Thread of a port: it waits for messages and timers, and lets [`Port`] decide.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,43 +13,44 @@ use horolog_time::{Clock, Monotonic, NS_PER_S, Span, Timestamp};
 use horolog_wire::ptp::PtpTimestamp;
 
 use super::fast::FastPath;
-use super::link::{Incoming, Link, Outgoing};
-use super::precedence::Precedence;
-use super::served::Served;
-use super::status::{PortStatus, PtpStatus, SharedStatus, Stamps};
-use crate::hardware::Conversions;
-use crate::page::{Page, PageReader};
+use super::link::{IncomingPtpMessage, OutgoingPtpMessage, PortLink};
+use super::precedence::ThreadPriority;
+use super::served::ServedTime;
+use super::status::{PortStatus, PtpStatus, PtpTimestampCounts, SharedStatus};
+use crate::hardware::PhcConversions;
+use crate::page::{ClockPage, PageReader};
 use crate::ptp::{
-    Address, Arrival, ClockSettings, ClockState, Destination, Outbox, Port, PortSettings,
+    ClockPort, ClockSettings, Outbox, PortSettings, PtpAddress, PtpArrival, PtpClockState,
+    PtpDestination, PtpRefusal,
 };
 
-/// How long a thread waits at most, so that it sees when it is to stop and when the clock changes.
+/// Longest wait of a thread, so that it detects a stop request and changes of the clock.
 const WAIT_MAX: Duration = Duration::from_millis(100);
-/// How long it waits when something stays due.
+/// Wait if an action remains due.
 const WAIT_MIN: Span = Span::from_ms(1);
-/// How often the state is told and this machine's addresses are looked up.
-const TELL_EVERY: Span = Span::from_ns(NS_PER_S / 2);
-/// Batches that are taken before it is looked after what is due.
+/// Interval at which the status is published and this host's addresses are looked up.
+const STATUS_INTERVAL: Span = Span::from_ns(NS_PER_S / 2);
+/// Batches received before due messages are checked.
 const BATCHES_PER_TURN: usize = 4;
 
-/// All that the thread of a port needs.
+/// Data of a port's thread.
 pub(super) struct PortThread {
     pub(super) interface: String,
     pub(super) index: u32,
-    pub(super) link: Box<dyn Link>,
+    pub(super) link: Box<dyn PortLink>,
     pub(super) netlink: Netlink,
     pub(super) settings: PortSettings,
     pub(super) clock: ClockSettings,
     pub(super) page: PageReader,
-    pub(super) conversions: Arc<Conversions>,
+    pub(super) conversions: Arc<PhcConversions>,
     pub(super) clock_class: Option<u8>,
     pub(super) allow: Vec<Prefix>,
-    /// The program that answers requests for the delay in its place.
+    /// Program that responds to delay requests in its place.
     pub(super) fast: Option<FastPath>,
     pub(super) status: SharedStatus,
 }
 
-/// The threads of all ports; dropping it ends them.
+/// Threads of all ports; dropping it ends them.
 pub(crate) struct PtpThreads {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -77,21 +78,21 @@ impl PtpThreads {
         Ok(())
     }
 
-    /// What the ports do, as they last told.
+    /// Returns the last published status of the ports.
     pub(crate) fn status(&self) -> PtpStatus {
         PtpStatus::new(&self.clock, &self.ports)
     }
 
-    /// Whether a thread has ended without being told to.
+    /// Returns true if a thread has ended without being stopped.
     pub(crate) fn has_died(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Ends the threads; their last state can still be read.
+    /// Ends the threads; their last status remains readable.
     pub(crate) fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so on stderr; there is nothing to add here.
+            // A panicked thread has already reported on stderr.
             let _ = thread.join();
         }
     }
@@ -103,18 +104,18 @@ impl Drop for PtpThreads {
     }
 }
 
-/// What a port sends, kept until the link is free to take it.
+/// Messages sent by a port, queued until the link is available.
 #[derive(Default)]
-struct Leaving {
+struct SendQueue {
     bytes: Vec<u8>,
-    messages: Vec<(Destination, bool, bool, usize)>,
-    /// How many were to come back with the time when they left.
+    messages: Vec<(PtpDestination, bool, bool, usize)>,
+    /// Number of messages to be returned with their transmit time.
     awaited: u64,
     now: PtpTimestamp,
 }
 
-impl Outbox for Leaving {
-    fn send(&mut self, to: Destination, event: bool, stamp: bool, message: &[u8]) {
+impl Outbox for SendQueue {
+    fn send(&mut self, to: PtpDestination, event: bool, stamp: bool, message: &[u8]) {
         self.bytes.extend_from_slice(message);
         self.awaited += u64::from(stamp);
         self.messages.push((to, event, stamp, message.len()));
@@ -125,13 +126,13 @@ impl Outbox for Leaving {
     }
 }
 
-impl Leaving {
-    /// Sends all of it.
-    fn leave_by(&mut self, link: &mut dyn Link) {
+impl SendQueue {
+    /// Sends the queue by `link`.
+    fn leave_by(&mut self, link: &mut dyn PortLink) {
         let mut rest = &self.bytes[..];
         for &(to, event, stamp, len) in &self.messages {
             let (bytes, after) = rest.split_at(len);
-            link.push(&Outgoing { to, event, stamp, bytes });
+            link.push(&OutgoingPtpMessage { to, event, needs_timestamp: stamp, bytes });
             rest = after;
         }
         if !self.messages.is_empty() {
@@ -142,33 +143,33 @@ impl Leaving {
     }
 }
 
-/// Who is on the link, and who may be granted what.
-struct Admission {
+/// Prefixes on the link, and prefixes admitted to grants.
+struct UnicastAdmission {
     index: u32,
     on_link: Vec<Prefix>,
     allow: Vec<Prefix>,
 }
 
-impl Admission {
-    fn look(&mut self, addresses: &[InterfaceAddress], fast: Option<&mut FastPath>) {
+impl UnicastAdmission {
+    fn refresh(&mut self, addresses: &[InterfaceAddress], fast: Option<&mut FastPath>) {
         let ours = |address: &&InterfaceAddress| address.index == self.index;
         self.on_link = addresses.iter().filter(ours).map(|own| own.prefix.network()).collect();
         if let Some(fast) = fast {
             let admitted = if self.allow.is_empty() { &self.on_link } else { &self.allow };
-            fast.look(addresses.iter().filter(ours).map(|own| own.prefix.address()), admitted);
+            fast.refresh(addresses.iter().filter(ours).map(|own| own.prefix.address()), admitted);
         }
     }
 
-    fn is_on_link(&self, from: Address) -> bool {
+    fn is_on_link(&self, from: PtpAddress) -> bool {
         match from {
-            Address::Mac(_) => true,
-            Address::Ip { peer, .. } => contains(&self.on_link, peer),
+            PtpAddress::Mac(_) => true,
+            PtpAddress::Ip { peer, .. } => contains(&self.on_link, peer),
         }
     }
 
-    fn admits(&self, from: Address) -> bool {
+    fn admits(&self, from: PtpAddress) -> bool {
         match from {
-            Address::Ip { peer, .. } if !self.allow.is_empty() => contains(&self.allow, peer),
+            PtpAddress::Ip { peer, .. } if !self.allow.is_empty() => contains(&self.allow, peer),
             from => self.is_on_link(from),
         }
     }
@@ -179,47 +180,48 @@ fn contains(prefixes: &[Prefix], ip: IpAddr) -> bool {
 }
 
 impl PortThread {
-    /// Serves until told to stop.
+    /// Serves until it is stopped.
     fn run(mut self, stop: &AtomicBool) {
         let now = || MonotonicClock.now();
-        let mut port = Port::new(self.clock.clone(), self.settings.clone(), now());
-        let mut admission = Admission {
+        let mut port = ClockPort::new(self.clock.clone(), self.settings.clone(), now());
+        let mut admission = UnicastAdmission {
             index: self.index,
             on_link: Vec::new(),
             allow: std::mem::take(&mut self.allow),
         };
-        let mut leaving = Leaving::default();
-        let mut stamps = Stamps::default();
+        let mut leaving = SendQueue::default();
+        let mut stamps = PtpTimestampCounts::default();
         let mut tell_at = now();
-        // Where XDP answers requests for the delay, so that little is left to do but to send.
-        let mut precedence = self.fast.is_some().then(|| Precedence::take(now()));
+        // XDP then responds to delay requests, so that little work but sending remains.
+        let mut precedence = self.fast.is_some().then(|| ThreadPriority::take(now()));
         let mut woken = now();
         while !stop.load(Ordering::Relaxed) {
             self.send_due(&mut port, &mut leaving);
-            // Behind what is due: asking the kernel takes longer than a Sync may be late.
+            // After the due messages: the query to the kernel takes longer than a Sync may be late.
             if now() >= tell_at {
                 match self.netlink.addresses() {
-                    Ok(addresses) => admission.look(&addresses, self.fast.as_mut()),
+                    Ok(addresses) => admission.refresh(&addresses, self.fast.as_mut()),
                     Err(error) => self.status.note_error(&error),
                 }
                 match self.netlink.link_by_index(self.index) {
                     Ok(link) => port.link(link.up && link.operational, now()),
                     Err(error) => {
-                        // It is gone, or nobody can tell; what was known of it may not hold. One
-                        // that comes under its name is another, with a MAC address of its own, and
-                        // what opened the sockets has been given up.
+                        // The interface was removed, or the lookup failed; earlier knowledge of it
+                        // may not hold. An interface that later appears under its name is a
+                        // different one, with its own MAC address, and the privileges that opened
+                        // the sockets have been dropped.
                         port.link(false, now());
                         self.status.note_error(&format!(
-                            "'{}' is not what it was at the start ({error}); restart the server \
-                             when it is there",
+                            "'{}' has changed since the start ({error}); restart the server when \
+                             it is back",
                             self.interface
                         ));
                     }
                 }
-                self.tell(&port, stamps, leaving.awaited);
-                tell_at = now() + TELL_EVERY;
+                self.publish_status(&port, stamps, leaving.awaited);
+                tell_at = now() + STATUS_INTERVAL;
             }
-            // What is due has just been done; what still is waits for something else to change.
+            // Due actions have just been taken; any that remain wait for another change.
             let due = port.next_due() - now();
             let due = if due > Span::ZERO { due } else { WAIT_MIN };
             let wait = Duration::from_nanos(due.as_ns().unsigned_abs()).min(WAIT_MAX);
@@ -233,41 +235,41 @@ impl PortThread {
                 self.answer(&mut port, &admission, &mut leaving, &mut stamps)
             });
             if let Err(error) = done {
-                // An interface that is down comes back; one that is gone does not, and then this
-                // goes on until the server is told to stop.
+                // An interface that is down comes back; one that was removed does not, and then
+                // this continues until the server is stopped.
                 self.status.note_error(&error);
                 thread::sleep(WAIT_MAX);
             }
         }
         self.leave(&mut port, &mut leaving);
-        self.tell(&port, stamps, leaving.awaited);
+        self.publish_status(&port, stamps, leaving.awaited);
     }
 
-    /// Takes back what was granted.
-    fn leave(&mut self, port: &mut Port, leaving: &mut Leaving) {
+    /// Withdraws the grants.
+    fn leave(&mut self, port: &mut ClockPort, leaving: &mut SendQueue) {
         let (page, now) = (self.page.read(), MonotonicClock.now());
-        let state = ClockState { usable: false, ..self.served(&page).state(now) };
+        let state = PtpClockState { usable: false, ..self.served(&page).state(now) };
         port.due(&state, now, leaving);
         leaving.leave_by(&mut *self.link);
     }
 
-    /// The clock as it can be served at `now`. A card that writes the time into Sync itself writes
-    /// that of its own clock, which somebody else has to keep right.
-    fn state(&self, served: &Served<'_>, now: Timestamp<Monotonic>) -> ClockState {
+    /// Returns the state of the clock as it can be served at `now`. A NIC that writes the time into
+    /// Sync itself writes that of its PHC, which must be disciplined by another process.
+    fn state(&self, served: &ServedTime<'_>, now: Timestamp<Monotonic>) -> PtpClockState {
         let mut state = served.state(now);
-        if self.settings.one_step && state.usable && !served.is_shown_by_card(self.index, now) {
+        if self.settings.one_step && state.usable && !served.is_phc_on_served_time(self.index, now)
+        {
             state.usable = false;
-            self.status
-                .note_error(&"the card's clock does not show TAI, so no one-step Sync is sent");
+            self.status.note_error(&"the PHC does not show TAI, so no one-step Sync is sent");
         }
         state
     }
 
-    fn served<'a>(&'a self, page: &'a Page) -> Served<'a> {
-        Served { page, conversions: &self.conversions, clock_class: self.clock_class }
+    fn served<'a>(&'a self, page: &'a ClockPage) -> ServedTime<'a> {
+        ServedTime { page, conversions: &self.conversions, clock_class: self.clock_class }
     }
 
-    fn send_due(&mut self, port: &mut Port, leaving: &mut Leaving) {
+    fn send_due(&mut self, port: &mut ClockPort, leaving: &mut SendQueue) {
         let (page, now) = (self.page.read(), MonotonicClock.now());
         let served = self.served(&page);
         let state = self.state(&served, now);
@@ -279,18 +281,21 @@ impl PortThread {
         leaving.leave_by(&mut *self.link);
     }
 
-    /// Tells when what came back had left.
+    /// Reports the transmit times of returned messages.
     fn follow_up(
         &mut self,
-        port: &mut Port,
-        leaving: &mut Leaving,
-        stamps: &mut Stamps,
+        port: &mut ClockPort,
+        leaving: &mut SendQueue,
+        stamps: &mut PtpTimestampCounts,
     ) -> io::Result<()> {
         let page = self.page.read();
-        let served =
-            Served { page: &page, conversions: &self.conversions, clock_class: self.clock_class };
-        let mut each = |returned: &super::link::Returned<'_>| {
-            let (at, by) = returned.stamp;
+        let served = ServedTime {
+            page: &page,
+            conversions: &self.conversions,
+            clock_class: self.clock_class,
+        };
+        let mut each = |returned: &super::link::TransmittedMessage<'_>| {
+            let (at, by) = returned.timestamp;
             stamps.count(by);
             stamps.departures += 1;
             port.sent(returned.bytes, returned.to, at, leaving);
@@ -302,14 +307,14 @@ impl PortThread {
 
     fn answer(
         &mut self,
-        port: &mut Port,
-        admission: &Admission,
-        leaving: &mut Leaving,
-        stamps: &mut Stamps,
+        port: &mut ClockPort,
+        admission: &UnicastAdmission,
+        leaving: &mut SendQueue,
+        stamps: &mut PtpTimestampCounts,
     ) -> io::Result<()> {
         for _ in 0..BATCHES_PER_TURN {
             let page = self.page.read();
-            let served = Served {
+            let served = ServedTime {
                 page: &page,
                 conversions: &self.conversions,
                 clock_class: self.clock_class,
@@ -317,9 +322,12 @@ impl PortThread {
             let now = MonotonicClock.now();
             let state = self.state(&served, now);
             leaving.now = served.at(now).unwrap_or(PtpTimestamp::ZERO);
-            let mut each = |message: &Incoming<'_>| {
-                // An event message without a time of arrival is as good as lost.
-                match message.stamp.filter(|_| message.event) {
+            let mut each = |message: &IncomingPtpMessage<'_>| {
+                if message.stray {
+                    return port.refuse(PtpRefusal::NotUnicast);
+                }
+                // An event message without a receive time counts as lost.
+                match message.timestamp.filter(|_| message.event) {
                     Some((_, by)) => stamps.count(by),
                     None if message.event => {
                         stamps.missing += 1;
@@ -327,10 +335,11 @@ impl PortThread {
                     }
                     None => {}
                 }
-                let received = message.stamp.map_or(PtpTimestamp::ZERO, |(at, _)| at);
-                let arrival = Arrival {
+                let received = message.timestamp.map_or(PtpTimestamp::ZERO, |(at, _)| at);
+                let arrival = PtpArrival {
                     bytes: message.bytes,
                     from: message.from,
+                    from_port: message.from_port,
                     group: message.to_group,
                     event: message.event,
                     received,
@@ -348,7 +357,7 @@ impl PortThread {
         Ok(())
     }
 
-    fn tell(&mut self, port: &Port, stamps: Stamps, awaited: u64) {
+    fn publish_status(&mut self, port: &ClockPort, stamps: PtpTimestampCounts, awaited: u64) {
         let page = self.page.read();
         let clock = self.served(&page).state(MonotonicClock.now());
         let status = PortStatus {
@@ -356,7 +365,7 @@ impl PortThread {
             settings: self.settings.clone(),
             view: port.view(&clock),
             clock,
-            stamps,
+            timestamp_counts: stamps,
             awaited,
             send_errors: self.link.refused(),
             dropped: self.link.dropped(),

@@ -1,35 +1,43 @@
 //! PTP over UDP (IEEE 1588-2019, annexes C and D): a socket for event messages and one for general
-//! ones, bound to one interface.
+//! messages, bound to one interface.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
-use horolog_io::{Batch, Device, Endpoints, TransmitStamp, UdpDevice, UdpOptions};
+use horolog_io::{Batch, BatchDevice, Endpoints, TransmitTimestamp, UdpDevice, UdpOptions};
 use horolog_time::{Monotonic, Timestamp};
-use horolog_wire::frame::{Looped, looped};
+use horolog_wire::frame::{TransmittedFrame, looped};
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT, IPV6_PADDING_LEN};
 
-use super::link::{Incoming, Link, LinkError, Outgoing, Returned};
-use super::served::Served;
-use crate::ptp::{Address, Destination};
+use super::link::{
+    IncomingPtpMessage, LinkError, OutgoingPtpMessage, PortLink, TransmittedMessage,
+};
+use super::served::ServedTime;
+use crate::ptp::{PtpAddress, PtpDestination};
 
-/// Messages that one system call moves.
+/// Messages moved by one system call.
 const BATCH: usize = 32;
-/// Longer than any message that is answered or sent.
+/// Upper limit of the length of received and sent messages.
 const MESSAGE_MAX: usize = 1_024;
-/// A looped message stands behind its headers.
+/// Maximum length of a returned message, which includes its headers.
 const LOOPED_MAX: usize = MESSAGE_MAX + 64;
-/// A burst of a tenth of a second at a hundred thousand messages a second.
+/// Receive buffer for a burst of a tenth of a second at a hundred thousand messages per second.
 const RECEIVE_BUFFER: usize = 8 << 20;
 const SEND_BUFFER: usize = 1 << 20;
 const SEND_WAIT: Duration = Duration::from_millis(1);
 
-/// The groups of a family.
+/// Multicast groups of an address family.
 #[derive(Clone, Copy)]
 struct Groups {
     all: IpAddr,
     peers: IpAddr,
+}
+
+impl Groups {
+    fn has(self, group: IpAddr) -> bool {
+        group == self.all || group == self.peers
+    }
 }
 
 const IPV4: Groups = Groups {
@@ -41,15 +49,15 @@ const IPV6: Groups = Groups {
     peers: IpAddr::V6(horolog_wire::ptp::PEER_MULTICAST_IPV6),
 };
 
-/// One of the two sockets, with what waits to leave by it.
-struct Way {
+/// One of the two sockets, with its send queue.
+struct UdpChannel {
     device: UdpDevice,
     received: Batch<Endpoints>,
     leaving: Batch<Endpoints>,
     refused: u64,
 }
 
-impl Way {
+impl UdpChannel {
     fn open(ip: IpAddr, port: u16, options: &UdpOptions) -> Result<Self, LinkError> {
         Ok(Self {
             device: UdpDevice::bind(SocketAddr::new(ip, port), options)?,
@@ -62,7 +70,7 @@ impl Way {
     fn flush(&mut self) {
         let count = self.leaving.len();
         if count > 0 {
-            // A device that fails is found by the next receive.
+            // The next receive detects a device failure.
             let sent = self.device.send(&mut self.leaving).unwrap_or(0);
             self.refused += (count - sent) as u64;
             self.leaving.clear();
@@ -70,16 +78,17 @@ impl Way {
     }
 }
 
-/// Who sent a datagram. What was sent to a group was sent to none of our addresses in particular.
-fn from(ends: &Endpoints) -> Address {
-    let own = if ends.to_group { Endpoints::default().local } else { ends.local };
-    Address::Ip { peer: ends.remote.ip(), own }
+/// Returns the sender of a datagram. A message to a group was sent to no particular address of this
+/// host.
+fn from(ends: &Endpoints) -> PtpAddress {
+    let own = if ends.group.is_some() { Endpoints::default().local } else { ends.local };
+    PtpAddress::Ip { peer: ends.remote.ip(), own }
 }
 
-/// A port's way over UDP.
+/// Link of a port over UDP.
 pub(super) struct UdpLink {
-    event: Way,
-    general: Way,
+    event: UdpChannel,
+    general: UdpChannel,
     looped: Batch<Endpoints>,
     groups: Groups,
     interface: u32,
@@ -87,8 +96,8 @@ pub(super) struct UdpLink {
 }
 
 impl UdpLink {
-    /// Opens the sockets on the interface of this name and index. With `hardware`, its card's
-    /// timestamps are asked for.
+    /// Opens the sockets on the interface with this name and index. With `hardware`, hardware
+    /// timestamps are requested.
     pub(super) fn open(
         interface: &str,
         index: u32,
@@ -100,10 +109,11 @@ impl UdpLink {
         } else {
             (Ipv4Addr::UNSPECIFIED.into(), IPV4)
         };
-        let stamp = if hardware { TransmitStamp::Hardware } else { TransmitStamp::Kernel };
+        let stamp = if hardware { TransmitTimestamp::Hardware } else { TransmitTimestamp::Kernel };
         let options = UdpOptions {
             slots: BATCH,
             interface: Some(interface.to_owned()),
+            report_unicast: true,
             receive_buffer: Some(RECEIVE_BUFFER),
             send_buffer: Some(SEND_BUFFER),
             send_wait: SEND_WAIT,
@@ -111,8 +121,8 @@ impl UdpLink {
         };
         let stamping = UdpOptions { transmit_timestamps: Some(stamp), ..options.clone() };
         let link = Self {
-            event: Way::open(any, EVENT_PORT, &stamping)?,
-            general: Way::open(any, GENERAL_PORT, &options)?,
+            event: UdpChannel::open(any, EVENT_PORT, &stamping)?,
+            general: UdpChannel::open(any, GENERAL_PORT, &options)?,
             looped: Batch::new(BATCH, LOOPED_MAX),
             groups,
             interface: index,
@@ -130,14 +140,20 @@ impl UdpLink {
         Ok(link)
     }
 
-    fn endpoints(&self, to: Destination, event: bool) -> Option<Endpoints> {
-        let port = if event { EVENT_PORT } else { GENERAL_PORT };
+    fn endpoints(&self, to: PtpDestination, event: bool) -> Option<Endpoints> {
+        let standard = if event { EVENT_PORT } else { GENERAL_PORT };
         let unspecified = Endpoints::default().local;
-        let (ip, local) = match to {
-            Destination::Group => (self.groups.all, unspecified),
-            Destination::PeerGroup => (self.groups.peers, unspecified),
-            Destination::To(Address::Ip { peer, own }) => (peer, own),
-            Destination::To(Address::Mac(_)) => return None,
+        let (ip, local, port) = match to {
+            PtpDestination::Group => (self.groups.all, unspecified, standard),
+            PtpDestination::PeerGroup => (self.groups.peers, unspecified, standard),
+            // A manager at source port 0 has no port for a response (RFC 768).
+            PtpDestination::To(PtpAddress::Ip { peer, own })
+            | PtpDestination::Manager(PtpAddress::Ip { peer, own }, 0) => (peer, own, standard),
+            PtpDestination::Manager(PtpAddress::Ip { peer, own }, port) => (peer, own, port),
+            PtpDestination::To(PtpAddress::Mac(_))
+            | PtpDestination::Manager(PtpAddress::Mac(_), _) => {
+                return None;
+            }
         };
         let remote = match ip {
             IpAddr::V4(ip) => (ip, port).into(),
@@ -146,37 +162,40 @@ impl UdpLink {
         Some(Endpoints { local, ..Endpoints::to(remote) })
     }
 
-    fn destination(&self, sent: &Looped<'_>) -> Destination {
+    fn destination(&self, sent: &TransmittedFrame<'_>) -> PtpDestination {
         match sent.destination {
-            ip if ip == self.groups.all => Destination::Group,
-            ip if ip == self.groups.peers => Destination::PeerGroup,
-            peer => Destination::To(Address::Ip { peer, own: sent.source }),
+            ip if ip == self.groups.all => PtpDestination::Group,
+            ip if ip == self.groups.peers => PtpDestination::PeerGroup,
+            peer => PtpDestination::To(PtpAddress::Ip { peer, own: sent.source }),
         }
     }
 }
 
-impl Link for UdpLink {
+impl PortLink for UdpLink {
     fn wait(&mut self, wait: Duration) -> io::Result<()> {
         self.event.device.wait_either(&self.general.device, wait).map(drop)
     }
 
     fn receive(
         &mut self,
-        served: &Served<'_>,
+        served: &ServedTime<'_>,
         now: &dyn Fn() -> Timestamp<Monotonic>,
-        each: &mut dyn FnMut(&Incoming<'_>),
+        each: &mut dyn FnMut(&IncomingPtpMessage<'_>),
     ) -> io::Result<usize> {
         let mut count = 0;
         for (way, event) in [(&mut self.event, true), (&mut self.general, false)] {
             count += way.device.receive(&mut way.received, Duration::ZERO)?;
             let now = now();
             for packet in way.received.iter().filter(|packet| !packet.truncated) {
-                each(&Incoming {
+                let Endpoints { group, unicast, .. } = packet.address;
+                each(&IncomingPtpMessage {
                     bytes: packet.bytes,
                     from: from(&packet.address),
-                    to_group: packet.address.to_group,
+                    from_port: packet.address.remote.port(),
+                    to_group: group.is_some(),
+                    stray: !unicast && !group.is_some_and(|group| self.groups.has(group)),
                     event,
-                    stamp: served.stamp(&packet, now),
+                    timestamp: served.ptp_timestamp(&packet, now),
                 });
             }
         }
@@ -185,21 +204,27 @@ impl Link for UdpLink {
 
     fn returned(
         &mut self,
-        served: &Served<'_>,
+        served: &ServedTime<'_>,
         now: &dyn Fn() -> Timestamp<Monotonic>,
-        each: &mut dyn FnMut(&Returned<'_>),
+        each: &mut dyn FnMut(&TransmittedMessage<'_>),
     ) -> io::Result<usize> {
         let count = self.event.device.sent(&mut self.looped)?;
         let now = now();
         for packet in self.looped.iter() {
-            if let (Some(sent), Some(stamp)) = (looped(packet.bytes), served.stamp(&packet, now)) {
-                each(&Returned { bytes: sent.payload, to: self.destination(&sent), stamp });
+            if let (Some(sent), Some(stamp)) =
+                (looped(packet.bytes), served.ptp_timestamp(&packet, now))
+            {
+                each(&TransmittedMessage {
+                    bytes: sent.payload,
+                    to: self.destination(&sent),
+                    timestamp: stamp,
+                });
             }
         }
         Ok(count)
     }
 
-    fn push(&mut self, message: &Outgoing<'_>) {
+    fn push(&mut self, message: &OutgoingPtpMessage<'_>) {
         let Some(endpoints) = self.endpoints(message.to, message.event) else { return };
         let padding = self.padding;
         let way = if message.event { &mut self.event } else { &mut self.general };
@@ -214,7 +239,7 @@ impl Link for UdpLink {
             len
         });
         if pushed {
-            *way.leaving.packet_mut(slot).stamp = message.stamp;
+            *way.leaving.packet_mut(slot).wants_timestamp = message.needs_timestamp;
         }
     }
 

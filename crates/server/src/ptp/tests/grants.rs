@@ -16,7 +16,11 @@ fn say(all: &[Unicast], target: PortIdentity) -> Vec<u8> {
     for negotiation in all {
         length += negotiation.emit(&mut suffix[length..]);
     }
-    bytes(&Message { header: header(), body: Body::Signaling(target), suffix: &suffix[..length] })
+    bytes(&Message {
+        header: header(),
+        body: PtpMessageBody::Signaling(target),
+        suffix: &suffix[..length],
+    })
 }
 
 /// What is said in a message.
@@ -25,7 +29,7 @@ fn said(sent: &Sent) -> Vec<Unicast> {
 }
 
 /// What a client is answered.
-fn negotiate(port: &mut Port, all: &[Unicast], now: Timestamp<Monotonic>) -> Vec<Unicast> {
+fn negotiate(port: &mut ClockPort, all: &[Unicast], now: Timestamp<Monotonic>) -> Vec<Unicast> {
     let mut out = Kept::default();
     port.receive(&arrival(&say(all, PortIdentity::ALL)), &GOOD, now, &mut out);
     assert!(out.0.len() <= 1);
@@ -37,12 +41,12 @@ fn is_granted(answer: Unicast) -> bool {
     matches!(answer, Unicast::Grant { duration_s: 1.., .. })
 }
 
-fn unicast_master() -> (Port, Timestamp<Monotonic>) {
-    master_of(PortSettings { multicast: false, hybrid: false, ..settings(Profile::DefaultE2e) })
+fn unicast_master() -> (ClockPort, Timestamp<Monotonic>) {
+    master_of(PortSettings { multicast: false, hybrid: false, ..settings(PtpProfile::DefaultE2e) })
 }
 
 /// All that is sent from `now` on for so many seconds.
-fn run(port: &mut Port, now: Timestamp<Monotonic>, duration_s: i64) -> Vec<MessageType> {
+fn run(port: &mut ClockPort, now: Timestamp<Monotonic>, duration_s: i64) -> Vec<MessageType> {
     let mut out = Kept::default();
     let mut at = now;
     while at < now + seconds(duration_s) {
@@ -90,11 +94,11 @@ fn streams_are_unicast_and_numbered_each_by_itself() {
         let [sync] = &out.0[..] else { panic!() };
         assert_eq!(
             (sync.to, sync.event, sync.stamp),
-            (Destination::To(CLIENT_ADDRESS), true, true)
+            (PtpDestination::To(CLIENT_ADDRESS), true, true)
         );
         let header = sync.message().header;
         assert_eq!(i64::from(header.sequence_id), sequence_id);
-        assert_eq!(header.flags, Flags::UNICAST.with(Flags::TWO_STEP));
+        assert_eq!(header.flags, PtpFlags::UNICAST.with(PtpFlags::TWO_STEP));
         assert_eq!(header.log_interval, NO_INTERVAL);
     }
 }
@@ -161,11 +165,11 @@ fn one_address_does_not_get_everything() {
     };
     for clock in 1..200 {
         let (bytes, from) = asked(clock, 4, super::client(7));
-        port.receive(&Arrival { from, ..arrival(&bytes) }, &GOOD, now, &mut Kept::default());
+        port.receive(&PtpArrival { from, ..arrival(&bytes) }, &GOOD, now, &mut Kept::default());
     }
     assert_eq!(port.view(&GOOD).grants, 64);
     let (bytes, from) = asked(1, -7, super::client(8));
-    port.receive(&Arrival { from, ..arrival(&bytes) }, &GOOD, now, &mut Kept::default());
+    port.receive(&PtpArrival { from, ..arrival(&bytes) }, &GOOD, now, &mut Kept::default());
     assert_eq!(port.view(&GOOD).grants, 65, "another is granted what it asks for");
 }
 
@@ -191,8 +195,8 @@ fn an_unusable_clock_ends_all_grants() {
     let mut out = Kept::default();
     port.due(&UNUSABLE, now, &mut out);
     let [cancel] = &out.0[..] else { panic!("{:?}", out.0) };
-    assert_eq!(cancel.to, Destination::To(CLIENT_ADDRESS));
-    assert_eq!(cancel.message().body, Body::Signaling(CLIENT));
+    assert_eq!(cancel.to, PtpDestination::To(CLIENT_ADDRESS));
+    assert_eq!(cancel.message().body, PtpMessageBody::Signaling(CLIENT));
     let mut kinds: Vec<_> = said(cancel)
         .into_iter()
         .map(|said| match said {
@@ -212,7 +216,7 @@ fn what_is_out_of_bounds_is_denied() {
     let bounds =
         UnicastSettings { grants_max: 2, rate_max: 36, duration_max_s: 100, log_interval_min: -4 };
     let (mut port, now) =
-        master_of(PortSettings { unicast: bounds, ..settings(Profile::DefaultE2e) });
+        master_of(PortSettings { unicast: bounds, ..settings(PtpProfile::DefaultE2e) });
     for (asked, duration_s) in [
         (request(MessageType::Sync, -5, 60), 0),
         (request(MessageType::Sync, 11, 60), 0),
@@ -240,9 +244,9 @@ fn only_whom_the_list_admits_is_granted_streams() {
     let (mut port, now) = master();
     let asked = say(&[request(MessageType::Sync, 0, 60)], PortIdentity::ALL);
     let mut out = Kept::default();
-    port.receive(&Arrival { admitted: false, ..arrival(&asked) }, &GOOD, now, &mut out);
+    port.receive(&PtpArrival { admitted: false, ..arrival(&asked) }, &GOOD, now, &mut out);
     assert!(!is_granted(said(&out.0[0])[0]));
-    assert_eq!(port.counts.refused(Refusal::NotAdmitted), 1);
+    assert_eq!(port.counts.refused(PtpRefusal::NotAdmitted), 1);
 }
 
 #[test]
@@ -261,7 +265,7 @@ fn who_is_meant_is_asked() {
         let target = PortIdentity { clock, port: number };
         port.receive(&arrival(&say(&asked, target)), &GOOD, now, &mut out);
         assert_eq!((out.0.len(), port.view(&GOOD).grants), (count, count), "{target:?}");
-        assert_eq!(port.counts.refused(Refusal::Target), 1 - count as u64);
+        assert_eq!(port.counts.refused(PtpRefusal::Target), 1 - count as u64);
     }
 }
 
@@ -276,7 +280,7 @@ fn a_malformed_request_among_others_is_passed_over() {
     let mut out = Kept::default();
     port.receive(&arrival(&bytes), &GOOD, now, &mut out);
     assert_eq!(said(&out.0[0]).into_iter().filter(|&said| is_granted(said)).count(), 2);
-    assert_eq!(port.counts.refused(Refusal::Length), 1);
+    assert_eq!(port.counts.refused(PtpRefusal::Length), 1);
 }
 
 #[test]
@@ -315,13 +319,13 @@ proptest! {
     #[test]
     fn grants_never_exceed_their_bounds(all in proptest::collection::vec(steps(), 0..120)) {
         let unicast = UnicastSettings { grants_max: 5, rate_max: 40, duration_max_s: 30, log_interval_min: -5 };
-        let (mut port, mut now) = master_of(PortSettings { unicast, ..settings(Profile::DefaultE2e) });
+        let (mut port, mut now) = master_of(PortSettings { unicast, ..settings(PtpProfile::DefaultE2e) });
         for step in all {
             match step {
                 Step::Ask(client, asked) => {
                     let bytes = say(&[asked], PortIdentity::ALL);
                     let from = super::client(client);
-                    port.receive(&Arrival { from, ..arrival(&bytes) }, &GOOD, now, &mut Kept::default());
+                    port.receive(&PtpArrival { from, ..arrival(&bytes) }, &GOOD, now, &mut Kept::default());
                 }
                 Step::Wait(ms) => now = now + Span::from_ms(ms.into()),
                 Step::Unusable => port.due(&UNUSABLE, now, &mut Kept::default()),

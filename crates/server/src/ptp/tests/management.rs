@@ -3,20 +3,24 @@
 use horolog_wire::ptp::management::data::{
     ClockDescription, Data, DefaultDataSet, Parent, PortDataSet, TimeProperties, id,
 };
-use horolog_wire::ptp::management::{Action, Addressee, Managed, RefusalCode, Refused};
+use horolog_wire::ptp::management::{Addressee, Managed, ManagementAction, RefusalCode, Refused};
 
 use super::*;
 
 /// A question as `pmc` asks it: with as much data as the answer has, or none.
-fn question(action: Action, id: u16, data: &[u8]) -> Vec<u8> {
+fn question(action: ManagementAction, id: u16, data: &[u8]) -> Vec<u8> {
     let managed = Managed { id, data };
     let mut suffix = vec![0; managed.tlv_len()];
     managed.emit(&mut suffix);
     let addressee = Addressee { target: PortIdentity::ALL, starting_hops: 3, hops: 1, action };
-    bytes(&Message { header: header(), body: Body::Management(addressee), suffix: &suffix })
+    bytes(&Message {
+        header: header(),
+        body: PtpMessageBody::Management(addressee),
+        suffix: &suffix,
+    })
 }
 
-fn answer_to(port: &mut Port, question: &[u8]) -> Sent {
+fn answer_to(port: &mut ClockPort, question: &[u8]) -> Sent {
     let mut out = Kept::default();
     port.receive(&arrival(question), &GOOD, START, &mut out);
     assert_eq!(out.0.len(), 1, "{:?}", port.counts);
@@ -26,7 +30,7 @@ fn answer_to(port: &mut Port, question: &[u8]) -> Sent {
 /// What is told of this.
 fn told(id: u16) -> Vec<u8> {
     let (mut port, _) = master();
-    let sent = answer_to(&mut port, &question(Action::Get, id, &[]));
+    let sent = answer_to(&mut port, &question(ManagementAction::Get, id, &[]));
     let tlv = sent.message().tlvs().next().unwrap().unwrap();
     let managed = Managed::from_tlv(&tlv).unwrap().unwrap();
     assert_eq!(managed.id, id);
@@ -34,9 +38,13 @@ fn told(id: u16) -> Vec<u8> {
 }
 
 /// What is refused, and why.
-fn refused(port: &mut Port, action: Action, id: u16) -> (Action, RefusalCode) {
+fn refused(
+    port: &mut ClockPort,
+    action: ManagementAction,
+    id: u16,
+) -> (ManagementAction, RefusalCode) {
     let sent = answer_to(port, &question(action, id, &[1, 0]));
-    let Body::Management(addressee) = sent.message().body else { panic!() };
+    let PtpMessageBody::Management(addressee) = sent.message().body else { panic!() };
     let tlv = sent.message().tlvs().next().unwrap().unwrap();
     let refused = Refused::from_tlv(&tlv).unwrap().unwrap();
     assert_eq!(refused.id, id);
@@ -46,19 +54,19 @@ fn refused(port: &mut Port, action: Action, id: u16) -> (Action, RefusalCode) {
 #[test]
 fn an_answer_goes_back_to_who_asked() {
     let (mut port, _) = master();
-    let question = question(Action::Get, id::PRIORITY1, &[0, 0]);
+    let question = question(ManagementAction::Get, id::PRIORITY1, &[0, 0]);
     let sent = answer_to(&mut port, &question);
     assert_eq!(
         (sent.to, sent.event, sent.bytes.len()),
-        (Destination::To(CLIENT_ADDRESS), false, question.len())
+        (PtpDestination::Manager(CLIENT_ADDRESS, CLIENT_PORT), false, question.len())
     );
-    let action = Action::Response;
+    let action = ManagementAction::Response;
     let expected = Addressee { target: CLIENT, starting_hops: 2, hops: 2, action };
-    assert_eq!(sent.message().body, Body::Management(expected));
+    assert_eq!(sent.message().body, PtpMessageBody::Management(expected));
     assert_eq!(sent.message().header.sequence_id, 0xabcd);
     let mut out = Kept::default();
-    port.receive(&Arrival { group: true, ..arrival(&question) }, &GOOD, START, &mut out);
-    assert_eq!(out.0[0].to, Destination::Group);
+    port.receive(&PtpArrival { group: true, ..arrival(&question) }, &GOOD, START, &mut out);
+    assert_eq!(out.0[0].to, PtpDestination::Group);
 }
 
 #[test]
@@ -111,7 +119,7 @@ fn the_time_is_told_while_it_is_known() {
     assert_eq!(PtpTimestamp::parse(&told(id::TIME)), Ok(SENT));
     let (mut port, _) = master();
     let mut out = Kept::default();
-    let question = question(Action::Get, id::TIME, &[]);
+    let question = question(ManagementAction::Get, id::TIME, &[]);
     port.receive(&arrival(&question), &UNUSABLE, START, &mut out);
     let sent = out.0.remove(0);
     let tlv = sent.message().tlvs().next().unwrap().unwrap();
@@ -121,7 +129,7 @@ fn the_time_is_told_while_it_is_known() {
 
 #[test]
 fn nothing_can_be_changed() {
-    use Action::{Acknowledge, Command, Get, Response, Set};
+    use ManagementAction::{Acknowledge, Command, Get, Response, Set};
     use RefusalCode as Code;
 
     let (mut port, _) = master();
@@ -142,43 +150,45 @@ fn who_is_not_on_the_link_is_told_no_more_than_was_sent() {
     let (mut port, _) = master();
     let mut out = Kept::default();
     for (data, answers) in [(&[][..], 0), (&[0; 30], 0), (&[0; 32], 1), (&[0; 40], 1)] {
-        let question = question(Action::Get, id::PARENT_DATA_SET, data);
-        let stranger = Arrival { on_link: false, ..arrival(&question) };
+        let question = question(ManagementAction::Get, id::PARENT_DATA_SET, data);
+        let stranger = PtpArrival { on_link: false, ..arrival(&question) };
         port.receive(&stranger, &GOOD, START, &mut out);
         let sent = out.take();
         assert_eq!(sent.len(), answers, "{}", data.len());
         assert!(sent.iter().all(|sent| sent.bytes.len() <= question.len()));
     }
-    assert_eq!(port.counts.refused(Refusal::Amplifying), 2);
+    assert_eq!(port.counts.refused(PtpRefusal::Amplifying), 2);
 }
 
 #[test]
 fn an_answer_is_not_answered() {
     let (mut port, _) = master();
     let mut out = Kept::default();
-    for action in [Action::Response, Action::Acknowledge, Action::Reserved(9)] {
+    for action in
+        [ManagementAction::Response, ManagementAction::Acknowledge, ManagementAction::Reserved(9)]
+    {
         let question = question(action, id::PRIORITY1, &[0, 0]);
         port.receive(&arrival(&question), &GOOD, START, &mut out);
     }
-    let empty = Body::Management(Addressee {
+    let empty = PtpMessageBody::Management(Addressee {
         target: PortIdentity::ALL,
         starting_hops: 0,
         hops: 0,
-        action: Action::Get,
+        action: ManagementAction::Get,
     });
     port.receive(&arrival(&bytes(&Message::new(header(), empty))), &GOOD, START, &mut out);
-    assert_eq!((out.0.len(), port.counts.refused(Refusal::Unwanted)), (0, 3));
-    assert_eq!(port.counts.refused(Refusal::Length), 1);
+    assert_eq!((out.0.len(), port.counts.refused(PtpRefusal::Unwanted)), (0, 3));
+    assert_eq!(port.counts.refused(PtpRefusal::Length), 1);
 }
 
 #[test]
 fn the_longest_texts_fit() {
     let user = "é".repeat(300);
-    let clock = ClockSettings { user, ..ClockSettings::new(OWN, Profile::DefaultE2e) };
+    let clock = ClockSettings { user, ..ClockSettings::new(OWN, PtpProfile::DefaultE2e) };
     let address = vec![1; 400];
     let mut port =
-        Port::new(clock, PortSettings { address, ..settings(Profile::DefaultE2e) }, START);
-    let sent = answer_to(&mut port, &question(Action::Get, id::CLOCK_DESCRIPTION, &[]));
+        ClockPort::new(clock, PortSettings { address, ..settings(PtpProfile::DefaultE2e) }, START);
+    let sent = answer_to(&mut port, &question(ManagementAction::Get, id::CLOCK_DESCRIPTION, &[]));
     let tlv = sent.message().tlvs().next().unwrap().unwrap();
     let managed = Managed::from_tlv(&tlv).unwrap().unwrap();
     let description = ClockDescription::parse(managed.data).unwrap();

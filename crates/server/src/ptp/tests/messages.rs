@@ -1,8 +1,8 @@
 //! What is answered, byte for byte, and what is refused.
 
 use horolog_wire::ptp::TimeInterval;
-use horolog_wire::ptp::message::{DELAY_RESP_LEN, STAMP_LEN};
-use horolog_wire::ptp::monitor::{REQUEST_TLV, Response};
+use horolog_wire::ptp::message::{DELAY_RESP_LEN, TIMESTAMP_MESSAGE_LEN};
+use horolog_wire::ptp::monitor::{MonitorResponse, REQUEST_TLV};
 use horolog_wire::ptp::tlv::Tlv;
 
 use super::*;
@@ -15,12 +15,12 @@ fn a_request_to_the_port_is_answered_to_its_sender() {
     let [answer] = &ask(&mut port, &request, now)[..] else { panic!() };
     assert_eq!(
         (answer.to, answer.event, answer.stamp),
-        (Destination::To(CLIENT_ADDRESS), false, false)
+        (PtpDestination::To(CLIENT_ADDRESS), false, false)
     );
     let message = answer.message();
-    assert_eq!(message.body, Body::DelayResp { receive: RECEIVED, requesting: CLIENT });
+    assert_eq!(message.body, PtpMessageBody::DelayResp { receive: RECEIVED, requesting: CLIENT });
     let expected = Header {
-        flags: Flags::UNICAST,
+        flags: PtpFlags::UNICAST,
         correction: TimeInterval(0x2_8000),
         source: PortIdentity { clock: OWN, port: 1 },
         ..header()
@@ -32,11 +32,11 @@ fn a_request_to_the_port_is_answered_to_its_sender() {
 #[test]
 fn a_request_to_the_group_is_answered_to_the_group() {
     let (mut port, now) =
-        master_of(PortSettings { log_min_delay_req: -3, ..settings(Profile::DefaultE2e) });
+        master_of(PortSettings { log_min_delay_req: -3, ..settings(PtpProfile::DefaultE2e) });
     let [answer] = &ask_group(&mut port, &delay_req(), now)[..] else { panic!() };
-    assert_eq!(answer.to, Destination::Group);
+    assert_eq!(answer.to, PtpDestination::Group);
     let header = answer.message().header;
-    assert_eq!((header.flags, header.log_interval), (Flags(0), -3));
+    assert_eq!((header.flags, header.log_interval), (PtpFlags(0), -3));
 }
 
 /// The order that linuxptp's client asks for: the answer, then a Sync with the request's number.
@@ -47,25 +47,25 @@ fn net_sync_monitor_is_told_the_data_sets_and_gets_a_sync() {
     let sent = ask(&mut port, &request, now);
     let [answer, sync] = &sent[..] else { panic!("{sent:?}") };
     let tlv = answer.message().tlvs().next().unwrap().unwrap();
-    let response = Response::from_tlv(&tlv).unwrap().unwrap();
+    let response = MonitorResponse::from_tlv(&tlv).unwrap().unwrap();
     assert_eq!(
         (response.port_state, response.protocol, response.address),
         (6, 1, &[192, 0, 2, 1][..])
     );
     assert_eq!(response.parent.grandmaster.identity, OWN);
     assert_eq!((response.utc_offset, response.time_flags, response.time_source), (37, 0x3c, 0x20));
-    assert_eq!((sync.to, sync.event, sync.stamp), (Destination::To(CLIENT_ADDRESS), true, true));
+    assert_eq!((sync.to, sync.event, sync.stamp), (PtpDestination::To(CLIENT_ADDRESS), true, true));
     let header = sync.message().header;
     assert_eq!((sync.kind(), header.sequence_id), (MessageType::Sync, 0xabcd));
-    assert_eq!(header.flags, Flags::UNICAST.with(Flags::TWO_STEP));
+    assert_eq!(header.flags, PtpFlags::UNICAST.with(PtpFlags::TWO_STEP));
 
     let mut out = Kept::default();
     port.sent(&sync.bytes, sync.to, SENT, &mut out);
     let [follow_up] = &out.0[..] else { panic!() };
     assert_eq!((follow_up.to, follow_up.event, follow_up.stamp), (sync.to, false, false));
-    assert_eq!(follow_up.message().body, Body::FollowUp(SENT));
+    assert_eq!(follow_up.message().body, PtpMessageBody::FollowUp(SENT));
     let header = follow_up.message().header;
-    assert_eq!((header.sequence_id, header.flags), (0xabcd, Flags::UNICAST));
+    assert_eq!((header.sequence_id, header.flags), (0xabcd, PtpFlags::UNICAST));
 }
 
 #[test]
@@ -73,20 +73,20 @@ fn net_sync_monitor_is_for_those_on_the_link() {
     let (mut port, now) = master();
     let request = bytes(&Message { suffix: &REQUEST_TLV, ..delay_req() });
     let mut out = Kept::default();
-    let stranger = Arrival { admitted: false, on_link: false, ..arrival(&request) };
+    let stranger = PtpArrival { admitted: false, on_link: false, ..arrival(&request) };
     port.receive(&stranger, &GOOD, now, &mut out);
-    assert_eq!((out.0.len(), port.counts.refused(Refusal::NotAdmitted)), (0, 1));
+    assert_eq!((out.0.len(), port.counts.refused(PtpRefusal::NotAdmitted)), (0, 1));
 }
 
 #[test]
 fn one_step_needs_no_follow_up() {
     let (mut port, now) =
-        master_of(PortSettings { one_step: true, ..settings(Profile::DefaultE2e) });
+        master_of(PortSettings { one_step: true, ..settings(PtpProfile::DefaultE2e) });
     let mut out = Kept::default();
     port.due(&GOOD, now + seconds(1), &mut out);
     let sync = out.0.iter().find(|sent| sent.kind() == MessageType::Sync).unwrap();
     assert!(sync.stamp, "a card writes into what it is to stamp");
-    assert!(!sync.message().header.flags.has(Flags::TWO_STEP));
+    assert!(!sync.message().header.flags.has(PtpFlags::TWO_STEP));
     let mut after = Kept::default();
     port.sent(&sync.bytes, sync.to, SENT, &mut after);
     assert!(after.0.is_empty());
@@ -94,58 +94,64 @@ fn one_step_needs_no_follow_up() {
 
 #[test]
 fn a_neighbour_is_answered_in_two_steps() {
-    let (mut port, now) = master_of(settings(Profile::DefaultP2p));
-    let mut request = Message::new(header(), Body::PdelayReq(PtpTimestamp::ZERO));
+    let (mut port, now) = master_of(settings(PtpProfile::DefaultP2p));
+    let mut request = Message::new(header(), PtpMessageBody::PdelayReq(PtpTimestamp::ZERO));
     request.header.correction = TimeInterval(7);
     let [answer] = &ask_group(&mut port, &request, now)[..] else { panic!() };
-    assert_eq!((answer.to, answer.event, answer.stamp), (Destination::PeerGroup, true, true));
+    assert_eq!((answer.to, answer.event, answer.stamp), (PtpDestination::PeerGroup, true, true));
     assert_eq!(answer.bytes.len(), bytes(&request).len(), "as long as the question");
-    assert_eq!(answer.message().body, Body::PdelayResp { receive: RECEIVED, requesting: CLIENT });
+    assert_eq!(
+        answer.message().body,
+        PtpMessageBody::PdelayResp { receive: RECEIVED, requesting: CLIENT }
+    );
     let mut out = Kept::default();
     port.sent(&answer.bytes, answer.to, SENT, &mut out);
     let [follow_up] = &out.0[..] else { panic!() };
-    let body = Body::PdelayRespFollowUp { origin: SENT, requesting: CLIENT };
+    let body = PtpMessageBody::PdelayRespFollowUp { origin: SENT, requesting: CLIENT };
     assert_eq!(follow_up.message().body, body);
     let corrections =
         [answer, follow_up].map(|sent| sent.message().header.correction.0).iter().sum::<i64>();
-    assert_eq!((corrections, follow_up.to), (7, Destination::PeerGroup));
+    assert_eq!((corrections, follow_up.to), (7, PtpDestination::PeerGroup));
 }
 
 #[test]
 fn a_question_of_the_other_mechanism_is_not_answered() {
-    let peer = Message::new(header(), Body::PdelayReq(PtpTimestamp::ZERO));
-    for (profile, request) in [(Profile::DefaultP2p, delay_req()), (Profile::DefaultE2e, peer)] {
+    let peer = Message::new(header(), PtpMessageBody::PdelayReq(PtpTimestamp::ZERO));
+    for (profile, request) in
+        [(PtpProfile::DefaultP2p, delay_req()), (PtpProfile::DefaultE2e, peer)]
+    {
         let (mut port, now) = master_of(settings(profile));
         assert!(ask_group(&mut port, &request, now).is_empty());
-        assert_eq!(port.counts.refused(Refusal::Mechanism), 1);
+        assert_eq!(port.counts.refused(PtpRefusal::Mechanism), 1);
     }
 }
 
 /// The delay to a neighbour says nothing of the time, and is measured in every state.
 #[test]
 fn a_neighbour_is_answered_while_the_port_listens_but_not_from_an_unusable_clock() {
-    let request = Message::new(header(), Body::PdelayReq(PtpTimestamp::ZERO));
-    let mut port = port(Profile::DefaultP2p);
+    let request = Message::new(header(), PtpMessageBody::PdelayReq(PtpTimestamp::ZERO));
+    let mut port = port(PtpProfile::DefaultP2p);
     assert_eq!(ask_group(&mut port, &request, START).len(), 1);
     let bytes = bytes(&request);
     let mut out = Kept::default();
     for (clock, on_link) in [(UNUSABLE, true), (GOOD, false)] {
-        let arrival = Arrival { group: true, on_link, ..arrival(&bytes) };
+        let arrival = PtpArrival { group: true, on_link, ..arrival(&bytes) };
         port.receive(&arrival, &clock, START, &mut out);
     }
     assert!(out.0.is_empty());
-    let refused = [Refusal::State, Refusal::NotAdmitted].map(|reason| port.counts.refused(reason));
+    let refused =
+        [PtpRefusal::State, PtpRefusal::NotAdmitted].map(|reason| port.counts.refused(reason));
     assert_eq!(refused, [1, 1]);
 }
 
 #[test]
 fn what_was_sent_by_others_is_followed_by_nothing() {
     let (mut port, _) = master();
-    let mut sync = Message::new(header(), Body::Sync(PtpTimestamp::ZERO));
-    sync.header.flags = Flags::TWO_STEP;
+    let mut sync = Message::new(header(), PtpMessageBody::Sync(PtpTimestamp::ZERO));
+    sync.header.flags = PtpFlags::TWO_STEP;
     let mut out = Kept::default();
-    port.sent(&bytes(&sync), Destination::Group, SENT, &mut out);
-    port.sent(&[1, 2, 3], Destination::Group, SENT, &mut out);
+    port.sent(&bytes(&sync), PtpDestination::Group, SENT, &mut out);
+    port.sent(&[1, 2, 3], PtpDestination::Group, SENT, &mut out);
     assert!(out.0.is_empty());
 }
 
@@ -163,27 +169,27 @@ fn each_fault_has_its_reason() {
         ..delay_req()
     });
     let broken = bytes(&Message { suffix: &[0x21, 0xfe, 0], ..delay_req() });
-    let sync = bytes(&Message::new(header(), Body::Sync(PtpTimestamp::ZERO)));
+    let sync = bytes(&Message::new(header(), PtpMessageBody::Sync(PtpTimestamp::ZERO)));
     let cases = [
-        (with(3, 43), Refusal::Length),
-        (with(3, 45), Refusal::Length),
-        (good[..33].to_vec(), Refusal::Length),
-        (with(1, 0x01), Refusal::Version),
-        (with(1, 0x13), Refusal::Version),
-        (with(0, 0x04), Refusal::Type),
-        (with(0, 0x0e), Refusal::Type),
-        (with(4, 1), Refusal::Domain),
-        (with(0, 0x11), Refusal::Domain),
-        (with(5, 1), Refusal::Domain),
-        (own, Refusal::Own),
-        (broken, Refusal::Length),
-        (sync, Refusal::Unwanted),
+        (with(3, 43), PtpRefusal::Length),
+        (with(3, 45), PtpRefusal::Length),
+        (good[..33].to_vec(), PtpRefusal::Length),
+        (with(1, 0x01), PtpRefusal::Version),
+        (with(1, 0x13), PtpRefusal::Version),
+        (with(0, 0x04), PtpRefusal::Type),
+        (with(0, 0x0e), PtpRefusal::Type),
+        (with(4, 1), PtpRefusal::Domain),
+        (with(0, 0x11), PtpRefusal::Domain),
+        (with(5, 1), PtpRefusal::Domain),
+        (own, PtpRefusal::Own),
+        (broken, PtpRefusal::Length),
+        (sync, PtpRefusal::Unwanted),
     ];
     for (bytes, reason) in cases {
         let (mut port, now) = master();
         let mut out = Kept::default();
         port.receive(&arrival(&bytes), &GOOD, now, &mut out);
-        let counted = Refusal::ALL.map(|reason| port.counts.refused(reason));
+        let counted = PtpRefusal::ALL.map(|reason| port.counts.refused(reason));
         assert_eq!(port.counts.refused(reason), 1, "{reason:?} of {bytes:02x?}: {counted:?}");
         assert_eq!((counted.iter().sum::<u64>(), out.0.len()), (1, 0), "{reason:?}");
     }
@@ -205,16 +211,16 @@ fn an_event_message_by_the_way_of_general_ones_has_no_timestamp() {
     let (mut port, now) = master();
     let mut out = Kept::default();
     let request = bytes(&delay_req());
-    port.receive(&Arrival { event: false, ..arrival(&request) }, &GOOD, now, &mut out);
-    assert_eq!((out.0.len(), port.counts.refused(Refusal::Channel)), (0, 1));
+    port.receive(&PtpArrival { event: false, ..arrival(&request) }, &GOOD, now, &mut out);
+    assert_eq!((out.0.len(), port.counts.refused(PtpRefusal::Channel)), (0, 1));
 }
 
 #[test]
 fn without_hybrid_mode_a_request_needs_a_grant() {
     let (mut port, now) =
-        master_of(PortSettings { hybrid: false, ..settings(Profile::DefaultE2e) });
+        master_of(PortSettings { hybrid: false, ..settings(PtpProfile::DefaultE2e) });
     assert!(ask(&mut port, &delay_req(), now).is_empty());
-    assert_eq!(port.counts.refused(Refusal::NotGranted), 1);
+    assert_eq!(port.counts.refused(PtpRefusal::NotGranted), 1);
 }
 
 #[test]
@@ -223,10 +229,10 @@ fn the_pure_answer_is_the_port_s() {
     for suffix in [&[][..], &REQUEST_TLV] {
         let request = bytes(&Message { suffix, ..delay_req() });
         for group in [false, true] {
-            let asked = Asked { group, granted: false, admitted: true };
+            let asked = DelayReqContext { group, granted: false, admitted: true };
             let fast = port.fast(&GOOD).unwrap().answer_bytes(&request, asked, RECEIVED).unwrap();
             let mut out = Kept::default();
-            port.receive(&Arrival { group, ..arrival(&request) }, &GOOD, now, &mut out);
+            port.receive(&PtpArrival { group, ..arrival(&request) }, &GOOD, now, &mut out);
             assert_eq!(out.0[0].bytes, fast.bytes());
             assert_eq!(out.0.len() == 2, fast.owes_sync);
         }
@@ -240,7 +246,7 @@ fn what_follows_a_message_is_passed_over() {
     request.extend([0xff; 2]);
     let mut out = Kept::default();
     port.receive(&arrival(&request), &GOOD, now, &mut out);
-    assert_eq!((out.0.len(), request.len()), (1, STAMP_LEN + 2));
+    assert_eq!((out.0.len(), request.len()), (1, TIMESTAMP_MESSAGE_LEN + 2));
     let mut unknown = [0; 8];
     let length = Tlv { number: 0x2fff, value: &[1, 2] }.emit(&mut unknown);
     let request = Message { suffix: &unknown[..length], ..delay_req() };

@@ -7,8 +7,8 @@ use super::*;
 
 /// A port, its clock, and whether it is there.
 struct Node {
-    port: Port,
-    clock: ClockState,
+    port: ClockPort,
+    clock: PtpClockState,
     there: bool,
 }
 
@@ -24,8 +24,8 @@ impl Link {
         let node = |(index, &priority1): (usize, &u8)| {
             let identity = 0x0200_5eff_fe10_0000 + index as u64;
             let clock =
-                ClockSettings { priority1, ..ClockSettings::new(identity, Profile::DefaultE2e) };
-            let port = Port::new(clock, settings(Profile::DefaultE2e), START);
+                ClockSettings { priority1, ..ClockSettings::new(identity, PtpProfile::DefaultE2e) };
+            let port = ClockPort::new(clock, settings(PtpProfile::DefaultE2e), START);
             Node { port, clock: GOOD, there: true }
         };
         Self { nodes: priorities.iter().enumerate().map(node).collect(), now: START }
@@ -52,10 +52,10 @@ impl Link {
         }
         node.port.due(&node.clock, now, &mut out);
         for sent in out.0 {
-            assert_eq!(sent.to, Destination::Group);
+            assert_eq!(sent.to, PtpDestination::Group);
             let others = self.nodes.iter_mut().enumerate();
             for (_, node) in others.filter(|(other, node)| *other != index && node.there) {
-                let arrival = Arrival { group: true, ..arrival(&sent.bytes) };
+                let arrival = PtpArrival { group: true, ..arrival(&sent.bytes) };
                 let mut answers = Kept::default();
                 node.port.receive(&arrival, &node.clock, now, &mut answers);
                 assert!(answers.0.is_empty(), "masters do not answer one another");
@@ -91,7 +91,7 @@ fn a_clock_that_loses_its_source_makes_way() {
     let mut link = Link::new(&[128, 128]);
     link.run(20);
     assert_eq!(link.masters(), [0], "the lower identity");
-    link.nodes[0].clock = ClockState { clock_class: 7, ..GOOD };
+    link.nodes[0].clock = PtpClockState { clock_class: 7, ..GOOD };
     link.run(10);
     assert_eq!(link.masters(), [1]);
     link.nodes[0].clock = GOOD;

@@ -10,7 +10,7 @@ const OTHER: PortIdentity = PortIdentity { clock: 0x0200_5eff_fe10_0077, port: 1
 /// Lets a port hear another master's Announce for so many intervals from `now`, and returns the
 /// instant after the last.
 fn hear(
-    port: &mut Port,
+    port: &mut ClockPort,
     priority1: u8,
     count: u16,
     mut now: Timestamp<Monotonic>,
@@ -25,7 +25,7 @@ fn hear(
 
 #[test]
 fn it_listens_before_it_is_the_master() {
-    let mut port = port(Profile::DefaultE2e);
+    let mut port = port(PtpProfile::DefaultE2e);
     let mut out = Kept::default();
     port.due(&GOOD, START, &mut out);
     assert_eq!((port.state(), port.next_due()), (PortState::Listening, START + seconds(6)));
@@ -43,16 +43,16 @@ fn what_a_master_announces_is_what_the_clock_is() {
     let mut out = Kept::default();
     port.due(&GOOD, now + seconds(2), &mut out);
     let sent = &out.0[0];
-    assert_eq!((sent.to, sent.event, sent.stamp), (Destination::Group, false, false));
+    assert_eq!((sent.to, sent.event, sent.stamp), (PtpDestination::Group, false, false));
     let message = sent.message();
-    let Body::Announce(announce) = message.body else { panic!("{message:?}") };
+    let PtpMessageBody::Announce(announce) = message.body else { panic!("{message:?}") };
     assert_eq!((announce.utc_offset, announce.time_source, announce.steps_removed), (37, 0x20, 0));
     let grandmaster = announce.grandmaster;
     assert_eq!((grandmaster.clock_class, grandmaster.clock_accuracy), (6, 0x21));
     assert_eq!((grandmaster.variance, grandmaster.identity), (0x4e5d, OWN));
     assert_eq!((grandmaster.priority1, grandmaster.priority2), (128, 128));
     let header = message.header;
-    assert_eq!((header.flags, header.log_interval, header.sequence_id), (Flags(0x3c), 1, 1));
+    assert_eq!((header.flags, header.log_interval, header.sequence_id), (PtpFlags(0x3c), 1, 1));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn an_unusable_clock_is_silent() {
     assert!(port.next_due() > now + seconds(2), "nothing is due until the clock is usable");
     assert!(port.fast(&GOOD).is_none());
     port.receive(&arrival(&bytes(&delay_req())), &UNUSABLE, now + seconds(2), &mut out);
-    assert_eq!((out.0.len(), port.counts.refused(Refusal::State)), (0, 1));
+    assert_eq!((out.0.len(), port.counts.refused(PtpRefusal::State)), (0, 1));
     port.due(&GOOD, now + seconds(3), &mut out);
     assert_eq!(port.state(), PortState::Master, "it has listened long enough");
 }
@@ -133,7 +133,7 @@ fn a_worse_clock_of_ours_yields() {
     let now = hear(&mut port, 128, 3, now);
     let own_is_better = OWN < OTHER.clock;
     assert!(own_is_better && port.state() == PortState::Master, "equal but for the identity");
-    port.due(&ClockState { clock_class: 7, ..GOOD }, now, &mut Kept::default());
+    port.due(&PtpClockState { clock_class: 7, ..GOOD }, now, &mut Kept::default());
     assert_eq!(port.state(), PortState::Passive);
 }
 
@@ -160,13 +160,13 @@ fn copies_of_one_announce_do_not_make_a_master() {
 fn what_tells_of_no_master_is_not_taken_into_account() {
     let (mut port, now) = master();
     let far = |message: &mut Message<'_>, steps, identity| {
-        let Body::Announce(announce) = &mut message.body else { panic!() };
+        let PtpMessageBody::Announce(announce) = &mut message.body else { panic!() };
         announce.steps_removed = steps;
         announce.grandmaster.identity = identity;
     };
     for sequence_id in 0..4 {
         let mut alternate = announce(OTHER, 1, sequence_id);
-        alternate.header.flags = Flags::ALTERNATE_MASTER;
+        alternate.header.flags = PtpFlags::ALTERNATE_MASTER;
         let mut distant = announce(OTHER, 1, sequence_id);
         far(&mut distant, 255, OTHER.clock);
         let mut ours = announce(OTHER, 1, sequence_id);
@@ -180,7 +180,7 @@ fn what_tells_of_no_master_is_not_taken_into_account() {
         ask(&mut port, &alone, now);
     }
     assert_eq!(port.state(), PortState::Master);
-    let refused = [Refusal::Unqualified, Refusal::Own, Refusal::Group];
+    let refused = [PtpRefusal::Unqualified, PtpRefusal::Own, PtpRefusal::Group];
     assert_eq!(refused.map(|reason| port.counts.refused(reason)), [12, 4, 4]);
 }
 
@@ -193,7 +193,7 @@ fn a_flood_of_masters_fills_five_places() {
         ask_group(&mut port, &announce(sender, 200, number), now);
     }
     assert_eq!(port.view(&GOOD).foreign.len(), FOREIGN_MASTERS_MAX);
-    assert_eq!(port.counts.refused(Refusal::Crowded), 995);
+    assert_eq!(port.counts.refused(PtpRefusal::ForeignMastersFull), 995);
     now = hear(&mut port, 127, 2, now);
     assert_eq!(
         (port.state(), port.view(&GOOD).foreign.len() <= 5),
@@ -204,14 +204,14 @@ fn a_flood_of_masters_fills_five_places() {
 
 #[test]
 fn without_a_group_it_is_the_master_at_once() {
-    let mut port = port(Profile::G8275_2);
+    let mut port = port(PtpProfile::G8275_2);
     let mut out = Kept::default();
     port.due(&GOOD, START, &mut out);
     assert_eq!((port.state(), out.0.len()), (PortState::Master, 0), "and says nothing unasked");
     let mut request = announce(OTHER, 1, 0);
     request.header.domain = 44;
     ask_group(&mut port, &request, START);
-    assert_eq!(port.counts.refused(Refusal::Group), 1);
+    assert_eq!(port.counts.refused(PtpRefusal::Group), 1);
 }
 
 #[test]
@@ -300,14 +300,14 @@ proptest! {
     fn the_state_follows_from_the_clock_and_the_masters_heard(
         all in proptest::collection::vec(events(), 0..80),
     ) {
-        let mut port = port(Profile::DefaultE2e);
+        let mut port = port(PtpProfile::DefaultE2e);
         let (mut now, mut clock) = (START, GOOD);
         for (sequence_id, event) in (0..).zip(all) {
             match event {
                 Event::Hear(master, priority1) => {
                     let sender = PortIdentity { clock: OTHER.clock + u64::from(master), port: 1 };
                     let bytes = bytes(&announce(sender, priority1, sequence_id));
-                    let arrival = Arrival { group: true, ..arrival(&bytes) };
+                    let arrival = PtpArrival { group: true, ..arrival(&bytes) };
                     port.receive(&arrival, &clock, now, &mut Kept::default());
                 }
                 Event::Pass(ms) => now = now + Span::from_ms(ms.into()),
@@ -317,7 +317,7 @@ proptest! {
             port.due(&clock, now, &mut out);
             let view = port.view(&clock);
             prop_assert!(view.foreign.len() <= FOREIGN_MASTERS_MAX);
-            prop_assert!(view.foreign.iter().all(|foreign| now - foreign.heard < seconds(8)));
+            prop_assert!(view.foreign.iter().all(|foreign| now - foreign.last_announce_at < seconds(8)));
             let expected = match (clock.usable, view.better.is_some()) {
                 (false, _) => PortState::Listening,
                 (true, true) => PortState::Passive,
@@ -338,12 +338,12 @@ fn a_time_that_jumps_is_not_told_to_those_who_followed_it() {
     let (mut port, now) = master();
     let later = now + seconds(1);
     let mut out = Kept::default();
-    let utc = ClockState { flags: Flags(0x30), utc_offset: 0, ..GOOD };
+    let utc = PtpClockState { flags: PtpFlags(0x30), utc_offset: 0, ..GOOD };
     port.due(&utc, later, &mut out);
     assert_eq!((port.state(), out.0.len()), (PortState::Listening, 0), "UTC after TAI");
     port.due(&utc, later + seconds(100), &mut out);
     assert_eq!(port.state(), PortState::Master);
-    let corrected = ClockState { utc_offset: 36, ..GOOD };
+    let corrected = PtpClockState { utc_offset: 36, ..GOOD };
     let (mut port, now) = master();
     port.due(&corrected, now, &mut out);
     assert_eq!(port.state(), PortState::Listening, "another offset");
@@ -352,8 +352,8 @@ fn a_time_that_jumps_is_not_told_to_those_who_followed_it() {
 #[test]
 fn a_leap_second_is_no_jump() {
     let (mut port, now) = master();
-    let before = ClockState { flags: GOOD.flags.with(Flags::LEAP_61), ..GOOD };
-    let after = ClockState { utc_offset: 38, ..GOOD };
+    let before = PtpClockState { flags: GOOD.flags.with(PtpFlags::LEAP_61), ..GOOD };
+    let after = PtpClockState { utc_offset: 38, ..GOOD };
     for clock in [before, after, after] {
         port.due(&clock, now, &mut Kept::default());
         assert_eq!(port.state(), PortState::Master);

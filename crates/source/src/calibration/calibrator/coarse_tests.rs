@@ -2,19 +2,20 @@
 
 use std::os::unix::net::UnixDatagram;
 
-use horolog_time::Span;
+use horolog_time::{NS_PER_S, Span};
 
 use super::tests::World;
-use crate::CalibrationConfig;
 use crate::calibration::config::tests::config;
+use crate::gnss::LineInput;
 use crate::pulse::replay::Replay;
+use crate::{CalibrationConfig, FrameCounts, ParsedSentence};
 
 #[test]
-fn sentences_alone_tell_the_time_to_half_a_second() {
+fn sentences_alone_tell_the_time_to_a_second() {
     let mut world = World::new(&config(None), Span::from_ms(7_000));
     (0..10).for_each(|_| world.run(Replay::default()));
     let report = world.report().unwrap();
-    assert_eq!(report.uncertainty, Span::from_ms(500));
+    assert_eq!(report.uncertainty, Span::from_ms(1_000));
     let status = world.status();
     assert_eq!(status.state, "coarse");
     let counted = ["accepted", "no_pulse"].map(|name| status.sentences.get(name));
@@ -41,7 +42,66 @@ fn what_sentences_alone_say_is_given_on_where_that_was_asked_for() {
         assert_eq!(told.iter().any(|notice| notice.contains("--coarse-output")), !coarse_output);
         (0..10).for_each(|_| world.run(Replay::default()));
         let output = &world.status().outputs[0];
-        assert_eq!((output.given, output.reason.is_none()), (given, coarse_output));
+        assert_eq!((output.delivered, output.reason.is_none()), (given, coarse_output));
         assert_eq!(std::iter::from_fn(|| reader.recv(&mut [0; 64]).ok()).count() as u64, given);
     }
+}
+
+#[test]
+fn what_names_no_time_is_counted_by_its_reason() {
+    let mut world = World::new(&config(None), Span::ZERO);
+    world.sends = false;
+    let said = [
+        ("GNRMC,,V,,,,,,,,,,N", "void", "the receiver has no fix yet"),
+        ("GNRMC,081253,A,,,,,,,270219,,,N", "not_valid", "the receiver has no fix: mode N"),
+        ("GNRMC,081253,A,,,,,,,270219,,,E", "estimated", "the receiver has no fix: mode E"),
+        ("GNRMC,081253,A,,,,,,,270219,,,M", "manual", "the receiver has no fix: mode M"),
+        ("GNRMC,081253,A,,,,,,,270219,,,S", "simulated", "the receiver has no fix: mode S"),
+        ("GPZDA,081253,,,,00,00", "no_time", "the receiver has no time yet"),
+        ("GNRMC,081253,A,,,,,,,300219,,,A", "unreadable", "invalid sentence: its date"),
+    ];
+    for (text, counted, why) in said {
+        let read = ParsedSentence::read(text).unwrap();
+        world.calibrator.sentence(read, world.look(100).monotonic);
+        world.run(Replay::default());
+        assert_eq!(world.status().sentences.get(counted), 1, "{text}");
+        assert!(world.reason().starts_with(why), "{}", world.reason());
+    }
+    let counts = FrameCounts { checksum: 2, no_checksum: 3, garbled: 4, ..FrameCounts::default() };
+    let heard = LineInput { counts, ..LineInput::default() };
+    (0..2).for_each(|_| world.calibrator.line(&heard));
+    // Opened anew, with fewer of each.
+    let counts = FrameCounts { checksum: 1, ..FrameCounts::default() };
+    world.calibrator.line(&LineInput { counts, ..LineInput::default() });
+    let sentences = world.status().sentences;
+    let counted = ["checksum", "no_checksum", "garbled", "overlong"];
+    assert_eq!(counted.map(|name| sentences.get(name)), [3, 3, 4, 0]);
+}
+
+#[test]
+fn a_receiver_without_a_fix_does_not_revoke_the_time_of_another() {
+    let mut world = World::new(&config(None), Span::from_ms(7_000));
+    let void = ParsedSentence::read("GARMC,,V,,,,,,,,,,N").unwrap();
+    for second in 0..30 {
+        world.sends = second % 2 == 0;
+        world.calibrator.sentence(void, world.look(50).monotonic);
+        world.run(Replay::default());
+        assert!(second < 5 || world.report().is_ok(), "{second}: {:?}", world.report());
+    }
+    assert_eq!(world.status().sentences.get("void"), 30);
+    // Its ZDA, or that of either, names no time.
+    world.sends = false;
+    for second in 0..15 {
+        let zda = ParsedSentence { talker: *b"GA", reports_fix: false, ..named(&world) };
+        world.calibrator.sentence(void, world.look(50).monotonic);
+        world.calibrator.sentence(Ok(zda), world.look(60).monotonic);
+        world.run(Replay::default());
+        assert_eq!(world.report().is_ok(), second < 8, "{second}");
+    }
+}
+
+/// A sentence of this second.
+fn named(world: &World) -> ParsedSentence {
+    let utc = super::tests::START + Span::from_ns(world.second * NS_PER_S);
+    ParsedSentence { talker: *b"GN", utc, is_leap_second: false, reports_fix: true }
 }

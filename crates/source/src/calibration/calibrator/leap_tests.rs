@@ -1,8 +1,8 @@
 //! Leap seconds through a whole calibration: a kernel that makes them as it is told, and receivers
 //! that speak of them. What is said of the time is never wrong by a second.
 
-use horolog_sys::clock_steering::Declaration;
-use horolog_time::leap::{Leap, LeapKind};
+use horolog_sys::clock_steering::ClockStatus;
+use horolog_time::leap::{LeapKind, LeapSecond};
 
 use super::tests::{START, World};
 use super::*;
@@ -95,8 +95,8 @@ impl KernelLeap {
 }
 
 /// The leap second at the end of the first day of a world.
-fn leap() -> Leap {
-    Leap::at_end_of_day(START, LeapKind::Insert)
+fn leap() -> LeapSecond {
+    LeapSecond::at_end_of_day(START, LeapKind::Insert)
 }
 
 /// A steered world so many seconds before the leap.
@@ -116,11 +116,11 @@ fn run(world: &mut World, kernel: &mut KernelLeap, seconds: i64, leaps: bool) {
     }
 }
 
-fn list(next: Option<Leap>) -> KnownLeaps {
+fn list(next: Option<LeapSecond>) -> KnownLeaps {
     KnownLeaps { tai_minus_utc_s: Some(37), has_list: true, next }
 }
 
-fn declared(world: &World) -> Declaration {
+fn declared(world: &World) -> ClockStatus {
     world.control.0.lock().unwrap().declared.unwrap()
 }
 
@@ -256,14 +256,14 @@ fn a_receiver_that_contradicts_the_list_is_named_and_not_followed() {
     assert_eq!((world.leapt, declared(&world).tai_offset_s), (Span::ZERO, None));
     let status = world.status();
     assert_eq!((status.tai_minus_utc_s, status.pending_leap), (None, None));
-    assert!(status.leap_doubt.unwrap().contains("36 s"));
+    assert!(status.leap_rejection.unwrap().contains("36 s"));
     is_undisturbed(&world);
 }
 
 /// A world that is not steered, a minute before a leap second that a list has.
 fn listed(kind: LeapKind, ahead: Span) -> World {
     let mut world = World::new(&config(Some("/dev/pps0")), ahead);
-    let leap = Leap { kind, ..leap() };
+    let leap = LeapSecond { kind, ..leap() };
     world.second = (leap.instant() - START).as_ns() / NS_PER_S - 60;
     world.known = list(Some(leap));
     world
@@ -280,7 +280,7 @@ fn run_and_say(world: &mut World, seconds: i64) {
 #[test]
 fn a_clock_that_steps_late_or_ahead_of_time_is_never_a_second_off() {
     for kind in [LeapKind::Insert, LeapKind::Delete] {
-        let step = Leap { kind, ..leap() }.step();
+        let step = LeapSecond { kind, ..leap() }.step();
         for late_s in 0..=4 {
             let mut world = listed(kind, Span::ZERO);
             world.run_for(60);
@@ -298,7 +298,7 @@ fn a_clock_that_steps_late_or_ahead_of_time_is_never_a_second_off() {
 fn a_clock_that_never_steps_is_ahead_by_the_second_once_it_is_over() {
     for (kind, pulses) in [(LeapKind::Insert, 70), (LeapKind::Delete, 70), (LeapKind::Insert, 0)] {
         let mut world = listed(kind, Span::ZERO);
-        let step = Leap { kind, ..leap() }.step();
+        let step = LeapSecond { kind, ..leap() }.step();
         world.run_for(60);
         world.receiver_off_s = step.as_ns() / NS_PER_S;
         run_and_say(&mut world, 6);
@@ -368,7 +368,7 @@ fn a_majority_that_contradicts_takes_no_leap_second_back() {
     let (mut world, mut kernel) = (steered(600, Span::ZERO), KernelLeap::default());
     world.known = list(Some(leap()));
     run(&mut world, &mut kernel, 60, true);
-    (0..3).for_each(|_| world.calibrator.judged(crate::Standing::Falseticker));
+    (0..3).for_each(|_| world.calibrator.judged(crate::SelectionState::Falseticker));
     let now = declared(&world);
     assert_eq!((now.synchronised, now.leap), (false, PendingLeap::Insert));
 }

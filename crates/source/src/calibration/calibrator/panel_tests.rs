@@ -8,23 +8,23 @@ use super::*;
 use crate::calibration::config::tests::config;
 use crate::pulse::replay::Replay;
 use crate::report::tests::report;
-use crate::{Panel, Report, Round, Source, Standing};
+use crate::{PollRound, SelectionState, SourceEstimate, SourceSelector, TimeSource};
 
-type Said = Arc<Mutex<Result<Report, Fault>>>;
+type Said = Arc<Mutex<Result<SourceEstimate, SourceError>>>;
 
 /// A source that says what a test gives it, and remembers how it was judged.
-struct Given(&'static str, Said, Arc<Mutex<Option<Standing>>>);
+struct Given(&'static str, Said, Arc<Mutex<Option<SelectionState>>>);
 
-impl Source for Given {
+impl TimeSource for Given {
     fn name(&self) -> &str {
         self.0
     }
 
-    fn poll(&mut self, _: &Look) -> Result<Option<Report>, Fault> {
+    fn poll(&mut self, _: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         self.1.lock().unwrap().clone().map(Some)
     }
 
-    fn judged(&mut self, standing: Standing) {
+    fn selection_changed(&mut self, standing: SelectionState) {
         *self.2.lock().unwrap() = Some(standing);
     }
 }
@@ -32,28 +32,31 @@ impl Source for Given {
 /// A world with a calibration and two servers that know the time to `bound`.
 struct Election {
     world: World,
-    panel: Panel,
+    panel: SourceSelector,
     said: Vec<Said>,
-    judged: Arc<Mutex<Option<Standing>>>,
+    judged: Arc<Mutex<Option<SelectionState>>>,
     bound: Span,
 }
 
 impl Election {
     fn new(world: World, bound: Span) -> Self {
-        let nothing = || Arc::new(Mutex::new(Err(Fault::Silent("not asked".into()))));
+        let nothing = || Arc::new(Mutex::new(Err(SourceError::NoData("not asked".into()))));
         let said: Vec<Said> = (0..3).map(|_| nothing()).collect();
-        let judged = Arc::<Mutex<Option<Standing>>>::default();
-        let given = |(index, name)| -> Box<dyn Source> {
+        let judged = Arc::<Mutex<Option<SelectionState>>>::default();
+        let given = |(index, name)| -> Box<dyn TimeSource> {
             let own = if index == 0 { Arc::clone(&judged) } else { Arc::default() };
             Box::new(Given(name, Arc::clone(&said[index]), own))
         };
         let names = ["calibration", "first", "second"];
-        let panel = Panel::new(names.into_iter().enumerate().map(given).collect());
+        let panel = SourceSelector::new(
+            names.into_iter().enumerate().map(given).collect(),
+            Plausibility::default(),
+        );
         Self { world, panel, said, judged, bound }
     }
 
     /// A second with these edges, and the vote at its end.
-    fn run(&mut self, device: Replay) -> Round {
+    fn run(&mut self, device: Replay) -> PollRound {
         // The world's clock changes its rate at the start of a second.
         if let Some(standing) = self.judged.lock().unwrap().take() {
             self.world.calibrator.judged(standing);
@@ -65,7 +68,7 @@ impl Election {
         for (server, share) in self.said[1..].iter().zip([0.4, -0.6]) {
             let wrong = Span::from_ns((bound.as_ns() as f64 * share) as i64);
             let said = report((off + wrong).as_ns(), bound.as_ns());
-            *server.lock().unwrap() = Ok(Report { at: look.monotonic, ..said });
+            *server.lock().unwrap() = Ok(SourceEstimate { at: look.monotonic, ..said });
         }
         let round = self.panel.poll(|| look);
         if let Some(selected) = &round.selected {
@@ -75,8 +78,8 @@ impl Election {
         round
     }
 
-    fn run_for(&mut self, seconds: u32) -> Round {
-        let mut last = Round::default();
+    fn run_for(&mut self, seconds: u32) -> PollRound {
+        let mut last = PollRound::default();
         for _ in 0..seconds {
             last = self.run(self.world.pulse());
         }
@@ -84,7 +87,7 @@ impl Election {
     }
 }
 
-fn standing(round: &Round) -> Standing {
+fn standing(round: &PollRound) -> SelectionState {
     round.states[0].state
 }
 
@@ -94,7 +97,7 @@ fn whatever_happens_what_is_selected_is_right() {
         let config = CalibrationConfig { controls_clock, ..config(Some("/dev/pps0")) };
         let world = World::new(&config, Span::from_ms(3));
         let mut election = Election::new(world, Span::from_ms(20));
-        assert_eq!(standing(&election.run_for(40)), Standing::Selected);
+        assert_eq!(standing(&election.run_for(40)), SelectionState::Selected);
         // Pulses that are false, missing or double.
         for second in 0..60 {
             let pulse = election.world.pulse();
@@ -121,20 +124,20 @@ fn whatever_happens_what_is_selected_is_right() {
         }
         assert_eq!(election.world.status().state, "unsynchronised");
         let back = election.run_for(100);
-        assert_eq!(standing(&back), Standing::Selected, "{:?}", election.world.status());
+        assert_eq!(standing(&back), SelectionState::Selected, "{:?}", election.world.status());
     }
 }
 
 #[test]
 fn a_calibration_that_is_voted_out_does_not_lead_the_clock_away() {
     let mut election = Election::new(World::steered(Span::ZERO), Span::from_ns(100_000));
-    assert_eq!(standing(&election.run_for(60)), Standing::Selected);
+    assert_eq!(standing(&election.run_for(60)), SelectionState::Selected);
     // All pulses are late by so much from here on; in the end the filter believes them.
     let late = Span::from_ns(800_000);
     let mut voted_out = 0;
     for _ in 0..200 {
         let pulse = election.world.pulse().disturbed(1, late);
-        voted_out += u32::from(standing(&election.run(pulse)) == Standing::Falseticker);
+        voted_out += u32::from(standing(&election.run(pulse)) == SelectionState::Falseticker);
     }
     assert!(voted_out > 100, "{voted_out}");
     let status = election.world.status();

@@ -12,9 +12,11 @@ use crate::calibration::config::tests::config;
 use crate::calibration::error_log::ErrorLogFile;
 use crate::calibration::status::allan;
 use crate::control::tests::SimulatedControl;
-use crate::pulse::replay::{Event, Replay};
+use crate::pulse::replay::{Replay, ReplayEvent};
 use crate::reference::tests::kernel;
-use crate::{CalibrationStatus, Edge, KnownLeaps, PulseSource, Report, Standing};
+use crate::{
+    CalibrationStatus, Edge, KnownLeaps, NoFix, PulseSource, SelectionState, SourceEstimate,
+};
 
 /// 2027-01-15, 08:00 UTC.
 pub(super) const START: Timestamp<Utc> = Timestamp::from_ns(1_800_000_000 * NS_PER_S);
@@ -47,9 +49,10 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(config: &CalibrationConfig, ahead: Span) -> Self {
         let control = SimulatedControl::default();
-        let steering = config.controls_clock.then(|| Steering::new(control.clone()));
+        let steering = config.controls_clock.then(|| ClockSteering::new(control.clone()));
         let outputs = Outputs::open(&config.shm_outputs, &config.sock_outputs).unwrap();
-        let mut calibrator = Calibrator::new(config, steering, 0.0, outputs);
+        let mut calibrator =
+            Calibrator::new(config, Plausibility::default(), steering, 0.0, outputs);
         let log = config.error_log.as_ref().map(|log| ErrorLogFile::open(log).unwrap());
         calibrator.log = log.map(|file| ErrorLog::start(file).unwrap());
         Self {
@@ -86,11 +89,11 @@ impl World {
         Span::from_ns(self.gained(ms).round() as i64) + self.set + stepped
     }
 
-    pub(super) fn look(&self, ms: i64) -> Look {
+    pub(super) fn look(&self, ms: i64) -> ClockReadings {
         let gained = Span::from_ns(self.gained(ms).round() as i64);
         let monotonic = Timestamp::from_ns(self.second * NS_PER_S + ms * 1_000_000) + gained;
         let ahead = self.ahead(ms) - gained + self.leapt;
-        Look {
+        ClockReadings {
             monotonic,
             realtime_minus_monotonic: Span::from_ns(START.as_ns()) + ahead,
             kernel: Some(KernelClock { leap: self.leap, ..kernel(self.tai_s) }),
@@ -99,9 +102,9 @@ impl World {
         }
     }
 
-    fn edge(&self, ms: i64, edge: Edge) -> Event {
+    fn edge(&self, ms: i64, edge: Edge) -> ReplayEvent {
         let look = self.look(ms);
-        Event::Edge(PulseEdge {
+        ReplayEvent::Edge(PulseEdge {
             realtime: look.realtime(),
             monotonic: look.monotonic,
             sequence: (self.second * 1_000 + ms) as u32,
@@ -119,7 +122,7 @@ impl World {
     }
 
     /// A report is within what it says of itself, late in this second.
-    pub(super) fn is_right(&self, report: &Report) {
+    pub(super) fn is_right(&self, report: &SourceEstimate) {
         let off = report.offset_at(self.look(900).monotonic) + self.ahead(900) + self.owed;
         let bound = report.distance_at(self.look(900).monotonic) + Span::from_ns(1_000);
         assert!(off.as_ns().abs() <= bound.as_ns(), "{off:?} {report:?} at {}", self.second);
@@ -127,7 +130,7 @@ impl World {
 
     /// These edges by a device, and the sentence.
     pub(super) fn feed(&mut self, mut device: Replay) {
-        self.calibrator.know_leaps(self.known);
+        self.calibrator.update_known_leaps(self.known);
         while let Ok(Some(edge)) = device.wait(Duration::ZERO) {
             let ms = (edge.sequence % 1_000).into();
             self.calibrator.edge(edge);
@@ -135,7 +138,10 @@ impl World {
         }
         if self.sends {
             let utc = START + Span::from_ns((self.second + self.receiver_off_s) * NS_PER_S);
-            let sentence = Sentence { utc, is_leap_second: false, is_valid: Some(self.is_valid) };
+            let (talker, is_leap_second, reports_fix) = (*b"GN", false, true);
+            let sentence = ParsedSentence { talker, utc, is_leap_second, reports_fix };
+            let void = SentenceError::NoFix(talker, NoFix::Void);
+            let sentence = if self.is_valid { Ok(sentence) } else { Err(void) };
             self.calibrator.sentence(sentence, self.look(0).monotonic + LAG);
         }
         self.calibrator.advance(&self.look(300));
@@ -157,7 +163,7 @@ impl World {
         }
     }
 
-    pub(super) fn report(&self) -> Result<Report, Fault> {
+    pub(super) fn report(&self) -> Result<SourceEstimate, SourceError> {
         self.calibrator.report(&self.look(0))
     }
 
@@ -211,10 +217,10 @@ fn what_another_does_to_the_clock_ends_the_steering_and_not_the_source() {
     assert!((world.control.0.lock().unwrap().frequency_ppb - set).abs() < f64::EPSILON);
     let status = world.status();
     assert!(!status.controls_clock);
-    assert!(status.control_ended.is_some_and(|why| why.contains("somebody else")));
+    assert!(status.control_ended.is_some_and(|why| why.contains("another program")));
     let notices = world.calibrator.take_notices();
     assert!(
-        notices[0].ends_with("is locked") && notices[1].contains("somebody else"),
+        notices[0].ends_with("is locked") && notices[1].contains("another program"),
         "{notices:?}"
     );
     assert!(world.calibrator.take_notices().len() <= 1, "each once");
@@ -261,8 +267,8 @@ fn holdover_has_a_limit() {
             assert!(world.report().unwrap().uncertainty > before, "it grows");
         }
     }
-    assert!(matches!(world.report(), Err(Fault::Unusable(_))));
-    assert!(world.reason().contains("limit to holdover"), "{}", world.reason());
+    assert!(matches!(world.report(), Err(SourceError::Unusable(_))));
+    assert!(world.reason().contains("holdover limit"), "{}", world.reason());
     world.run_for(20);
     assert!(world.report().is_ok(), "and is over when pulses come again");
 }
@@ -272,15 +278,18 @@ fn a_pulse_without_sentences_and_sentences_without_a_pulse_are_named() {
     let mut world = World::new(&config(Some("/dev/pps0")), Span::ZERO);
     world.sends = false;
     world.run_for(20);
-    assert_eq!(world.reason(), "pulses come, and no sentence names their second");
-    assert!(matches!(world.report(), Err(Fault::Unusable(_))), "no last report is carried on");
+    assert_eq!(world.reason(), "pulses arrive, and no sentence names their second");
+    assert!(
+        matches!(world.report(), Err(SourceError::Unusable(_))),
+        "no last report is carried on"
+    );
     world.sends = true;
     let mut none = World::new(&config(Some("/dev/pps0")), Span::ZERO);
     (0..20).for_each(|_| none.run(Replay::default()));
-    assert_eq!(none.reason(), "sentences come, and no pulse");
+    assert_eq!(none.reason(), "sentences arrive, and no pulse");
     none.sends = false;
     (0..20).for_each(|_| none.run(Replay::default()));
-    assert!(none.reason().starts_with("neither pulses nor sentences"), "{}", none.reason());
+    assert!(none.reason().starts_with("no pulses, and no sentences"), "{}", none.reason());
 }
 
 #[test]
@@ -289,7 +298,7 @@ fn two_pulses_a_second_are_named_and_not_believed() {
     for _ in 0..20 {
         world.run(Replay::new([world.edge(0, Edge::Assert), world.edge(500, Edge::Assert)]));
     }
-    assert!(world.reason().contains("2 pulses come in a second"), "{}", world.reason());
+    assert!(world.reason().contains("2 pulses per second"), "{}", world.reason());
 }
 
 #[test]
@@ -300,7 +309,7 @@ fn a_receiver_that_jumps_by_years_or_weeks_moves_nothing() {
         world.receiver_off_s = off_s;
         world.run_for(25);
         let doubted = world.status().sentences;
-        let named = ["rollover", "disagrees", "past"].map(|name| doubted.get(name));
+        let named = ["rollover", "apart", "before_build"].map(|name| doubted.get(name));
         assert_eq!(named.iter().sum::<u64>(), 25, "{doubted:?}");
         // From the start, by a receiver that has never been right.
         let mut world = World::new(&config(Some("/dev/pps0")), Span::from_ms(3));
@@ -344,16 +353,16 @@ fn a_thread_that_does_not_run_says_nothing() {
     let mut world = World::new(&config(Some("/dev/pps0")), Span::ZERO);
     world.run_for(30);
     world.second += 10;
-    assert_eq!(world.reason(), "its thread does not run");
+    assert_eq!(world.reason(), "its thread is not running");
 }
 
 #[test]
 fn a_device_that_fails_is_named() {
     let mut world = World::new(&config(Some("/dev/pps0")), Span::ZERO);
-    let fault = Replay::new([Event::Fails]).wait(Duration::ZERO).unwrap_err();
+    let fault = Replay::new([ReplayEvent::Fails]).wait(Duration::ZERO).unwrap_err();
     world.calibrator.broken = Some(fault);
     world.run(Replay::default());
-    assert_eq!(world.reason(), "the pulse's device has failed");
+    assert_eq!(world.reason(), "the pulse device failed");
 }
 
 #[test]
@@ -365,7 +374,7 @@ fn a_clock_that_somebody_sets_is_not_served_before_a_pulse_has_come() {
     world.set = Span::from_ms(-3);
     for _ in 0..10 {
         assert!(
-            world.reason().contains("has set the system clock by -0.003"),
+            world.reason().contains("stepped the system clock by -0.003"),
             "{:?}",
             world.reason()
         );
@@ -415,11 +424,11 @@ fn a_clock_is_not_steered_by_a_time_that_the_majority_contradicts() {
     // The pulses go wrong, slowly enough to be followed.
     world.gains_ppb += 100.0;
     let frequency = |world: &World| world.control.0.lock().unwrap().frequency_ppb;
-    (0..2).for_each(|_| world.calibrator.judged(Standing::Falseticker));
+    (0..2).for_each(|_| world.calibrator.judged(SelectionState::Falseticker));
     world.run_for(5);
     assert!(world.status().controls_clock, "a few votes are an accident");
-    world.calibrator.judged(Standing::Unusable);
-    world.calibrator.judged(Standing::Falseticker);
+    world.calibrator.judged(SelectionState::Unusable);
+    world.calibrator.judged(SelectionState::Falseticker);
     let left = frequency(&world);
     world.run_for(40);
     assert!((frequency(&world) - left).abs() < f64::EPSILON, "{left} {}", frequency(&world));
@@ -428,9 +437,9 @@ fn a_clock_is_not_steered_by_a_time_that_the_majority_contradicts() {
     let declared = world.control.0.lock().unwrap().declared.unwrap();
     assert!(!declared.synchronised);
     assert!(world.report().is_ok(), "it goes on to say its time");
-    world.calibrator.judged(Standing::Undecided);
+    world.calibrator.judged(SelectionState::Undecided);
     assert!(world.status().control_suspended, "nobody says that it is right");
-    world.calibrator.judged(Standing::Truechimer);
+    world.calibrator.judged(SelectionState::Truechimer);
     world.run_for(60);
     assert!(world.status().controls_clock);
     assert!((frequency(&world) + world.gains_ppb).abs() < 50.0);

@@ -1,5 +1,5 @@
-//! The data of management: data sets and what else a clock tells of itself (IEEE 1588-2019, clauses
-//! 8.2 and 15.5.3). Those of one byte need no value: they are that byte and a zero.
+//! Management data: data sets and other state of a clock (IEEE 1588-2019, clauses 8.2 and 15.5.3).
+//! Data of one byte has no type here: it is that byte and a zero.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -12,15 +12,15 @@ use crate::ptp::{PortIdentity, PtpTimestamp, TimeInterval, TimestampLayout};
 
 pub use super::text::{ClockDescription, emit_text, text_len};
 
-/// What can be asked for (table 59).
+/// Identifiers of management data (table 59).
 pub mod id {
-    /// Nothing.
+    /// No data.
     pub const NULL_MANAGEMENT: u16 = 0x0000;
-    /// What the clock is, and where.
+    /// Description of the clock and its location.
     pub const CLOCK_DESCRIPTION: u16 = 0x0001;
-    /// What its owner calls it.
+    /// Name given by its owner.
     pub const USER_DESCRIPTION: u16 = 0x0002;
-    /// The log of faults.
+    /// Fault log.
     pub const FAULT_LOG: u16 = 0x0006;
     /// See [`super::DefaultDataSet`].
     pub const DEFAULT_DATA_SET: u16 = 0x2000;
@@ -32,141 +32,141 @@ pub mod id {
     pub const TIME_PROPERTIES_DATA_SET: u16 = 0x2003;
     /// See [`super::PortDataSet`].
     pub const PORT_DATA_SET: u16 = 0x2004;
-    /// The first rank.
+    /// First priority.
     pub const PRIORITY1: u16 = 0x2005;
-    /// The second rank.
+    /// Second priority.
     pub const PRIORITY2: u16 = 0x2006;
-    /// The domain.
+    /// Domain.
     pub const DOMAIN: u16 = 0x2007;
-    /// Whether the clock is never a master.
+    /// True for a clock that is never a master.
     pub const SLAVE_ONLY: u16 = 0x2008;
-    /// The interval of Announce.
+    /// Interval of Announce.
     pub const LOG_ANNOUNCE_INTERVAL: u16 = 0x2009;
-    /// After how many of them without one a master is gone.
+    /// Number of missed Announce messages after which a master is lost.
     pub const ANNOUNCE_RECEIPT_TIMEOUT: u16 = 0x200a;
-    /// The interval of Sync.
+    /// Interval of Sync.
     pub const LOG_SYNC_INTERVAL: u16 = 0x200b;
-    /// The version of the protocol.
+    /// Protocol version.
     pub const VERSION_NUMBER: u16 = 0x200c;
-    /// Its time, a [`super::PtpTimestamp`].
+    /// Time of the clock, a [`super::PtpTimestamp`].
     pub const TIME: u16 = 0x200f;
-    /// How accurate the clock is.
+    /// Accuracy of the clock.
     pub const CLOCK_ACCURACY: u16 = 0x2010;
-    /// How far its time is from UTC.
+    /// Offset of its time from UTC.
     pub const UTC_PROPERTIES: u16 = 0x2011;
-    /// Whether time and frequency can be traced.
+    /// Traceability of time and frequency.
     pub const TRACEABILITY_PROPERTIES: u16 = 0x2012;
-    /// Its timescale and source.
+    /// Timescale and time source.
     pub const TIMESCALE_PROPERTIES: u16 = 0x2013;
-    /// Whether unicast messages can be asked for.
+    /// Availability of unicast negotiation.
     pub const UNICAST_NEGOTIATION_ENABLE: u16 = 0x2014;
-    /// Whether a port is never that of a slave.
+    /// True for a port that is never a slave.
     pub const MASTER_ONLY: u16 = 0x3001;
-    /// How delays are measured.
+    /// Delay mechanism.
     pub const DELAY_MECHANISM: u16 = 0x6000;
-    /// The least interval of `Pdelay_Req`.
+    /// Least interval of `Pdelay_Req`.
     pub const LOG_MIN_PDELAY_REQ_INTERVAL: u16 = 0x6001;
 
-    /// Whether the standard gives an identifier a meaning, be it answered here or not.
+    /// Returns true if the standard defines an identifier, supported here or not.
     #[must_use]
     pub const fn is_known(id: u16) -> bool {
         matches!(id, 0..=7 | 0x2000..=0x2021 | 0x3000..=0x3003 | 0x4000..=0x4002 | 0x6000..=0x6001)
     }
 }
 
-/// The parent data set (clause 8.2.3).
+/// Parent data set (clause 8.2.3).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Parent {
-    /// The master's port.
+    /// Port of the master.
     pub port: PortIdentity,
-    /// Whether the two that follow are measured.
+    /// True if the two fields after it are measured.
     pub has_statistics: bool,
-    /// Stability of the master, as seen.
+    /// Observed stability of the master.
     pub variance: u16,
-    /// Rate of the master, as seen.
+    /// Observed rate of the master.
     pub phase_change_rate: u32,
-    /// The grandmaster.
+    /// Grandmaster.
     pub grandmaster: Grandmaster,
 }
 
-/// The current data set (clause 8.2.2).
+/// Current data set (clause 8.2.2).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Current {
-    /// How many clocks are between it and the grandmaster.
+    /// Number of clocks between it and the grandmaster.
     pub steps_removed: u16,
-    /// What it is ahead of its master.
+    /// Offset from its master, positive if ahead.
     pub offset: TimeInterval,
-    /// The delay to its master.
+    /// Delay to its master.
     pub delay: TimeInterval,
 }
 
-/// The time properties data set (clause 8.2.4).
+/// Time properties data set (clause 8.2.4).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TimeProperties {
-    /// TAI less UTC, in seconds.
+    /// TAI minus UTC, in seconds.
     pub utc_offset: i16,
-    /// The low eight bits of [`crate::ptp::Flags`].
+    /// Low eight bits of [`crate::ptp::Flags`].
     pub flags: u8,
-    /// Where the grandmaster's time is from (table 6).
+    /// Time source of the grandmaster (table 6).
     pub time_source: u8,
 }
 
-/// The default data set (clause 8.2.1).
+/// Default data set (clause 8.2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct DefaultDataSet {
-    /// Whether a `Follow_Up` tells the time of a Sync.
+    /// True if the time of a Sync follows in a `Follow_Up`.
     pub two_step: bool,
-    /// Whether the clock is never a master.
+    /// True for a clock that is never a master.
     pub slave_only: bool,
-    /// How many ports it has.
+    /// Number of ports.
     pub ports: u16,
-    /// The clock itself: ranks, quality and identity.
+    /// The clock itself: priorities, quality and identity.
     pub clock: Grandmaster,
-    /// The domain.
+    /// Domain.
     pub domain: u8,
 }
 
-/// The port data set (clause 8.2.15).
+/// Port data set (clause 8.2.15).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PortDataSet {
-    /// Which port it is.
+    /// Identity of the port.
     pub port: PortIdentity,
-    /// Its state (table 20).
+    /// State of the port (table 20).
     pub state: u8,
-    /// The least interval of `Delay_Req`, log2 of seconds.
+    /// Least interval of `Delay_Req`, log2 of seconds.
     pub log_min_delay_req: i8,
-    /// The delay to the neighbour, or 0.
+    /// Delay to the neighbour, or 0.
     pub peer_delay: TimeInterval,
-    /// The interval of Announce, log2 of seconds.
+    /// Interval of Announce, log2 of seconds.
     pub log_announce: i8,
-    /// After how many of them without one a master is gone.
+    /// Number of missed Announce messages after which a master is lost.
     pub announce_receipt_timeout: u8,
-    /// The interval of Sync, log2 of seconds.
+    /// Interval of Sync, log2 of seconds.
     pub log_sync: i8,
     /// 1 end to end, 2 peer to peer (table 21).
     pub delay_mechanism: u8,
-    /// The least interval of `Pdelay_Req`, log2 of seconds.
+    /// Least interval of `Pdelay_Req`, log2 of seconds.
     pub log_min_pdelay_req: i8,
-    /// The version of the protocol, four bits.
+    /// Protocol version, four bits.
     pub version: u8,
 }
 
-/// Data that has one length.
+/// Data of fixed length.
 pub trait Data: Sized {
-    /// Its length, in bytes.
+    /// Length in bytes.
     const LEN: usize;
 
-    /// Reads it.
+    /// Parses it.
     fn parse(bytes: &[u8]) -> Result<Self, Malformed>;
 
     /// Writes it to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// When `buffer` is shorter than [`Data::LEN`].
+    /// If `buffer` is shorter than [`Data::LEN`].
     fn emit(&self, buffer: &mut [u8]) -> usize;
 }
 
-/// Implements [`Data`] by a layout that is converted to and fro.
+/// Implements [`Data`] through a layout that is converted in both directions.
 macro_rules! data_by_layout {
     ($($value:ty, $layout:ty);+ $(;)?) => {$(
         impl Data for $value {

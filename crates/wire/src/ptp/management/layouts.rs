@@ -1,5 +1,4 @@
-//! The tables of bytes of the data sets, and what they are as values (IEEE 1588-2019, clause
-//! 15.5.3).
+//! Byte layouts of the data sets, and their conversions to values (IEEE 1588-2019, clause 15.5.3).
 
 use zerocopy::byteorder::network_endian::{I16, I64, U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -1,15 +1,15 @@
-//! Data with texts in it: what a clock is and what its owner calls it (IEEE 1588-2019, clauses
-//! 5.3.9, 15.5.3.1.2 and 15.5.3.1.3).
+//! Management data with texts: description of a clock, and the name given by its owner (IEEE
+//! 1588-2019, clauses 5.3.9, 15.5.3.1.2 and 15.5.3.1.3).
 
 use crate::Malformed;
 
-/// Length of a text with the byte in front of it that says how long it is: at most 256.
+/// Returns the length of a text including its length byte: at most 256.
 #[must_use]
 pub const fn text_len(text: &str) -> usize {
     1 + shown(text).len()
 }
 
-/// As much of a text as its length's byte can count, in whole characters.
+/// Truncates a text to the range of its length byte, in whole characters.
 const fn shown(text: &str) -> &str {
     text.split_at(text.floor_char_boundary(u8::MAX as usize)).0
 }
@@ -17,7 +17,7 @@ const fn shown(text: &str) -> &str {
 /// Writes a text to the front of `buffer` and returns its length.
 ///
 /// # Panics
-/// When `buffer` is shorter than [`text_len`].
+/// If `buffer` is shorter than [`text_len`].
 pub fn emit_text(text: &str, buffer: &mut [u8]) -> usize {
     let text = shown(text);
     buffer[0] = text.len() as u8;
@@ -25,43 +25,43 @@ pub fn emit_text(text: &str, buffer: &mut [u8]) -> usize {
     1 + text.len()
 }
 
-/// Reads a text, and returns what follows it.
+/// Parses a text; returns it with the bytes after it.
 fn parse_text(bytes: &[u8]) -> Result<(&str, &[u8]), Malformed> {
     let (&length, rest) = bytes.split_first().ok_or(Malformed::Length)?;
     let (text, rest) = rest.split_at_checked(length.into()).ok_or(Malformed::Length)?;
     Ok((core::str::from_utf8(text).map_err(|_| Malformed::Length)?, rest))
 }
 
-/// What a clock is, and where (clause 15.5.3.1.2).
+/// Description of a clock and its location (clause 15.5.3.1.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockDescription<'a> {
-    /// What kinds of clock it is, a bit each ([`ClockDescription::ORDINARY`]).
+    /// Kinds of clock, one bit each ([`ClockDescription::ORDINARY`]).
     pub kinds: u16,
-    /// What the port's physical layer is called.
+    /// Name of the port's physical layer.
     pub physical_layer: &'a str,
-    /// The port's address there.
+    /// Address of the port on that layer.
     pub physical_address: &'a [u8],
-    /// By which protocol it is reached (table 3).
+    /// Network protocol (table 3).
     pub protocol: u16,
-    /// Its address there.
+    /// Address of the port in that protocol.
     pub protocol_address: &'a [u8],
-    /// Who made it: an organisation's unique identifier.
+    /// Manufacturer: an organisation's unique identifier.
     pub manufacturer: [u8; 3],
-    /// Maker, model and instance, separated by semicolons.
+    /// Manufacturer, model and instance, separated by semicolons.
     pub product: &'a str,
     /// Revisions of hardware, firmware and software, separated by semicolons.
     pub revision: &'a str,
-    /// What its owner calls it.
+    /// Name given by its owner.
     pub user: &'a str,
-    /// The profile that it keeps to.
+    /// Profile of the clock.
     pub profile: [u8; 6],
 }
 
 impl<'a> ClockDescription<'a> {
-    /// The kind of a clock with a single time and no part between others.
+    /// Bit of an ordinary clock.
     pub const ORDINARY: u16 = 0x8000;
 
-    /// Its length, in bytes.
+    /// Returns its length, in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         2 + text_len(self.physical_layer)
@@ -76,13 +76,13 @@ impl<'a> ClockDescription<'a> {
             + 6
     }
 
-    /// Never.
+    /// Returns false.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         false
     }
 
-    /// Reads it. A byte behind it, which makes the length even, is passed over.
+    /// Parses it. A byte after it, which makes the length even, is skipped.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (kinds, rest) = number(bytes)?;
         let (physical_layer, rest) = parse_text(rest)?;
@@ -114,7 +114,7 @@ impl<'a> ClockDescription<'a> {
     /// Writes it to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// When `buffer` is shorter than [`ClockDescription::len`].
+    /// If `buffer` is shorter than [`ClockDescription::len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let mut at = 0;
         let mut put = |bytes: &[u8]| {
@@ -148,7 +148,7 @@ fn number(bytes: &[u8]) -> Result<(u16, &[u8]), Malformed> {
     Ok((u16::from_be_bytes(*number), rest))
 }
 
-/// Reads an address with its length in front of it.
+/// Parses an address with its length before it.
 fn address(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     let (length, rest) = number(bytes)?;
     rest.split_at_checked(length.into()).ok_or(Malformed::Length)

@@ -1,12 +1,13 @@
-//! Processor time of this machine, as the kernel counts it: what copies cost is taken from that,
-//! because what is done below the host is no process's.
+//! CPU time of this host, as counted by the kernel. It is the basis of the cost of copies, because
+//! in-kernel work belongs to no process.
 
 use std::fs::{self, DirEntry};
 use std::process;
 use std::thread;
 use std::time::Instant;
 
-/// A tick of `/proc/stat` (`USER_HZ`), which is 1/100 s on every architecture that Horolog runs on.
+/// A tick of `/proc/stat` (`USER_HZ`), which is 1/100 s on every architecture that Horolog
+/// supports.
 const TICK_NS: f64 = 1e7;
 
 /// Ticks of one core (proc(5)).
@@ -14,16 +15,16 @@ const TICK_NS: f64 = 1e7;
 struct Ticks {
     /// In programs and in the kernel on their behalf.
     programs: u64,
-    /// In interrupts, hard and soft: all of the network's work that no program waits for.
+    /// In interrupts, hard and soft: all network work for which no program waits.
     interrupts: u64,
 }
 
-/// The processor time of each core since the machine started.
+/// CPU time of each core since boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProcessorTime(Vec<(usize, Ticks)>);
 
 impl ProcessorTime {
-    /// `None` where the kernel does not tell.
+    /// Reads it; `None` if the kernel does not report it.
     pub(super) fn read() -> Option<Self> {
         let text = fs::read_to_string("/proc/stat").ok()?;
         Some(Self::parse(&text)).filter(|time| !time.0.is_empty())
@@ -38,13 +39,13 @@ impl ProcessorTime {
             let [user, nice, system, _, _, hard, soft] = *numbers.first_chunk()?;
             Some((core, Ticks { programs: user + nice + system, interrupts: hard + soft }))
         };
-        // The line of all cores together has a space where these have a number.
+        // The line of all cores together has a space at the place of the number.
         let of_core = |line: &&str| !line.starts_with("cpu ");
         Self(text.lines().filter(of_core).filter_map(core).collect())
     }
 
-    /// What was spent since `before` but for the source, in ns: all interrupts, and programs on the
-    /// cores on which the source does not send.
+    /// CPU time since `before` except the source's, in ns: all interrupts, and programs on the
+    /// cores from which the source does not send.
     pub(super) fn spent_ns(&self, before: &Self, sending: &[usize]) -> f64 {
         let mut ticks = 0;
         for (core, now) in &self.0 {
@@ -59,28 +60,28 @@ impl ProcessorTime {
     }
 }
 
-/// What programs have used so far, but for this one, its relays and the kernel's threads.
+/// CPU time used so far by other programs: not this one, its relays and the kernel's threads.
 #[derive(Debug)]
-pub(super) struct Programs {
+pub(super) struct OtherProcesses {
     at: Instant,
     ticks: u64,
 }
 
-/// The kernel's thread that all of its others are children of.
+/// The kernel thread that is the parent of all others.
 const KERNEL_THREADS: u32 = 2;
 
-impl Programs {
-    /// `None` where the kernel does not tell.
+impl OtherProcesses {
+    /// Reads it; `None` if the kernel does not report it.
     pub(super) fn read() -> Option<Self> {
         let number = |entry: DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
         let processes = fs::read_dir("/proc").ok()?.filter_map(|entry| number(entry.ok()?));
-        // What has ended meanwhile is told of by its parent.
+        // The time of a process that has ended meanwhile is part of its parent's.
         let stat = |process: u32| fs::read_to_string(format!("/proc/{process}/stat")).ok();
         let used = processes.filter_map(|process| Used::parse(&stat(process)?));
         Some(Self { at: Instant::now(), ticks: others(process::id(), used) })
     }
 
-    /// The share of the machine's time that they have used since.
+    /// The share of the host's CPU time that they have used since.
     pub(super) fn share_since(&self) -> Option<f64> {
         let now = Self::read()?;
         let cores = thread::available_parallelism().ok()?.get() as f64;
@@ -90,7 +91,7 @@ impl Programs {
     }
 }
 
-/// The sum of all but a process, its children and the kernel's threads.
+/// The sum over all processes except `own`, its children and the kernel's threads.
 fn others(own: u32, all: impl Iterator<Item = Used>) -> u64 {
     let is_other = |used: &Used| {
         ![used.process, used.parent].iter().any(|one| [own, KERNEL_THREADS].contains(one))
@@ -98,22 +99,22 @@ fn others(own: u32, all: impl Iterator<Item = Used>) -> u64 {
     all.filter(is_other).map(|used| used.ticks).sum()
 }
 
-/// What a process has used.
+/// CPU time used by a process.
 #[derive(Debug, PartialEq, Eq)]
 struct Used {
     process: u32,
     parent: u32,
-    /// Its own, and those of its children that have ended.
+    /// Its own ticks, and those of its children that have ended.
     ticks: u64,
 }
 
 impl Used {
     /// Reads `/proc/PID/stat` (proc_pid_stat(5)).
     fn parse(text: &str) -> Option<Self> {
-        // The name before may have spaces and parentheses of its own.
+        // The name before it may contain spaces and parentheses.
         let (name, behind_name) = text.rsplit_once(')')?;
         let words: Vec<_> = behind_name.split_whitespace().collect();
-        // utime, stime, cutime and cstime are fields 14 to 17; the state behind the name is 3.
+        // utime, stime, cutime and cstime are fields 14 to 17; the state after the name is 3.
         let ticks = words.get(11..15)?.iter().map(|word| word.parse::<u64>().ok());
         Some(Self {
             process: name.split_whitespace().next()?.parse().ok()?,

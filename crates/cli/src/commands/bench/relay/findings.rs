@@ -1,27 +1,28 @@
-//! What must be known of the experiment as a whole.
+//! Findings of the experiment as a whole.
 
-use horolog_record::{Code, Finding, RelayCell, RelayDirect, Severity};
+use horolog_record::{Finding, FindingCode, RelayCell, RelayDirect, Severity};
 
 use crate::output;
 
-/// A source that sends more than this share of what it sends without a relay is itself the limit.
+/// Share of the source's rate without a relay above which the source is itself the limit.
 const SOURCE_SHARE: f64 = 0.8;
-/// Other programs that take more than this share of the machine's time lower what is found.
+/// Share of the host's CPU time above which other programs lower the result.
 const OTHERS_MAX: f64 = 0.05;
 
-/// What happened on the way to the figures.
+/// Events during the experiment that qualify its result.
 #[derive(Debug, Default)]
-pub(super) struct Events {
-    /// Some copy was not what it should be.
+pub(super) struct ExperimentEvents {
+    /// True if some copy was wrong.
     pub(super) is_spoiled: bool,
-    /// The relay that ended by itself, and what it said last.
+    /// The relay that ended by itself, and its last line of output.
     pub(super) relay_ended: Option<String>,
-    /// Shares of the machine's time that other programs took while cells were measured, by name.
+    /// Shares of the host's CPU time that other programs used while cells were measured, by name.
     others: Vec<(String, f64)>,
 }
 
-impl Events {
-    /// Notes the share of the machine's time that other programs took during a round of a cell.
+impl ExperimentEvents {
+    /// Records the share of the host's CPU time that other programs used during a repetition of a
+    /// cell.
     pub(super) fn note_others(&mut self, cell: &RelayCell, share: f64) {
         if share <= OTHERS_MAX {
             return;
@@ -33,91 +34,99 @@ impl Events {
         }
     }
 
-    /// Notes that the relay of a cell ended by itself.
+    /// Records that the relay of a cell ended by itself.
     pub(super) fn note_end(&mut self, cell: &RelayCell, last_words: &str) {
         self.relay_ended = Some(format!("{}: {last_words}", name(cell)));
     }
 
-    fn doubt(&self) -> Option<Finding> {
+    fn noise_finding(&self) -> Option<Finding> {
         let most = self.others.iter().map(|(_, share)| *share).fold(0.0, f64::max);
         let names: Vec<_> = self.others.iter().map(|(name, _)| name.as_str()).collect();
         (!names.is_empty()).then(|| {
             let message = format!(
-                "other programs took up to {:.0}% of this machine's time at {}",
+                "other programs used up to {:.0}% of this host's CPU time at {}",
                 most * 100.0,
                 names.join("; ")
             );
-            let advice = "take these totals for too low; measure again while nothing else runs";
-            finding(Code::Noisy, Severity::Warning, message, advice)
+            let advice = "these totals are too low; measure again on an idle host";
+            finding(FindingCode::TrialsInconsistent, Severity::Warning, message, advice)
         })
     }
 }
 
-fn finding(code: Code, severity: Severity, message: String, advice: &str) -> Finding {
+fn finding(code: FindingCode, severity: Severity, message: String, advice: &str) -> Finding {
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }
 
 pub(super) fn all(
     cells: &[RelayCell],
     direct: &[RelayDirect],
-    events: &Events,
+    events: &ExperimentEvents,
     cores: usize,
 ) -> Vec<Finding> {
     let shared = finding(
-        Code::SharedMachine,
+        FindingCode::SharedMachine,
         Severity::Note,
         format!(
-            "source, relay and receivers shared the {cores} cores of this machine; below the host \
-             copies are made and received on the cores that send, so a total is what these do with \
-             all three"
+            "source, relay and receivers shared the {cores} cores of this host; in-kernel copies \
+             are made and received on the sending cores, so a total includes all three"
         ),
-        "compare the engines with one another, and the processor time of a copy",
+        "compare the engines with one another, and the CPU time per copy",
     );
     let is_limited = |cell: &&RelayCell| is_source_limited(cell, direct);
     let names: Vec<_> = cells.iter().filter(is_limited).map(name).collect();
     let of_source = (!names.is_empty()).then(|| {
-        let message = format!("the source sent about all that it can at {}", names.join("; "));
+        let message = format!("the source was near its maximum rate at {}", names.join("; "));
         finding(
-            Code::GeneratorLimit,
+            FindingCode::GeneratorLimit,
             Severity::Warning,
             message,
-            "take these totals for the source's: the relay holds more",
+            "these totals are the limit of the source; the relay can do more",
         )
     });
-    let silent = |cell: &&RelayCell| !cell.rounds.is_empty() && cell.copies_per_s().is_none();
+    let silent = |cell: &&RelayCell| !cell.repetitions.is_empty() && cell.copies_per_s().is_none();
     let names: Vec<_> = cells.iter().filter(silent).map(name).collect();
     let lossy = (!names.is_empty()).then(|| {
-        let message = format!("copies were lost at any rate at {}", names.join("; "));
-        finding(Code::PathLoss, Severity::Warning, message, "see what 'horolog relay list' counts")
+        let message = format!("copies were lost at every rate at {}", names.join("; "));
+        finding(
+            FindingCode::PathLoss,
+            Severity::Warning,
+            message,
+            "see the counters of 'horolog relay list'",
+        )
     });
     let wrong = events.is_spoiled.then(|| {
-        let message = "some copies were not what they should be: damaged, or twice in place of \
-                       another"
-            .to_owned();
-        finding(Code::CountsDisagree, Severity::Error, message, "trust none of these figures")
+        let message =
+            "some copies were wrong: damaged, or duplicated instead of another".to_owned();
+        finding(FindingCode::CountsDisagree, Severity::Error, message, "discard these results")
     });
     let interrupted = output::flow().is_break().then(|| {
-        let message = "the experiment was ended before it was through".to_owned();
-        finding(Code::Interrupted, Severity::Warning, message, "what is missing was not measured")
+        let message = "the experiment was ended early".to_owned();
+        finding(
+            FindingCode::Interrupted,
+            Severity::Warning,
+            message,
+            "missing values were not measured",
+        )
     });
     let ended = events.relay_ended.as_ref().map(|relay| {
-        let message = format!("a relay ended by itself, and the experiment with it: {relay}");
-        let advice = "what is missing was not measured; what is there stands";
-        finding(Code::EngineFailed, Severity::Error, message, advice)
+        let message = format!("a relay exited, which ended the experiment: {relay}");
+        let advice = "missing values were not measured; the others are valid";
+        finding(FindingCode::EngineFailed, Severity::Error, message, advice)
     });
     let doubts =
-        [of_source, lossy, events.doubt(), wrong, ended, interrupted].into_iter().flatten();
+        [of_source, lossy, events.noise_finding(), wrong, ended, interrupted].into_iter().flatten();
     [shared].into_iter().chain(doubts).collect()
 }
 
-/// What a cell is of.
+/// Name of a cell.
 pub(super) fn name(cell: &RelayCell) -> String {
     let RelayCell { size_bytes, children, engine, .. } = cell;
     let plural = if *children == 1 { "child" } else { "children" };
     format!("{}, {size_bytes} B, {children} {plural}", engine.name())
 }
 
-/// Whether the source sent about what it sends with nobody between.
+/// Returns true if the source's rate was close to its rate without a relay.
 fn is_source_limited(cell: &RelayCell, direct: &[RelayDirect]) -> bool {
     let alone = direct.iter().find(|direct| direct.size_bytes == cell.size_bytes);
     let packets = cell.copies_per_s().map(|copies| copies / cell.children as f64);
@@ -141,36 +150,36 @@ mod tests {
             source_threads: 1,
             batch: 1,
             relay_command: Vec::new(),
-            rounds: Vec::new(),
+            repetitions: Vec::new(),
             first_copy_ns: None,
             last_copy_ns: None,
             direct_ns: None,
         }
     }
 
-    fn found(events: &Events, code: Code) -> Option<Finding> {
+    fn found(events: &ExperimentEvents, code: FindingCode) -> Option<Finding> {
         all(&[], &[], events, 2).into_iter().find(|finding| finding.code == code)
     }
 
     #[test]
     fn other_programs_are_told_of_with_the_most_that_they_took() {
-        let mut events = Events::default();
+        let mut events = ExperimentEvents::default();
         events.note_others(&cell(1), 0.04);
-        assert_eq!(found(&events, Code::Noisy), None);
+        assert_eq!(found(&events, FindingCode::TrialsInconsistent), None);
         for (children, share) in [(2, 0.1), (4, 0.3), (2, 0.2), (4, 0.06)] {
             events.note_others(&cell(children), share);
         }
-        let said = found(&events, Code::Noisy).unwrap().message;
+        let said = found(&events, FindingCode::TrialsInconsistent).unwrap().message;
         assert!(said.contains("up to 30%"), "{said}");
         assert!(said.ends_with("send, 64 B, 2 children; send, 64 B, 4 children"), "{said}");
     }
 
     #[test]
     fn a_relay_that_ended_is_an_error_with_its_last_words() {
-        let mut events = Events::default();
-        assert_eq!(found(&events, Code::EngineFailed), None);
+        let mut events = ExperimentEvents::default();
+        assert_eq!(found(&events, FindingCode::EngineFailed), None);
         events.note_end(&cell(1), "no memory");
-        let finding = found(&events, Code::EngineFailed).unwrap();
+        let finding = found(&events, FindingCode::EngineFailed).unwrap();
         assert_eq!(finding.severity, Severity::Error);
         assert!(finding.message.ends_with("send, 64 B, 1 child: no memory"), "{finding:?}");
     }

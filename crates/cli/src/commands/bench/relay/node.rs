@@ -6,48 +6,48 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_lab::{Host, Running};
+use horolog_lab::{LabHost, RunningProgram};
 use horolog_record::RelayEngine;
-use horolog_relay::control::{Request, ask};
+use horolog_relay::control::{ControlRequest, request};
 use horolog_relay::{GroupSpec, HOP_LIMIT, Network, Spec};
 use horolog_sys::affinity;
 use tempfile::TempDir;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-/// How long a relay may take to be ready; loading programs takes it up to a second.
-const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(5);
-/// More than any machine sends: limits are checked as always, and never reached.
+/// Timeout of a relay's start; loading programs takes up to a second.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Rate above that of any host: limits are checked as always, and never reached.
 const RATE: u64 = 100_000_000;
 pub(super) const COPY_RATE: u32 = 1_000_000_000;
 
-/// Who relays what to whom.
-pub(super) struct Node<'a> {
-    pub(super) host: &'a Host,
+/// Specification of a relay: source, group and children.
+pub(super) struct RelaySpec<'a> {
+    pub(super) host: &'a LabHost,
     pub(super) engine: RelayEngine,
-    /// Where packets come to.
+    /// Destination address of the packets.
     pub(super) listen: SocketAddr,
-    /// All addresses that occur.
+    /// The network of all addresses in use.
     pub(super) network: Network,
     pub(super) children: Vec<SocketAddr>,
-    /// Copies per second, at most.
+    /// Greatest number of copies per second.
     pub(super) copy_rate: u32,
-    /// The core that its process is kept on, which is not the source's.
+    /// The core to which its process is pinned, which is not the source's.
     pub(super) core: Option<usize>,
 }
 
 /// A relay process; dropping it ends it.
 pub(super) struct RunningRelay {
-    process: Running,
-    /// The command, without what only this process needs.
+    process: RunningProgram,
+    /// The command, without arguments that only this process needs.
     pub(super) command: Vec<String>,
     /// Holds its table and its control socket.
     _directory: TempDir,
 }
 
 impl RunningRelay {
-    /// Why, if it has ended by itself: what it said last, or the signal that ended it.
+    /// The reason, if it has ended by itself: its last line of output, or the signal that ended it.
     pub(super) fn ended(&mut self) -> Option<String> {
         let (status, words) = self.process.ended()?;
         let words = words.trim_start_matches("horolog: ");
@@ -55,9 +55,9 @@ impl RunningRelay {
     }
 }
 
-impl Node<'_> {
+impl RelaySpec<'_> {
     /// Starts the relay and waits until it is ready.
-    pub(super) fn start(&self) -> Result<RunningRelay, Failure> {
+    pub(super) fn start(&self) -> Result<RunningRelay, CommandFailure> {
         let directory = tempfile::Builder::new().prefix("horolog-relay-").tempdir();
         let directory = directory.map_err(failed)?;
         let [table, socket] =
@@ -67,36 +67,33 @@ impl Node<'_> {
         let arguments = ["relay", "run", "--engine", self.engine.name()];
         command.args(arguments).arg("--config").arg(&table).arg("--socket").arg(&socket);
         if let Some(core) = self.core {
-            affinity::keep_on_core(&mut command, core);
+            affinity::pin_command_to_core(&mut command, core);
         }
-        let mut process = Running::start(&mut command).map_err(failed)?;
+        let mut process = RunningProgram::start(&mut command).map_err(failed)?;
         process
-            .await_ready(PATIENCE, || ask(&socket, &Request::List).is_ok())
+            .await_ready(START_TIMEOUT, || request(&socket, &ControlRequest::List).is_ok())
             .map_err(|error| failed(error.to_string().trim_start_matches("horolog: ")))?;
         self.await_engine(&socket)?;
         let command = ["horolog"].into_iter().chain(arguments).map(str::to_owned).collect();
         Ok(RunningRelay { process, command, _directory: directory })
     }
 
-    /// Sees that the copies are really made by the engine: in the kernel they are a little after
-    /// the relay is there, or not at all where it cannot.
-    fn await_engine(&self, socket: &Path) -> Result<(), Failure> {
+    /// Verifies that the engine makes the copies: in the kernel it starts a little after the relay,
+    /// or not at all if it is not available.
+    fn await_engine(&self, socket: &Path) -> Result<(), CommandFailure> {
         let begun = Instant::now();
         loop {
-            let listing = ask(socket, &Request::List).map_err(failed)?;
+            let listing = request(socket, &ControlRequest::List).map_err(failed)?;
             let groups = listing.map_or_else(Vec::new, |listing| listing.groups);
             if groups.iter().all(|group| group.engine == self.engine.name()) {
                 return Ok(());
             }
-            if begun.elapsed() > PATIENCE {
-                let why = groups.into_iter().find_map(|group| group.not_in_kernel);
-                let why = why.unwrap_or_else(|| "it does not say why".to_owned());
-                return Err(failed(format!(
-                    "it does not make copies by {}: {why}",
-                    self.engine.name()
-                )));
+            if begun.elapsed() > START_TIMEOUT {
+                let why = groups.into_iter().find_map(|group| group.xdp_unavailable);
+                let why = why.unwrap_or_else(|| "no reason reported".to_owned());
+                return Err(failed(format!("no copies by {}: {why}", self.engine.name())));
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -108,6 +105,7 @@ impl Node<'_> {
             sources: vec![self.network],
             rate: RATE,
             hop_limit: HOP_LIMIT,
+            fragment: true,
             children: self.children.clone(),
         };
         let copy_rate = self.copy_rate.into();
@@ -115,6 +113,6 @@ impl Node<'_> {
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> Failure {
-    Failure::environment(format!("cannot start a relay: {error}"))
+fn failed(error: impl std::fmt::Display) -> CommandFailure {
+    CommandFailure::environment(format!("cannot start a relay: {error}"))
 }

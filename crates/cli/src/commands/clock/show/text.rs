@@ -1,16 +1,16 @@
-//! What a server's status says of its clock, in words and right-aligned figures. Pure.
+//! Clock part of a server's status, in words and right-aligned numbers. Pure.
 
 use horolog_report::units::{ABSENT, full_count, human_ns, mean_ns, signed_ns};
 use serde_json::Value;
 
 const NAME_WIDTH: usize = 30;
 const FIGURE_WIDTH: usize = 14;
-/// Three figures and the blanks before them.
+/// Three numbers and the blanks before them.
 const FIGURES_WIDTH: usize = 3 * (FIGURE_WIDTH + 1);
-/// The width of names on a terminal that has no room for more.
+/// The width of names on a narrow terminal.
 const NAME_WIDTH_MIN: usize = 15;
 
-/// The lines, without a newline at the end, with tables of at most so many columns.
+/// The lines, without a newline at the end, with tables of at most this number of columns.
 pub(super) fn clock(status: &Value, columns: usize) -> String {
     let name_width = columns.saturating_sub(FIGURES_WIDTH).clamp(NAME_WIDTH_MIN, NAME_WIDTH);
     let mut lines = served(status);
@@ -26,7 +26,7 @@ pub(super) fn clock(status: &Value, columns: usize) -> String {
 
 fn served(status: &Value) -> Vec<String> {
     let state = match (status["page_expired"].as_bool(), status["synchronised"].as_bool()) {
-        (Some(true), _) => "silent, for its clock page has expired".to_owned(),
+        (Some(true), _) => "not answering: clock page expired".to_owned(),
         (_, Some(true)) => format!("synchronised, stratum {}", word(&status["stratum"])),
         _ => "not synchronised".to_owned(),
     };
@@ -35,35 +35,35 @@ fn served(status: &Value) -> Vec<String> {
         format!("server {}, up {uptime:.0} s: {state}", word(&status["pid"])),
         figure("root dispersion", &time(&status["root_dispersion_ns"])),
         figure("root delay", &time(&status["root_delay_ns"])),
-        figure("clock page's age", &time(&status["page_age_ns"])),
-        figure("steps of the system clock", &count(&status["clock"]["steps"])),
+        figure("clock page age", &time(&status["page_age_ns"])),
+        figure("system clock steps", &count(&status["clock"]["steps"])),
     ];
     if let Some(seconds) = status["tai_minus_utc_s"].as_i64() {
         lines.push(figure("TAI minus UTC", &format!("{seconds} s")));
     }
     if let Some(leap) = status["pending_leap"].as_str() {
-        lines.push(format!("  next leap second by the list: {leap}"));
+        lines.push(format!("  next leap second (list): {leap}"));
     }
     lines
 }
 
-/// Each source with how far the system clock is ahead by it, and how many agree.
+/// Each source with the offset of the system clock from it, and the number of sources that agree.
 fn sources(sources: &Value, name_width: usize) -> Vec<String> {
     let all = sources.as_array().map_or(&[][..], Vec::as_slice);
     if all.is_empty() {
-        let served = "sources: none; the system clock is served as it is";
+        let served = "sources: none; the system clock is served unchecked";
         return vec![String::new(), served.to_owned()];
     }
     let state = |source: &Value| source["state"].as_str().unwrap_or_default().to_owned();
     let agree = all.iter().filter(|one| ["selected", "truechimer"].contains(&&*state(one)));
     let vote = match all.iter().find(|source| state(source) == "selected") {
-        Some(selected) => format!("the time of {} is served", word(&selected["name"])),
-        None => "none of them is served".to_owned(),
+        Some(selected) => format!("serving {}", word(&selected["name"])),
+        None => "none selected".to_owned(),
     };
     let mut lines = vec![
         String::new(),
         format!("sources: {} of {} agree, {vote}", agree.count(), all.len()),
-        row("  source, state", name_width, ["system ahead", "within", "age"]),
+        row("  source, state", name_width, ["system ahead", "error bound", "age"]),
     ];
     for source in all {
         let name = format!("  {}, {}", word(&source["name"]), state(source));
@@ -81,15 +81,15 @@ fn sources(sources: &Value, name_width: usize) -> Vec<String> {
     lines
 }
 
-/// What the state of a calibration means.
+/// The meaning of a calibration state.
 fn meaning(state: &str) -> &'static str {
     match state {
-        "starting" => "no second is known yet",
-        "coarse" => "by sentences alone, without a pulse",
-        "locking" => "pulses are followed, not yet to what they are worth",
-        "locked" => "pulses are followed",
-        "holdover" => "no pulses; the clock runs on by what is known of it",
-        "unsynchronised" => "without pulses for too long to be sure",
+        "starting" => "no second identified yet",
+        "coarse" => "sentences only, no pulse",
+        "locking" => "following pulses, not yet at full precision",
+        "locked" => "following pulses",
+        "holdover" => "no pulses; running on the estimated frequency",
+        "unsynchronised" => "no pulses for longer than the holdover limit",
         _ => "",
     }
 }
@@ -105,18 +105,17 @@ fn calibrated(status: &Value) -> Vec<String> {
     }
     let steered = match (status["controls_clock"].as_bool(), status["control_ended"].as_str()) {
         _ if status["control_suspended"] == true => {
-            "  the system clock is not steered: the majority of the sources says otherwise"
-                .to_owned()
+            "  system clock not steered: the majority of the sources disagrees".to_owned()
         }
-        (_, Some(why)) => format!("  the system clock is steered no more: {why}"),
-        (Some(true), None) => "  the system clock is steered".to_owned(),
-        _ => "  the system clock is left alone".to_owned(),
+        (_, Some(why)) => format!("  system clock no longer steered: {why}"),
+        (Some(true), None) => "  system clock steered".to_owned(),
+        _ => "  system clock not steered".to_owned(),
     };
     lines.push(steered);
     lines.push(figure("system clock ahead of UTC", &signed(&status["offset_ns"])));
     lines.push(figure("uncertainty", &mean(&status["uncertainty_ns"])));
     lines.push(figure("frequency, uncorrected", &ppb(&status["frequency_ppb"])));
-    lines.push(figure("noise of pulses", &mean(&status["noise_ns"])));
+    lines.push(figure("pulse noise", &mean(&status["noise_ns"])));
     if let Some(held_s) = status["holdover_s"].as_f64() {
         let limit_s = status["holdover_limit_s"].as_f64().unwrap_or(0.0);
         lines.push(figure("in holdover", &format!("{held_s:.0} of {limit_s:.0} s")));
@@ -128,7 +127,7 @@ fn calibrated(status: &Value) -> Vec<String> {
     if let Some(seconds) = status["tai_minus_utc_s"].as_i64() {
         lines.push(figure("TAI minus UTC, received", &format!("{seconds} s")));
     }
-    if let Some(doubt) = status["leap_doubt"].as_str() {
+    if let Some(doubt) = status["leap_rejection"].as_str() {
         lines.push(format!("    {doubt}"));
     }
     if let Some(failures) = status["log_failures"].as_u64() {
@@ -139,6 +138,9 @@ fn calibrated(status: &Value) -> Vec<String> {
             let name = format!("{what}: {}", verdict.replace('_', " "));
             lines.push(figure(&name, &count(number)));
         }
+    }
+    if let Some(rejected) = status["rejected_sentence"].as_str() {
+        lines.push(format!("  last rejected sentence: {rejected}"));
     }
     for point in status["allan"].as_array().into_iter().flatten() {
         let name = format!("Allan deviation at {} s", word(&point["tau_s"]));
@@ -152,12 +154,12 @@ fn ports(ptp: &Value, name_width: usize) -> Vec<String> {
     let mut lines = vec![
         String::new(),
         format!("PTP clock {identity}, profile {profile}, domain {}", word(&ptp["domain"])),
-        row("  port, state", name_width, ["hw stamps", "kernel stamps", "grants"]),
+        row("  port, state", name_width, ["HW timestamps", "SW timestamps", "grants"]),
     ];
     for port in ptp["ports"].as_array().into_iter().flatten() {
         let [number, interface, transport, state] =
             ["port", "interface", "transport", "state"].map(|field| word(&port[field]));
-        let figures = ["hardware_stamps", "kernel_stamps", "grants"];
+        let figures = ["hardware_timestamps", "kernel_timestamps", "grants"];
         let figures = figures.map(|field| count(&port[field]));
         let name = format!("  {number} {interface} {transport}, {state}");
         lines.push(row(&name, name_width, figures.each_ref().map(String::as_str)));
@@ -165,7 +167,7 @@ fn ports(ptp: &Value, name_width: usize) -> Vec<String> {
             lines.push(format!("    announces {}", announces(announced)));
         }
         if let better @ Value::Object(_) = &port["better"] {
-            lines.push(format!("    yields to {}", word(&better["port"])));
+            lines.push(format!("    passive for {}", word(&better["port"])));
         }
         if let Some(error) = port["error"].as_str() {
             lines.push(format!("    {error}"));
@@ -174,7 +176,7 @@ fn ports(ptp: &Value, name_width: usize) -> Vec<String> {
     lines
 }
 
-/// What a PTP master tells of its clock.
+/// The clock properties that a PTP master announces.
 fn announces(announced: &Value) -> String {
     let is = |field: &str| announced[field] == true;
     let accuracy = match announced["accuracy_ns"].as_i64() {
@@ -182,8 +184,8 @@ fn announces(announced: &Value) -> String {
         None => "accuracy unknown".to_owned(),
     };
     let scale = match announced["utc_offset_s"].as_i64() {
-        Some(seconds) if is("ptp_timescale") => format!("TAI, which is UTC + {seconds} s"),
-        _ => "an arbitrary timescale".to_owned(),
+        Some(seconds) if is("ptp_timescale") => format!("TAI (UTC + {seconds} s)"),
+        _ => "ARB timescale".to_owned(),
     };
     let traceable = match (is("time_traceable"), is("frequency_traceable")) {
         (true, true) => "traceable",
@@ -201,7 +203,7 @@ fn figure(name: &str, value: &str) -> String {
     row(&format!("  {name}"), NAME_WIDTH, [value, "", ""])
 }
 
-/// A name and figures under one another; a name that is too long has a line of its own.
+/// A name and numbers in columns; a name that is too long has a line of its own.
 fn row(name: &str, name_width: usize, figures: [&str; 3]) -> String {
     let figures = figures.map(|figure| format!("{figure:>FIGURE_WIDTH$}"));
     let figures = figures.join(" ");
@@ -269,13 +271,14 @@ pub(super) mod tests {
                 "uncertainty_ns": 31.5, "frequency_ppb": 19_998.125, "noise_ns": 101.5,
                 "allan": [{ "tau_s": 1, "deviation_ppb": 141.0 }], "controls_clock": true,
                 "steps": 1, "pulses": { "accepted": 3_600, "off_grid": 2 },
-                "sentences": { "good": 3_601 }, "log_failures": 0, "real_time": true,
+                "sentences": { "accepted": 3_601, "no_checksum": 1 },
+                "rejected_sentence": "no checksum: $GPGSV,1", "log_failures": 0, "real_time": true,
             },
             "ptp": {
                 "clock_identity": "02005e.fffe.100001", "profile": "default", "domain": 0,
                 "ports": [{ "port": 1, "interface": "eth0", "transport": "udp4",
                             "state": "passive", "better": { "port": "02005e.fffe.100002-1" },
-                            "grants": 2, "hardware_stamps": 0, "kernel_stamps": 1_234 }],
+                            "grants": 2, "hardware_timestamps": 0, "kernel_timestamps": 1_234 }],
             },
         })
     }
@@ -292,10 +295,10 @@ pub(super) mod tests {
         let tai = json!({ "clock_class": 6, "accuracy_ns": 100, "ptp_timescale": true,
                           "utc_offset_s": 37, "time_traceable": true,
                           "frequency_traceable": true, "leap": "leap61" });
-        let expected = "class 6, within 100 ns, TAI, which is UTC + 37 s, traceable, leap61";
+        let expected = "class 6, within 100 ns, TAI (UTC + 37 s), traceable, leap61";
         assert_eq!(told(tai), expected);
         let own = json!({ "clock_class": 248, "ptp_timescale": false, "leap": "none" });
-        let expected = "class 248, accuracy unknown, an arbitrary timescale, not traceable";
+        let expected = "class 248, accuracy unknown, ARB timescale, not traceable";
         assert_eq!(told(own), expected);
     }
 
@@ -303,7 +306,7 @@ pub(super) mod tests {
     fn what_the_list_says_of_leap_seconds_is_told() {
         let status = json!({ "tai_minus_utc_s": 37, "pending_leap": "insert 2028-12-31" });
         let text = served(&status).join("\n");
-        assert!(text.contains("37 s") && text.contains("list: insert 2028-12-31"), "{text}");
+        assert!(text.contains("37 s") && text.contains("(list): insert 2028-12-31"), "{text}");
     }
 
     #[test]
@@ -326,14 +329,14 @@ pub(super) mod tests {
         let text = clock(&status, 80);
         for expected in [
             ": not synchronised",
-            "sources: none; the system clock is served as it is",
+            "sources: none; the system clock is served unchecked",
             "holdover, no pulses",
-            "steered no more: another program",
+            "no longer steered: another program",
             "no pulse for 12 s",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         status["page_expired"] = true.into();
-        assert!(clock(&status, 80).contains("silent, for its clock page has expired"));
+        assert!(clock(&status, 80).contains("not answering: clock page expired"));
     }
 }

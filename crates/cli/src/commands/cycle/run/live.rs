@@ -1,75 +1,81 @@
-//! What is seen of a run that goes on: how far it is, and of each task of each node how much of its
-//! period the last execution took, as a bar and over time.
+//! Live view of a run: its progress, and for each task of each node the share of its period that
+//! the last execution took, as a bar and over time.
 
 use std::time::{Duration, Instant};
 
-use horolog_cycle::run::{Glance, GlanceTask};
+use horolog_cycle::run::{RunSnapshot, TaskSnapshot};
 use horolog_report::units::full_count;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
-use crate::failure::Failure;
-use crate::live::{Course, Viewed, bar};
+use crate::failure::CommandFailure;
+use crate::live::{SharedView, SparklineHistory, bar};
 
-/// How often it is looked at.
+/// Interval between two updates.
 const EVERY: Duration = Duration::from_millis(500);
 /// Columns of a bar: of the run, and of one period.
 const BAR: usize = 30;
-/// The names of a node and its task.
+/// Columns of the names of a node and its task.
 const NAMES: usize = 29;
 
 /// The view of a run.
-pub(super) struct Live {
-    seen: Viewed<Seen>,
+pub(super) struct CycleLiveView {
+    view: SharedView<CycleViewState>,
     next: Instant,
 }
 
-impl Live {
-    pub(super) fn start() -> Result<Self, Failure> {
-        Ok(Self { seen: Viewed::start(Seen::default(), Seen::lay)?, next: Instant::now() })
+impl CycleLiveView {
+    pub(super) fn start() -> Result<Self, CommandFailure> {
+        Ok(Self {
+            view: SharedView::start(CycleViewState::default(), CycleViewState::lay)?,
+            next: Instant::now(),
+        })
     }
 
     pub(super) fn joined(&self, members: usize, of: usize) {
-        self.seen.change(|seen| seen.joined = Some((members, of)));
+        self.view.change(|seen| seen.joined = Some((members, of)));
     }
 
-    pub(super) fn glance(&mut self, glance: &Glance<'_>) {
+    pub(super) fn snapshot(&mut self, glance: &RunSnapshot<'_>) {
         let now = Instant::now();
         if now >= self.next {
             self.next = now + EVERY;
-            self.seen.change(|seen| seen.look(glance));
+            self.view.change(|seen| seen.update(glance));
         }
     }
 }
 
 #[derive(Default)]
-struct Seen {
-    /// Other nodes that have joined, of how many.
+struct CycleViewState {
+    /// Other nodes that have joined, and their total.
     joined: Option<(usize, usize)>,
     elapsed: Duration,
     total: Duration,
-    /// Which run of how many.
+    /// Number of the run, and the total.
     run: (usize, usize),
-    tasks: Vec<Task>,
+    tasks: Vec<TaskHistory>,
 }
 
 /// A task of a node.
-struct Task {
-    last: GlanceTask,
-    /// Execution to period, at each look.
-    ratios: Course,
+struct TaskHistory {
+    last: TaskSnapshot,
+    /// Execution time divided by period, at each update.
+    ratios: SparklineHistory,
 }
 
-impl Seen {
-    fn look(&mut self, glance: &Glance<'_>) {
-        let is_same = |(seen, task): (&Task, &GlanceTask)| {
+impl CycleViewState {
+    fn update(&mut self, glance: &RunSnapshot<'_>) {
+        let is_same = |(seen, task): (&TaskHistory, &TaskSnapshot)| {
             (&seen.last.node, &seen.last.task) == (&task.node, &task.task)
         };
         if self.run != glance.run
             || self.tasks.len() != glance.tasks.len()
             || !self.tasks.iter().zip(glance.tasks).all(is_same)
         {
-            let new = |task: &GlanceTask| Task { last: task.clone(), ratios: Course::default() };
+            let new = |task: &TaskSnapshot| TaskHistory {
+                last: task.clone(),
+                ratios: SparklineHistory::default(),
+            };
             self.tasks = glance.tasks.iter().map(new).collect();
         }
         (self.elapsed, self.total, self.run) = (glance.elapsed, glance.total, glance.run);
@@ -85,7 +91,7 @@ impl Seen {
         if self.tasks.is_empty() {
             let text = match self.joined {
                 Some((members, of)) => format!("{members} of {of} other nodes have joined"),
-                None => "no period is over yet".to_owned(),
+                None => "no periods completed yet".to_owned(),
             };
             lines.push(Line::from(text));
             return lines;
@@ -113,12 +119,12 @@ impl Seen {
     }
 }
 
-fn names(task: &GlanceTask) -> String {
+fn names(task: &TaskSnapshot) -> String {
     format!("{:<12.12} {:<16.16}", task.node, task.task)
 }
 
-/// Beyond the period, the bar ends in `>`.
-fn row(task: &GlanceTask) -> String {
+/// A task's row. Beyond the period, the bar ends in `>`.
+fn row(task: &TaskSnapshot) -> String {
     let (missed, periods) = (full_count(task.missed), full_count(task.periods));
     let end = if task.ratio > 1.0 { '>' } else { '|' };
     format!(
@@ -133,28 +139,28 @@ fn row(task: &GlanceTask) -> String {
 mod tests {
     use super::*;
 
-    fn task(node: &str, ratio: f64) -> GlanceTask {
+    fn task(node: &str, ratio: f64) -> TaskSnapshot {
         let task = "control".to_owned();
-        GlanceTask { node: node.to_owned(), task, ratio, periods: 1_234, missed: 5 }
+        TaskSnapshot { node: node.to_owned(), task, ratio, periods: 1_234, missed: 5 }
     }
 
-    fn glance(run: usize, tasks: &[GlanceTask]) -> Glance<'_> {
+    fn snapshot(run: usize, tasks: &[TaskSnapshot]) -> RunSnapshot<'_> {
         let (elapsed, total) = (Duration::from_secs(1), Duration::from_secs(4));
-        Glance { elapsed, total, run: (run, 2), is_last: false, tasks }
+        RunSnapshot { elapsed, total, run: (run, 2), is_last: false, tasks }
     }
 
-    fn drawn(seen: &Seen, columns: usize) -> String {
+    fn drawn(seen: &CycleViewState, columns: usize) -> String {
         seen.lay(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
     fn a_task_is_seen_as_a_bar_and_over_time() {
-        let mut seen = Seen::default();
+        let mut seen = CycleViewState::default();
         assert!(drawn(&seen, 80).contains("no period"));
         seen.joined = Some((1, 3));
         assert!(drawn(&seen, 80).contains("1 of 3 other nodes"));
         for ratio in [0.25, 0.5, 1.0] {
-            seen.look(&glance(0, &[task("node1", ratio), task("a-node-of-a-long-name", 1.5)]));
+            seen.update(&snapshot(0, &[task("node1", ratio), task("a-node-of-a-long-name", 1.5)]));
         }
         let screen = drawn(&seen, 100);
         for text in [
@@ -167,15 +173,15 @@ mod tests {
             assert!(screen.contains(text), "{text}: {screen}");
         }
         // What was seen of another run is forgotten.
-        seen.look(&glance(1, &[task("node1", 0.5), task("node2", 0.5)]));
+        seen.update(&snapshot(1, &[task("node1", 0.5), task("node2", 0.5)]));
         assert!(drawn(&seen, 100).ends_with("node2        control          █"));
     }
 
     #[test]
     fn any_size_can_be_drawn() {
-        let mut seen = Seen::default();
-        let empty = GlanceTask { periods: 0, ratio: f64::NAN, ..task("node1", 0.0) };
-        (0..9).for_each(|_| seen.look(&glance(0, std::slice::from_ref(&empty))));
+        let mut seen = CycleViewState::default();
+        let empty = TaskSnapshot { periods: 0, ratio: f64::NAN, ..task("node1", 0.0) };
+        (0..9).for_each(|_| seen.update(&snapshot(0, std::slice::from_ref(&empty))));
         for columns in [0, 1, 10, 80, 500] {
             drawn(&seen, columns);
         }

@@ -1,4 +1,4 @@
-//! What a run's tasks are: from a file, or one from flags.
+//! Tasks of a run: from a file, or one from flags.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,54 +7,55 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_cycle::task::{
-    Audience, Compute, FILE_MAX, Message, PRIORITY, Program, Schedule, Step, Task, TaskSet, Work,
+    Audience, Compute, FILE_MAX, PRIORITY, SchedulingSpec, StepMessage, Superstep, Task,
+    TaskProgram, TaskSet, TaskWork,
 };
 use horolog_record::TaskPolicy;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::values;
 
-/// The tasks.
+/// Definition of the tasks.
 #[derive(Args, Debug)]
 pub(super) struct TaskArgs {
-    /// The tasks, in TOML: [[task]] with name, period and what it does.
+    /// Task file (TOML): [[task]] with name, period and work.
     file: Option<PathBuf>,
-    /// From one release to the next.
+    /// Time from one release to the next.
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration)]
     period: Option<Duration>,
-    /// From a release to when its work is to be done [default: the period].
+    /// Time from a release to its deadline [default: the period].
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration)]
     deadline: Option<Duration>,
-    /// Compute as long as this takes undisturbed; what that is on this machine is found out first.
+    /// Compute for this time, as calibrated undisturbed on this host before the run.
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           conflicts_with = "units")]
     compute: Option<Duration>,
-    /// Compute so many units of the built-in load, the same on every machine.
+    /// Compute this number of units of the built-in load, the same on every host.
     #[arg(short, long, value_name = "COUNT", value_parser = values::count)]
     units: Option<u32>,
     /// Send a message of this size, and wait for those of the others.
     #[arg(short, long, value_name = "SIZE", value_parser = values::size)]
     message: Option<u64>,
-    /// To whom it goes: all other nodes, or the next one.
+    /// Recipients of the message: all other nodes, or the next one.
     #[arg(long, value_name = "WHO", value_parser = audience, requires = "message")]
     to: Option<Audience>,
-    /// Wait at the end until all nodes have come there.
+    /// Wait at the end until all nodes have arrived.
     #[arg(short, long)]
     barrier: bool,
-    /// The scheduling policy: fifo, rr, other or deadline [default: fifo].
+    /// Scheduling policy: fifo, rr, other or deadline [default: fifo].
     #[arg(long, value_name = "POLICY", value_parser = TaskPolicy::parse)]
     policy: Option<TaskPolicy>,
-    /// The real-time priority of fifo and rr [default: 80].
+    /// Real-time priority of fifo and rr [default: 80].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=99))]
     priority: Option<u8>,
-    /// The core to be tied to; of several, such as 0,1, each node takes the next [default: none].
+    /// Core to pin to; of several, such as 0,1, each node takes the next [default: none].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     core: Vec<usize>,
-    /// The command is one program for all periods: it is started once, told each release, and marks
-    /// begin, phases and end by messages on a socket that it is handed (see docs/cycle.md).
+    /// Run the command once for all periods: it receives each release, and marks begin, phases and
+    /// end by messages on an inherited socket (see docs/cycle.md).
     #[arg(long, requires = "command")]
     program: bool,
-    /// A command to start at each release.
+    /// Command to start at each release.
     #[arg(last = true, value_name = "COMMAND",
           conflicts_with_all = ["compute", "units", "message", "to", "barrier"])]
     command: Vec<String>,
@@ -74,15 +75,15 @@ impl TaskArgs {
         &self.core
     }
 
-    pub(super) fn set(&self) -> Result<TaskSet, Failure> {
+    pub(super) fn set(&self) -> Result<TaskSet, CommandFailure> {
         match &self.file {
             Some(path) => self.alone(path).and_then(|()| read(path)),
-            None => TaskSet::new(vec![self.task()?]).map_err(Failure::usage),
+            None => TaskSet::new(vec![self.task()?]).map_err(CommandFailure::usage),
         }
     }
 
-    /// Refuses flags that say what a file of tasks says.
-    fn alone(&self, file: &Path) -> Result<(), Failure> {
+    /// Rejects flags that duplicate settings of a file of tasks.
+    fn alone(&self, file: &Path) -> Result<(), CommandFailure> {
         let given = [
             (self.period.is_some(), "--period"),
             (self.deadline.is_some(), "--deadline"),
@@ -101,19 +102,19 @@ impl TaskArgs {
             return Ok(());
         };
         let file = file.display();
-        Err(Failure::usage(format!(
-            "{file} stands where a file of tasks does, which says itself what {flag} says: leave \
-             out one of them; if {file} is a command, write '--' before it"
+        Err(CommandFailure::usage(format!(
+            "{file} is taken for a task file, which excludes {flag}: omit one of them; if {file} \
+             is a command, write '--' before it"
         )))
     }
 
-    fn task(&self) -> Result<Task, Failure> {
+    fn task(&self) -> Result<Task, CommandFailure> {
         let period = self.period.ok_or_else(|| {
-            Failure::usage("there are no tasks; give --period and what to do, or a file of tasks")
+            CommandFailure::usage("no tasks; give --period and the work, or a task file")
         })?;
         let policy = self.policy.unwrap_or(TaskPolicy::Fifo);
         if policy == TaskPolicy::Deadline && !self.core.is_empty() {
-            return Err(Failure::usage(
+            return Err(CommandFailure::usage(
                 "policy deadline takes no --core: the kernel refuses it for tasks that may not run \
                  on all of them",
             ));
@@ -124,20 +125,24 @@ impl TaskArgs {
             period_ns: ns(period),
             deadline_ns: ns(self.deadline.unwrap_or(period)),
             offset_ns: 0,
-            schedule: Schedule { policy, priority: self.priority.unwrap_or(usual), core: None },
+            schedule: SchedulingSpec {
+                policy,
+                priority: self.priority.unwrap_or(usual),
+                core: None,
+            },
             work: self.work()?,
             worst_ns: None,
             critical_ns: 0,
         })
     }
 
-    fn work(&self) -> Result<Work, Failure> {
+    fn work(&self) -> Result<TaskWork, CommandFailure> {
         if !self.command.is_empty() {
             let words = self.command.clone();
             return Ok(if self.program {
-                Work::Program(Program { words, states: Vec::new() })
+                TaskWork::Program(TaskProgram { words, states: Vec::new() })
             } else {
-                Work::Command(words)
+                TaskWork::Command(words)
             });
         }
         let compute = match (self.compute, self.units) {
@@ -145,14 +150,14 @@ impl TaskArgs {
             (None, units) => Compute::Units(units.unwrap_or(0).into()),
         };
         if compute.is_nothing() && self.message.is_none() && !self.barrier {
-            return Err(Failure::usage(
+            return Err(CommandFailure::usage(
                 "the task does nothing; give --compute, --units, --message, --barrier or a command \
                  behind '--'",
             ));
         }
         let to = self.to.unwrap_or(Audience::All);
-        let message = self.message.map(|bytes| Message { bytes, to });
-        Ok(Work::Steps(vec![Step { compute, message, barrier: self.barrier }]))
+        let message = self.message.map(|bytes| StepMessage { bytes, to });
+        Ok(TaskWork::Steps(vec![Superstep { compute, message, barrier: self.barrier }]))
     }
 }
 
@@ -161,15 +166,15 @@ fn ns(time: Duration) -> u64 {
 }
 
 /// Reads a file of tasks.
-pub(super) fn read(path: &Path) -> Result<TaskSet, Failure> {
+pub(super) fn read(path: &Path) -> Result<TaskSet, CommandFailure> {
     let shown = path.display();
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(FILE_MAX + 1).read_to_string(&mut text));
-    read.map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
+    read.map_err(|error| CommandFailure::usage(format!("cannot read {shown}: {error}")))?;
     if text.len() as u64 > FILE_MAX {
-        return Err(Failure::usage(format!(
-            "{shown} is longer than 1 MiB; it is no file of tasks"
+        return Err(CommandFailure::usage(format!(
+            "{shown} is longer than 1 MiB: not a task file"
         )));
     }
-    TaskSet::parse(&text).map_err(|fault| Failure::usage(format!("{shown}: {fault}")))
+    TaskSet::parse(&text).map_err(|fault| CommandFailure::usage(format!("{shown}: {fault}")))
 }

@@ -1,63 +1,63 @@
-//! Who watches a run: the progress line or the view of `--live`, and the file of `--log`.
+//! Observers of a run: the progress line or the view of `--live`, and the file of `--log`.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use horolog_cycle::run::{Glance, LOG_HEADER, LogLine, Watch};
+use horolog_cycle::run::{LOG_HEADER, LogLine, RunObserver, RunSnapshot};
 
-use super::live::Live;
-use crate::failure::Failure;
-use crate::output::{self, Progress};
+use super::live::CycleLiveView;
+use crate::failure::CommandFailure;
+use crate::output::{self, ProgressLine};
 
-/// Watches.
-pub(super) struct Watcher {
-    /// None where a view has the terminal.
-    progress: Option<Progress>,
-    live: Option<Live>,
-    log: Option<Log>,
+/// Observer of a run.
+pub(super) struct CycleRunReporter {
+    /// The progress line; `None` if a view has the terminal.
+    progress: Option<ProgressLine>,
+    live: Option<CycleLiveView>,
+    log: Option<RunLog>,
 }
 
-struct Log {
+struct RunLog {
     path: PathBuf,
     to: BufWriter<File>,
     failed: Option<io::Error>,
 }
 
-impl Watcher {
-    pub(super) fn new(live: bool, log: Option<&Path>) -> Result<Self, Failure> {
-        let progress = (!live).then(Progress::new);
-        let log = log.map(Log::open).transpose()?;
-        let live = live.then(Live::start).transpose()?;
+impl CycleRunReporter {
+    pub(super) fn new(live: bool, log: Option<&Path>) -> Result<Self, CommandFailure> {
+        let progress = (!live).then(ProgressLine::new);
+        let log = log.map(RunLog::open).transpose()?;
+        let live = live.then(CycleLiveView::start).transpose()?;
         Ok(Self { progress, live, log })
     }
 
-    /// Leaves the terminal as it was, and says whether all lines are in the file.
-    pub(super) fn finish(self) -> Result<(), Failure> {
+    /// Restores the terminal; an error if not all lines were written to the file.
+    pub(super) fn finish(self) -> Result<(), CommandFailure> {
         drop(self.live);
         if let Some(progress) = self.progress {
             progress.finish();
         }
-        self.log.map_or(Ok(()), Log::finish)
+        self.log.map_or(Ok(()), RunLog::finish)
     }
 }
 
-impl Watch for Watcher {
+impl RunObserver for CycleRunReporter {
     fn joined(&mut self, members: usize, of: usize) {
         if let Some(live) = &self.live {
             live.joined(members, of);
         } else if members < of {
-            output::note(&format!("{members} of {of} other nodes have joined"));
+            output::print_note(&format!("{members} of {of} other nodes have joined"));
         }
     }
 
-    fn glance(&mut self, glance: &Glance<'_>) {
+    fn snapshot(&mut self, glance: &RunSnapshot<'_>) {
         if let Some(progress) = &mut self.progress {
             let (done, total) = (glance.elapsed.as_secs(), glance.total.as_secs());
             progress.counted(done, total, "s");
         }
         if let Some(live) = &mut self.live {
-            live.glance(glance);
+            live.snapshot(glance);
         }
     }
 
@@ -72,9 +72,9 @@ impl Watch for Watcher {
     }
 }
 
-impl Log {
-    fn open(path: &Path) -> Result<Self, Failure> {
-        let unwritable = |error| Failure::environment(unwritable(path, &error));
+impl RunLog {
+    fn open(path: &Path) -> Result<Self, CommandFailure> {
+        let unwritable = |error| CommandFailure::environment(unwritable(path, &error));
         let mut to = BufWriter::new(File::create(path).map_err(unwritable)?);
         writeln!(to, "{LOG_HEADER}").map_err(unwritable)?;
         Ok(Self { path: path.to_owned(), to, failed: None })
@@ -86,12 +86,12 @@ impl Log {
         }
     }
 
-    fn finish(mut self) -> Result<(), Failure> {
+    fn finish(mut self) -> Result<(), CommandFailure> {
         let written = self.failed.map_or_else(|| self.to.flush(), Err);
-        written.map_err(|error| Failure::environment(unwritable(&self.path, &error)))
+        written.map_err(|error| CommandFailure::environment(unwritable(&self.path, &error)))
     }
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> String {
-    format!("cannot write {}: {error}; name another file", path.display())
+    format!("cannot write {}: {error}; choose another file", path.display())
 }

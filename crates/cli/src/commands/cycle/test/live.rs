@@ -1,17 +1,17 @@
-//! What is seen of a test that goes on: how far it is, of each node how much of its deadline the
-//! last period took, as a bar and over time, and what is known of each fault so far.
+//! Live view of a test: its progress, for each node the share of its deadline that the last period
+//! took, as a bar and over time, and the state of each fault so far.
 
 use std::time::Duration;
 
-use horolog_cycle::application::{Glance, GlanceNode};
+use horolog_cycle::application::{NodeSnapshot, TestSnapshot};
 use horolog_record::CycleTestFault;
 use horolog_report::cycle_test_fault_name;
 use horolog_report::units::{ABSENT, full_count, human_ns};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
-use crate::failure::Failure;
-use crate::live::{Course, Viewed, bar};
+use crate::failure::CommandFailure;
+use crate::live::{SharedView, SparklineHistory, bar};
 
 /// Columns of a bar: of the run, and of one deadline.
 const BAR: usize = 30;
@@ -21,41 +21,44 @@ const NODE: usize = 8;
 const FAULT: usize = 28;
 
 /// The view of a test.
-pub(super) struct Live(Viewed<Seen>);
+pub(super) struct CycleTestLiveView(SharedView<CycleTestViewState>);
 
-impl Live {
-    pub(super) fn start() -> Result<Self, Failure> {
-        Viewed::start(Seen::default(), Seen::lay).map(Self)
+impl CycleTestLiveView {
+    pub(super) fn start() -> Result<Self, CommandFailure> {
+        SharedView::start(CycleTestViewState::default(), CycleTestViewState::lay).map(Self)
     }
 
-    pub(super) fn look(&self, glance: &Glance<'_>) {
-        self.0.change(|seen| seen.look(glance));
+    pub(super) fn snapshot(&self, glance: &TestSnapshot<'_>) {
+        self.0.change(|seen| seen.update(glance));
     }
 }
 
 #[derive(Default)]
-struct Seen {
+struct CycleTestViewState {
     what: String,
     elapsed: Duration,
     total: Duration,
     state: String,
-    nodes: Vec<Node>,
+    nodes: Vec<NodeHistory>,
     faults: Vec<CycleTestFault>,
 }
 
 /// A node.
-struct Node {
-    last: GlanceNode,
-    /// Response time to the deadline, at each look.
-    ratios: Course,
+struct NodeHistory {
+    last: NodeSnapshot,
+    /// Response time divided by deadline, at each update.
+    ratios: SparklineHistory,
 }
 
-impl Seen {
-    fn look(&mut self, glance: &Glance<'_>) {
+impl CycleTestViewState {
+    fn update(&mut self, glance: &TestSnapshot<'_>) {
         if self.what != glance.what {
             // Another run, of a search.
             glance.what.clone_into(&mut self.what);
-            let new = |node: &GlanceNode| Node { last: node.clone(), ratios: Course::default() };
+            let new = |node: &NodeSnapshot| NodeHistory {
+                last: node.clone(),
+                ratios: SparklineHistory::default(),
+            };
             self.nodes = glance.nodes.iter().map(new).collect();
         }
         (self.elapsed, self.total) = (glance.elapsed, glance.total);
@@ -72,7 +75,7 @@ impl Seen {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let mut lines = vec![Line::styled("cycle test", bold)];
         if self.nodes.is_empty() {
-            lines.push(Line::from("nodes get ready"));
+            lines.push(Line::from("nodes are starting"));
             return lines;
         }
         let (done, total) = (self.elapsed.as_secs_f64(), self.total.as_secs_f64());
@@ -93,8 +96,8 @@ impl Seen {
         if !self.faults.is_empty() {
             lines.push(Line::default());
             lines.push(head(format!(
-                "{:FAULT$} {:>8} {:>9} {:>9} {:>9} {:>9}",
-                "fault", "at", "injected", "noticed", "detected", "recovered"
+                "{:FAULT$} {:>8} {:>9} {:>10} {:>9} {:>9}",
+                "fault", "at", "injected", "detections", "detected", "recovered"
             )));
             lines.extend(self.faults.iter().map(|fault| Line::from(fault_row(fault))));
         }
@@ -106,12 +109,12 @@ fn head(text: String) -> Line<'static> {
     Line::styled(text, Style::new().add_modifier(Modifier::REVERSED))
 }
 
-/// Beyond the deadline, the bar ends in `>`.
-fn row(node: &GlanceNode) -> String {
+/// A node's row. Beyond the deadline, the bar ends in `>`.
+fn row(node: &NodeSnapshot) -> String {
     let (missed, periods) = (full_count(node.missed), full_count(node.periods));
     let ratio = node.ratio.unwrap_or(0.0);
     let end = if ratio > 1.0 { '>' } else { '|' };
-    let gone = if node.is_gone { "  gone" } else { "" };
+    let gone = if node.has_exited { "  exited" } else { "" };
     let figure = node.ratio.map_or_else(|| ABSENT.to_owned(), |_| format!("{:.1}%", ratio * 100.0));
     format!(
         "{:<NODE$.NODE$} {missed:>8} {periods:>10}  {:BAR$}{end} {figure:>7}{gone}",
@@ -120,12 +123,12 @@ fn row(node: &GlanceNode) -> String {
     )
 }
 
-/// What is not known yet is absent.
+/// A fault's row. Unknown values are absent.
 fn fault_row(fault: &CycleTestFault) -> String {
-    let noticed = fault.noticed.iter().map(|one| one.count).fold(0, u64::saturating_add);
+    let noticed = fault.detections.iter().map(|one| one.count).fold(0, u64::saturating_add);
     let time = |ns: Option<u64>| ns.map_or_else(|| ABSENT.to_owned(), human_ns);
     format!(
-        "{:<FAULT$.FAULT$} {:>6.1} s {:>9} {:>9} {:>9} {:>9}",
+        "{:<FAULT$.FAULT$} {:>6.1} s {:>9} {:>10} {:>9} {:>9}",
         cycle_test_fault_name(fault),
         fault.at_s,
         full_count(fault.injected),
@@ -137,13 +140,13 @@ fn fault_row(fault: &CycleTestFault) -> String {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{CycleTestCount, CycleTestFaultKind, CycleTestNotice};
+    use horolog_record::{CycleTestCount, CycleTestDetectionKind, CycleTestFaultKind};
 
     use super::*;
 
-    fn node(name: &str, periods: u64, ratio: f64) -> GlanceNode {
+    fn node(name: &str, periods: u64, ratio: f64) -> NodeSnapshot {
         let ratio = (periods > 0).then_some(ratio);
-        GlanceNode { name: name.to_owned(), periods, missed: 3, ratio, is_gone: false }
+        NodeSnapshot { name: name.to_owned(), periods, missed: 3, ratio, has_exited: false }
     }
 
     fn fault() -> CycleTestFault {
@@ -151,41 +154,49 @@ mod tests {
             kind: CycleTestFaultKind::Stop,
             of: Some("node2".to_owned()),
             at_s: 8.0,
-            for_s: Some(0.5),
+            duration_s: Some(0.5),
             state: None,
             injected: 1,
             first_s: Some(8.0),
-            noticed: vec![CycleTestCount { kind: CycleTestNotice::NodeSilent, count: 7 }],
+            detections: vec![CycleTestCount {
+                kind: CycleTestDetectionKind::NodeTimeout,
+                count: 7,
+            }],
             detected: None,
             recovered_after_ns: Some(50_000_000),
         }
     }
 
-    fn look(seen: &mut Seen, what: &str, nodes: &[GlanceNode], faults: &[CycleTestFault]) {
+    fn look(
+        seen: &mut CycleTestViewState,
+        what: &str,
+        nodes: &[NodeSnapshot],
+        faults: &[CycleTestFault],
+    ) {
         let (elapsed, total) = (Duration::from_secs(4), Duration::from_secs(16));
-        seen.look(&Glance { what, elapsed, total, state: "rising", nodes, faults });
+        seen.update(&TestSnapshot { what, elapsed, total, state: "rising", nodes, faults });
     }
 
-    fn drawn(seen: &Seen, columns: usize) -> String {
+    fn drawn(seen: &CycleTestViewState, columns: usize) -> String {
         seen.lay(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
     fn nodes_are_seen_as_bars_and_over_time_and_faults_as_they_stand() {
-        let mut seen = Seen::default();
-        assert!(drawn(&seen, 80).contains("nodes get ready"));
+        let mut seen = CycleTestViewState::default();
+        assert!(drawn(&seen, 80).contains("nodes are starting"));
         for (periods, ratio) in [(1, 0.25), (1, 0.25), (2, 0.5), (1_234, 1.0)] {
-            let gone = GlanceNode { is_gone: true, ..node("node2", periods, 1.5) };
+            let gone = NodeSnapshot { has_exited: true, ..node("node2", periods, 1.5) };
             look(&mut seen, "load 1", &[node("node1", periods, ratio), gone], &[fault()]);
         }
         let screen = drawn(&seen, 100);
         for text in [
             "load 1: 4.0 of 16.0 s  ███████▌                      |  state rising",
             "node1           3      1,234  ██████████████████████████████|  100.0%",
-            "█>  150.0%  gone",
+            "█>  150.0%  exited",
             // Of the second look there is no new period.
             "node1    ▂ ▄█",
-            "stop node2                      8.0 s         1         7         -   50.0 ms",
+            "stop node2                      8.0 s         1          7         -   50.0 ms",
         ] {
             assert!(screen.contains(text), "{text}: {screen}");
         }
@@ -197,7 +208,7 @@ mod tests {
 
     #[test]
     fn any_size_can_be_drawn() {
-        let mut seen = Seen::default();
+        let mut seen = CycleTestViewState::default();
         for _ in 0..9 {
             look(&mut seen, "load 1", &[node("node1", 0, f64::NAN)], &[fault()]);
         }

@@ -1,5 +1,5 @@
 //! `horolog cycle test`: a test file, or the sample, to a test of an application, its result as
-//! text, JSON and page.
+//! text, JSON and HTML report.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_cycle::application::{
-    self, FILE_MAX, NODES_MAX, Plan, SAMPLE, SearchOptions, TestError, TestOptions,
+    self, FILE_MAX, NODES_MAX, SAMPLE, SearchOptions, TestError, TestOptions, TestPlan,
 };
 use horolog_record::{
     CycleTestFault, CycleTestResult, CycleTestRun, Distribution, LimitResult, LimitUnit,
@@ -21,168 +21,170 @@ use horolog_report::{html, table, to_json};
 
 pub(super) use node::{ApplicationNodeArgs, run as run_node};
 
-use self::watch::Watcher;
-use super::predict::given;
-use crate::failure::{Failure, verdict};
+use self::watch::CycleTestReporter;
+use super::predict::input;
+use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
-use crate::limit::{Limit, Limited, MAX, MEAN, P99, TimeOf};
-use crate::live::needs_a_terminal_beside;
+use crate::limit::{Limit, LimitedMetric, MAX, MEAN, P99, TimeOf};
+use crate::live::needs_a_terminal_on_stderr;
 use crate::output;
 use crate::values;
 
-/// Test an application of several stages, sources and nodes, with faults on purpose.
+/// Test an application of several stages, sources and nodes with injected faults.
 ///
-/// A FILE (TOML) says what the application does in each period and under which policy (fifo, rr or
-/// other), which sources send it reports, which states the run has, and which faults are injected:
+/// A FILE (TOML) defines the work of the application in each period and its policy (fifo, rr or
+/// other), the sources that send it reports, the states of the run, and the injected faults:
 /// damaged, lost and late reports, lost and late messages between nodes, a node that stops, ends or
-/// is slow. Without one, a small application in the manner of command and control is tested;
-/// --sample prints its file.
+/// is slow. Without one, a small command-and-control application is tested; --example prints its
+/// file.
 ///
-/// Each node is a process of its own on this machine. Reports are datagrams that a generator really
-/// sends. What was injected is counted by who injects it, what was noticed by the nodes alone. The
-/// result has the periods by state, and for each fault how long until it was noticed and, from its
-/// end, until all was well again. With --find, the largest load at which no deadline is missed is
-/// searched for, without faults. The scorecard is that of Hao, Xue and Qin 2010, Table 2.
+/// Each node is a separate process on this host. Reports are datagrams that a generator really
+/// sends. Injected faults are counted where they are injected, detections by the nodes alone. The
+/// result has the periods by state, and for each fault the time to its detection and the recovery
+/// time from its end. With --search, the largest load without a missed deadline is searched for,
+/// without faults. The scorecard is that of Hao, Xue and Qin 2010, Table 2.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct TestArgs {
     /// Test file [default: the sample].
     file: Option<PathBuf>,
-    /// Print the file of the sample, to begin with, and end.
+    /// Print the sample file, as a starting point, and exit.
     #[arg(long, exclusive = true)]
-    sample: bool,
-    /// How many nodes, instead of what the file says.
+    example: bool,
+    /// Number of nodes, overriding the file.
     #[arg(short, long, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=i64::from(NODES_MAX)))]
     nodes: Option<u16>,
-    /// How long to run, instead of what the file says.
+    /// Duration of the run, overriding the file.
     #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
-          conflicts_with = "find")]
+          conflicts_with = "search")]
     time: Option<Duration>,
-    /// Multiply the sources' rates and what stages compute in any case.
+    /// Multiply the sources' rates and the fixed computation of the stages.
     #[arg(short, long, value_name = "FACTOR", value_parser = factor, default_value = "1",
-          conflicts_with = "find")]
+          conflicts_with = "search")]
     load: f64,
     /// Search for the largest load at which no deadline is missed.
     #[arg(long)]
-    find: bool,
-    /// The loads that are searched, such as 0.5-8.
+    search: bool,
+    /// Range of loads to search, such as 0.5-8.
     #[arg(long, value_name = "LOW-HIGH", value_parser = range, default_value = "0.25-16",
-          requires = "find")]
-    range: (f64, f64),
-    /// How close the largest load is to be found, as a share.
+          requires = "search")]
+    search_range: (f64, f64),
+    /// Relative width at which the search ends.
     #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "5%",
-          requires = "find")]
-    width: f64,
-    /// How long the runs are that decide about a load.
+          requires = "search")]
+    search_width: f64,
+    /// Duration of each trial of the search.
     #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "2s",
-          requires = "find")]
-    trial: Duration,
-    /// End with status 1 if the load that is found is less than this.
-    #[arg(long, value_name = "FACTOR", value_parser = factor, requires = "find")]
-    least_load: Option<f64>,
-    /// A result (JSON) of 'host switch', 'host interrupt' or 'host all', for the scorecard; may be
-    /// given more than once.
+          requires = "search")]
+    trial_time: Duration,
+    /// Exit with status 1 if the load found is less than this.
+    #[arg(long, value_name = "FACTOR", value_parser = factor, requires = "search")]
+    load_min: Option<f64>,
+    /// Result (JSON) of 'host switch', 'host interrupt' or 'host all' for the scorecard.
+    /// Repeatable.
     #[arg(long, value_name = "FILE")]
     measured: Vec<PathBuf>,
-    /// Leave the processors' idle states alone, instead of holding off all but the lightest.
+    /// Leave the CPU's idle states enabled, instead of preventing all but the lightest.
     #[arg(long)]
-    leave_idle_states: bool,
-    /// End with status 1 if this holds, such as 'missed>1%' or 'recovery>500ms'; may be given more
-    /// than once. Figures: missed (a share) and response with -mean, -p99, -p99.9 and -max, of any
-    /// state; detection and recovery of any fault. What was not measured, noticed or recovered
-    /// from breaks its limit.
+    allow_idle_states: bool,
+    /// Exit with status 1 if this expression is true, such as 'missed>1%' or 'recovery>500ms'.
+    /// Repeatable. A limit fails if its metric was not measured, or a fault was not detected or
+    /// recovered from.
+    ///
+    /// Metrics: missed (a share) and response with -mean, -p99, -p99.9 and -max, of any state;
+    /// detection and recovery of any fault.
     #[arg(long, value_name = "LIMIT", value_parser = |text: &str| Limit::parse(text, FIGURES))]
-    fail_if: Vec<Limit<Figure>>,
-    /// Show the nodes and faults on the terminal while the test goes on.
+    fail_if: Vec<Limit<CycleTestMetric>>,
+    /// Show the nodes and faults on the terminal during the test.
     #[arg(long)]
     live: bool,
     #[command(flatten)]
     files: FileArgs,
 }
 
-/// What can be limited.
+/// Metric that can be limited.
 #[derive(Clone, Copy, Debug)]
-enum Figure {
+enum CycleTestMetric {
     Missed,
     Response(TimeOf),
     Detection,
     Recovery,
 }
 
-const FIGURES: [Limited<Figure>; 7] = [
-    ("missed", LimitUnit::Ratio, Figure::Missed),
-    ("response-mean", LimitUnit::Ns, Figure::Response(MEAN)),
-    ("response-p99", LimitUnit::Ns, Figure::Response(P99)),
-    ("response-p99.9", LimitUnit::Ns, Figure::Response(P99_9)),
-    ("response-max", LimitUnit::Ns, Figure::Response(MAX)),
-    ("detection", LimitUnit::Ns, Figure::Detection),
-    ("recovery", LimitUnit::Ns, Figure::Recovery),
+const FIGURES: [LimitedMetric<CycleTestMetric>; 7] = [
+    ("missed", LimitUnit::Ratio, CycleTestMetric::Missed),
+    ("response-mean", LimitUnit::Ns, CycleTestMetric::Response(MEAN)),
+    ("response-p99", LimitUnit::Ns, CycleTestMetric::Response(P99)),
+    ("response-p99.9", LimitUnit::Ns, CycleTestMetric::Response(P99_9)),
+    ("response-max", LimitUnit::Ns, CycleTestMetric::Response(MAX)),
+    ("detection", LimitUnit::Ns, CycleTestMetric::Detection),
+    ("recovery", LimitUnit::Ns, CycleTestMetric::Recovery),
 ];
 const P99_9: TimeOf = |times: &Distribution| times.p99_9 as f64;
 
-/// The words that start a node.
+/// Arguments that start a node.
 const WORDS: [&str; 2] = ["cycle", "application-node"];
 
 fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor| (0.001..=1_000.0).contains(factor));
-    factor.ok_or_else(|| "write a factor from 0.001 to 1000, such as 1.5".to_owned())
+    factor.ok_or_else(|| "expected a factor from 0.001 to 1000, such as 1.5".to_owned())
 }
 
 fn range(text: &str) -> Result<(f64, f64), String> {
-    let form = || "write the least load and the largest, such as 0.5-8".to_owned();
+    let form = || "expected LOW-HIGH, such as 0.5-8".to_owned();
     let (low, high) = text.split_once('-').ok_or_else(form)?;
     let (low, high) = (factor(low).map_err(|_| form())?, factor(high).map_err(|_| form())?);
     if low < high { Ok((low, high)) } else { Err(form()) }
 }
 
-pub(super) fn run(args: &TestArgs) -> Result<(), Failure> {
-    if args.sample {
+pub(super) fn run(args: &TestArgs) -> Result<(), CommandFailure> {
+    if args.example {
         return output::line(SAMPLE.trim_end());
     }
     if args.live {
-        needs_a_terminal_beside()?;
+        needs_a_terminal_on_stderr()?;
     }
     let plan = plan(args)?;
     let mut measured = Vec::new();
     for path in &args.measured {
-        measured.extend(given::costs(path)?);
+        measured.extend(input::costs(path)?);
     }
     let files = args.files.open()?;
-    output::end_gently()?;
-    let (from, to) = args.range;
-    let search = SearchOptions { from, to, width: args.width, trial: args.trial };
+    output::install_interrupt_handler()?;
+    let (from, to) = args.search_range;
+    let search = SearchOptions { from, to, width: args.search_width, trial: args.trial_time };
     let options = TestOptions {
         program: PathBuf::from("/proc/self/exe"),
         arguments: WORDS.map(str::to_owned).to_vec(),
         plan,
         load: args.load,
-        search: args.find.then_some(search),
-        hold_awake: !args.leave_idle_states,
+        search: args.search.then_some(search),
+        hold_awake: !args.allow_idle_states,
         measured,
         command: output::command_line(),
     };
-    let mut watcher = Watcher::new(args.live)?;
+    let mut watcher = CycleTestReporter::new(args.live)?;
     let tested = application::test(&options, &mut watcher);
     watcher.finish();
     let mut result = tested?;
-    let judge = |limit: &Limit<Figure>| limit.judge_named(figures(&result, limit.figure));
+    let judge = |limit: &Limit<CycleTestMetric>| limit.judge_named(figures(&result, limit.metric));
     let mut limits: Vec<LimitResult> = args.fail_if.iter().map(judge).collect();
-    limits.extend(args.least_load.map(|least| least_load(&result, least)));
+    limits.extend(args.load_min.map(|least| least_load(&result, least)));
     result.limits = limits;
     files.write(&result, [to_json, html::cycle_test], table::cycle_test)?;
     verdict(&result.limits, &result.findings)
 }
 
-/// The test, as the file and the flags say.
-fn plan(args: &TestArgs) -> Result<Plan, Failure> {
+/// The test according to the file and the flags.
+fn plan(args: &TestArgs) -> Result<TestPlan, CommandFailure> {
     let (name, text) = match &args.file {
         None => ("the sample".to_owned(), SAMPLE.to_owned()),
-        Some(path) => (path.display().to_string(), given::text(path, FILE_MAX)?),
+        Some(path) => (path.display().to_string(), input::text(path, FILE_MAX)?),
     };
-    let wrong = |why: String| Failure::usage(format!("{name}: {why}"));
+    let wrong = |why: String| CommandFailure::usage(format!("{name}: {why}"));
     let time_ns = args.time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-    let plan = Plan::parse_as(&text, args.nodes, time_ns);
+    let plan = TestPlan::parse_as(&text, args.nodes, time_ns);
     let plan = plan.map_err(|fault| wrong(fault.to_string()))?;
     if !plan.cores.is_empty() {
         horolog_cycle::cores(&plan.cores).map_err(|error| wrong(error.to_string()))?;
@@ -190,18 +192,22 @@ fn plan(args: &TestArgs) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// The figures that a limit is about, each with what it is of.
-fn figures(result: &CycleTestResult, figure: Figure) -> Vec<(String, Option<f64>)> {
+/// The values of a limited metric, each with its name.
+fn figures(result: &CycleTestResult, figure: CycleTestMetric) -> Vec<(String, Option<f64>)> {
     let Some(run) = &result.run else { return Vec::new() };
     match figure {
-        Figure::Missed => of_states(run, |state| {
+        CycleTestMetric::Missed => of_states(run, |state| {
             (state.periods > 0).then(|| state.missed as f64 / state.periods as f64)
         }),
-        Figure::Response(figure) => of_states(run, |state| state.response_ns.as_ref().map(figure)),
-        Figure::Detection => {
+        CycleTestMetric::Response(figure) => {
+            of_states(run, |state| state.response_ns.as_ref().map(figure))
+        }
+        CycleTestMetric::Detection => {
             of_faults(run, |fault| fault.detected.as_ref().map(|first| first.after_ns as f64))
         }
-        Figure::Recovery => of_faults(run, |fault| fault.recovered_after_ns.map(|ns| ns as f64)),
+        CycleTestMetric::Recovery => {
+            of_faults(run, |fault| fault.recovered_after_ns.map(|ns| ns as f64))
+        }
     }
 }
 
@@ -223,7 +229,7 @@ fn of_faults(
     run.faults.iter().map(named).collect()
 }
 
-/// Holds what a search found against the least that it has to be.
+/// Evaluates a search's result against the required minimum.
 fn least_load(result: &CycleTestResult, least: f64) -> LimitResult {
     let found = result.search.as_ref().and_then(|search| search.lower);
     LimitResult {
@@ -232,12 +238,12 @@ fn least_load(result: &CycleTestResult, least: f64) -> LimitResult {
         bound: least,
         value: found,
         trial: None,
-        of: Some("the largest load without a miss".to_owned()),
+        scope: Some("the largest load without a miss".to_owned()),
         failed: found.is_none_or(|found| found < least),
     }
 }
 
-impl From<TestError> for Failure {
+impl From<TestError> for CommandFailure {
     fn from(error: TestError) -> Self {
         match error {
             TestError::Search(_) | TestError::Short { .. } => Self::usage(error),

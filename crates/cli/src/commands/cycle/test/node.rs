@@ -1,19 +1,19 @@
-//! The process of one node of an application under test, which `horolog cycle test` starts; nobody
-//! else has a use for it.
+//! The process of one node of an application under test, which `horolog cycle test` starts; it has
+//! no other use.
 
 use clap::Args;
 use horolog_cycle::application::node;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-/// Run one node of a test, as told on standard input; 'horolog cycle test' starts it.
+/// Run one node of a test by orders on standard input; started by 'horolog cycle test'.
 #[derive(Args, Debug)]
 pub(crate) struct ApplicationNodeArgs {}
 
-pub(crate) fn run(_: &ApplicationNodeArgs) -> Result<(), Failure> {
+pub(crate) fn run(_: &ApplicationNodeArgs) -> Result<(), CommandFailure> {
     node::serve().map_err(|error| {
-        Failure::environment(format!(
-            "{error}; this command runs within 'horolog cycle test' and not by itself"
+        CommandFailure::environment(format!(
+            "{error}; this command is started by 'horolog cycle test'"
         ))
     })
 }

@@ -1,25 +1,29 @@
-//! Who watches a test: the progress line or the view of `--live`.
+//! Observers of a test: the progress line or the view of `--live`.
 
-use horolog_cycle::application::{Glance, Watch};
+use horolog_cycle::application::{TestObserver, TestSnapshot};
 
-use super::live::Live;
-use crate::failure::Failure;
-use crate::output::{self, Progress};
+use super::live::CycleTestLiveView;
+use crate::failure::CommandFailure;
+use crate::output::{self, ProgressLine};
 
-/// Watches.
-pub(super) enum Watcher {
-    /// In a line.
-    Line(Progress),
-    /// With a view that has the terminal.
-    View(Live),
+/// Observer of a test.
+pub(super) enum CycleTestReporter {
+    /// The progress line.
+    Line(ProgressLine),
+    /// A view that has the terminal.
+    View(CycleTestLiveView),
 }
 
-impl Watcher {
-    pub(super) fn new(live: bool) -> Result<Self, Failure> {
-        if live { Live::start().map(Self::View) } else { Ok(Self::Line(Progress::new())) }
+impl CycleTestReporter {
+    pub(super) fn new(live: bool) -> Result<Self, CommandFailure> {
+        if live {
+            CycleTestLiveView::start().map(Self::View)
+        } else {
+            Ok(Self::Line(ProgressLine::new()))
+        }
     }
 
-    /// Leaves the terminal as it was.
+    /// Restores the terminal.
     pub(super) fn finish(self) {
         if let Self::Line(progress) = self {
             progress.finish();
@@ -27,14 +31,14 @@ impl Watcher {
     }
 }
 
-impl Watch for Watcher {
-    fn glance(&mut self, glance: &Glance<'_>) {
+impl TestObserver for CycleTestReporter {
+    fn snapshot(&mut self, glance: &TestSnapshot<'_>) {
         match self {
             Self::Line(progress) => {
                 let (elapsed, total) = (glance.elapsed.as_secs_f64(), glance.total.as_secs_f64());
-                progress.doing(&format!("{}: {elapsed:.0} of {total:.0} s", glance.what));
+                progress.set_message(&format!("{}: {elapsed:.0} of {total:.0} s", glance.what));
             }
-            Self::View(live) => live.look(glance),
+            Self::View(live) => live.snapshot(glance),
         }
     }
 

@@ -1,4 +1,5 @@
-//! What `--fail-if` of `path stall` can limit: how many exchanges stall and for how long. Pure.
+//! Metrics of `path stall` for `--fail-if`: the share of stalled exchanges and the longest stall.
+//! Pure.
 
 use horolog_record::{
     Distribution, LimitUnit, PathStallResult, SocketOption, StallCell, StallPattern,
@@ -6,16 +7,16 @@ use horolog_record::{
 };
 use horolog_report::stall_pattern;
 
-use crate::limit::{Limit, Limited};
+use crate::limit::{Limit, LimitedMetric};
 
-/// A figure, with what it is of; `None` where it was not measured.
-pub(super) type Figure = fn(&PathStallResult) -> Vec<Named>;
-type Named = (String, Option<f64>);
+/// A metric, with the names of its values; `None` if it was not measured.
+pub(super) type StallMetric = fn(&PathStallResult) -> Vec<NamedMetric>;
+type NamedMetric = (String, Option<f64>);
 
-const FIGURES: [Limited<Figure>; 2] =
+const FIGURES: [LimitedMetric<StallMetric>; 2] =
     [("stalled", LimitUnit::Ratio, stalled), ("longest", LimitUnit::Ns, longest)];
 
-pub(super) fn limit(text: &str) -> Result<Limit<Figure>, String> {
+pub(super) fn limit(text: &str) -> Result<Limit<StallMetric>, String> {
     Limit::parse(text, FIGURES)
 }
 
@@ -24,13 +25,13 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 }
 
 fn plain(result: &PathStallResult) -> impl Iterator<Item = &StallCell> {
-    // A cork that is forgotten always waits.
+    // A forgotten cork always waits.
     result.cells.iter().filter(|cell| {
         cell.option == SocketOption::None && cell.pattern != StallPattern::CorkForgotten
     })
 }
 
-fn stalled(result: &PathStallResult) -> Vec<Named> {
+fn stalled(result: &PathStallResult) -> Vec<NamedMetric> {
     let Some(watch) = &result.watched else {
         let (stalled, all) = plain(result)
             .fold((0, 0), |(part, all), cell| (part + cell.stalled, all + cell.exchanges));
@@ -40,14 +41,14 @@ fn stalled(result: &PathStallResult) -> Vec<Named> {
     let stalled: u64 = watch.connections.iter().map(stalls).sum();
     let share = match watch.connections.iter().map(|one| one.answers).sum::<Option<u64>>() {
         Some(answers) => share(stalled, answers).map(|share| share.min(1.0)),
-        // Sockets tell no number of answers: any stall is the whole.
+        // Sockets do not report the number of responses: any stall counts as the whole.
         None if stalled > 0 => Some(1.0),
         None => (!watch.connections.is_empty()).then_some(0.0),
     };
     vec![("all connections".to_owned(), share)]
 }
 
-fn longest(result: &PathStallResult) -> Vec<Named> {
+fn longest(result: &PathStallResult) -> Vec<NamedMetric> {
     let max = |times: &Distribution| Some(times.max as f64);
     let Some(watch) = &result.watched else {
         let all = plain(result).filter_map(|cell| {
@@ -57,7 +58,7 @@ fn longest(result: &PathStallResult) -> Vec<Named> {
         return all.collect();
     };
     let of = |one: &WatchedConnection| {
-        // One that did not stall at all was watched as well.
+        // A connection without stalls was watched as well.
         let longest = one.stall_ns.as_ref().map_or(Some(0.0), max);
         (format!("{} from {}", one.server, one.client), longest)
     };

@@ -1,49 +1,49 @@
-//! What is seen of a watch that goes on: how far it is, its connections, those that stall most
-//! first, and stalls over time.
+//! Live view of a watch: its progress, its connections, those with most stalls first, and stalls
+//! over time.
 
-use horolog_probe::path::stall::{WatchGlance, WatchedNow};
+use horolog_probe::path::stall::{ConnectionSnapshot, StallSnapshot};
 use horolog_report::units::{ABSENT, full_count, human_ns};
 use horolog_report::{stall_mechanism, stall_not_followed};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
-use crate::failure::Failure;
-use crate::live::{Course, Viewed, bar};
+use crate::failure::CommandFailure;
+use crate::live::{SharedView, SparklineHistory, bar};
 
-/// Connections that are shown of many.
+/// Greatest number of connections shown.
 const SHOWN_MAX: usize = 200;
 /// Columns of the bar.
 const BAR: usize = 30;
-/// Columns of an address and its port at least.
+/// Least number of columns of an address and its port.
 const ADDRESS_MIN: usize = 21;
 
 /// The view of a watch.
-pub(super) struct Live(Viewed<Seen>);
+pub(super) struct StallLiveView(SharedView<StallViewState>);
 
-impl Live {
-    pub(super) fn start(port: u16) -> Result<Self, Failure> {
-        Viewed::start(Seen::new(port), Seen::lay).map(Self)
+impl StallLiveView {
+    pub(super) fn start(port: u16) -> Result<Self, CommandFailure> {
+        SharedView::start(StallViewState::new(port), StallViewState::lay).map(Self)
     }
 
-    pub(super) fn look(&self, glance: WatchGlance) {
-        self.0.change(|seen| seen.look(glance));
+    pub(super) fn snapshot(&self, glance: StallSnapshot) {
+        self.0.change(|seen| seen.update(glance));
     }
 }
 
-struct Seen {
+struct StallViewState {
     port: u16,
-    last: Option<WatchGlance>,
+    last: Option<StallSnapshot>,
     stalls: u64,
-    /// Stalls since the look before, at each look.
-    fresh: Course,
+    /// New stalls at each update.
+    fresh: SparklineHistory,
 }
 
-impl Seen {
+impl StallViewState {
     fn new(port: u16) -> Self {
-        Self { port, last: None, stalls: 0, fresh: Course::default() }
+        Self { port, last: None, stalls: 0, fresh: SparklineHistory::default() }
     }
 
-    fn look(&mut self, mut glance: WatchGlance) {
+    fn update(&mut self, mut glance: StallSnapshot) {
         let stalls = glance.connections.iter().flat_map(|one| one.stalls);
         let stalls = stalls.fold(0, u64::saturating_add);
         self.fresh.push(Some(stalls.saturating_sub(self.stalls) as f64));
@@ -65,27 +65,27 @@ impl Seen {
         }
         lines.push(Line::default());
         if last.connections.is_empty() {
-            lines.push(Line::from("no connection with data was seen yet"));
+            lines.push(Line::from("no connections with data yet"));
             return lines;
         }
         let ends = last.connections.iter().flat_map(|one| [one.client, one.server]);
         let width = ends.map(|end| end.to_string().len()).fold(ADDRESS_MIN, usize::max);
         let head = format!(
-            "{:width$} {:width$} {:>9} {:>7} {:>7} {:>8}  by",
-            "client", "server", "answers", "client", "server", "longest"
+            "{:width$} {:width$} {:>9} {:>7} {:>7} {:>8}  mechanism",
+            "client", "server", "responses", "client", "server", "longest"
         );
         lines.push(Line::styled(head, Style::new().add_modifier(Modifier::REVERSED)));
         lines.extend(last.connections.iter().map(|one| Line::from(row(one, width))));
         lines.push(Line::default());
-        let title = format!("stalls over time, {} in all", full_count(self.stalls));
+        let title = format!("stalls over time, {} total", full_count(self.stalls));
         lines.push(Line::from(title));
         lines.push(Line::from(self.fresh.line(columns.max(1))));
         lines
     }
 }
 
-/// The stalls stand below the end whose data waited.
-fn row(one: &WatchedNow, width: usize) -> String {
+/// A connection's row. Stalls are listed at the end whose data waited.
+fn row(one: &ConnectionSnapshot, width: usize) -> String {
     let absent = || ABSENT.to_owned();
     let answers = one.answers.map_or_else(absent, full_count);
     let longest = one.longest_ns.map_or_else(absent, human_ns);
@@ -107,9 +107,9 @@ mod tests {
 
     use super::*;
 
-    fn connection(stalls: [u64; 2]) -> WatchedNow {
+    fn connection(stalls: [u64; 2]) -> ConnectionSnapshot {
         let is_held = stalls != [0, 0];
-        WatchedNow {
+        ConnectionSnapshot {
             server: "192.0.2.1:443".parse().unwrap(),
             client: "192.0.2.2:40000".parse().unwrap(),
             answers: Some(1_234),
@@ -119,53 +119,53 @@ mod tests {
         }
     }
 
-    fn glance(connections: Vec<WatchedNow>) -> WatchGlance {
+    fn snapshot(connections: Vec<ConnectionSnapshot>) -> StallSnapshot {
         let (elapsed, total) = (Duration::from_secs(15), Duration::from_mins(1));
-        WatchGlance { elapsed, total, connections, missed: 0 }
+        StallSnapshot { elapsed, total, connections, missed: 0 }
     }
 
-    fn drawn(seen: &Seen, columns: usize) -> String {
+    fn drawn(seen: &StallViewState, columns: usize) -> String {
         seen.lay(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
     fn connections_are_seen_and_stalls_over_time() {
-        let mut seen = Seen::new(443);
+        let mut seen = StallViewState::new(443);
         assert_eq!(drawn(&seen, 80), "path stall: watching port 443");
-        seen.look(glance(Vec::new()));
-        assert!(drawn(&seen, 80).contains("no connection"));
+        seen.update(snapshot(Vec::new()));
+        assert!(drawn(&seen, 80).contains("no connections"));
         for stalls in [[1, 0], [1, 2], [1, 2], [5, 2]] {
-            seen.look(glance(vec![connection(stalls)]));
+            seen.update(snapshot(vec![connection(stalls)]));
         }
         let screen = drawn(&seen, 100);
         for text in [
             "15.0 of 60.0 s  ███████▌ ",
             "192.0.2.2:40000       192.0.2.1:443             1,234       5       2  41.2 ms  \
              Nagle + delayed ACK",
-            "stalls over time, 7 in all",
+            "stalls over time, 7 total",
         ] {
             assert!(screen.contains(text), "{text}: {screen}");
         }
         // None, 1, 2, none and 4 since the look before.
         let over_time = screen.lines().last().unwrap();
-        let mut fresh = Course::default();
+        let mut fresh = SparklineHistory::default();
         for count in [0.0, 1.0, 2.0, 0.0, 4.0] {
             fresh.push(Some(count));
         }
         assert_eq!(over_time.trim_end(), fresh.line(100).trim_end());
-        seen.look(WatchGlance { missed: 3, ..glance(vec![connection([0, 0])]) });
+        seen.update(StallSnapshot { missed: 3, ..snapshot(vec![connection([0, 0])]) });
         let screen = drawn(&seen, 100);
         assert!(
-            screen.contains("3 connections more not followed") && screen.contains(" -  -"),
+            screen.contains("3 connections more not tracked") && screen.contains(" -  -"),
             "{screen}"
         );
     }
 
     #[test]
     fn memory_is_bounded_and_any_size_can_be_drawn() {
-        let mut seen = Seen::new(1);
-        let many = glance(vec![connection([u64::MAX, 1]); SHOWN_MAX + 9]);
-        (0..9).for_each(|_| seen.look(many.clone()));
+        let mut seen = StallViewState::new(1);
+        let many = snapshot(vec![connection([u64::MAX, 1]); SHOWN_MAX + 9]);
+        (0..9).for_each(|_| seen.update(many.clone()));
         assert_eq!(seen.last.as_ref().unwrap().connections.len(), SHOWN_MAX);
         for columns in [0, 1, 10, 80, 500] {
             drawn(&seen, columns);

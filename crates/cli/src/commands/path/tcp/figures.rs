@@ -1,24 +1,25 @@
-//! What `--fail-if` of `path tcp` can limit: latency and bandwidth. Pure.
+//! Metrics of `path tcp` for `--fail-if`: latency and bandwidth. Pure.
 
 use horolog_record::{LimitUnit, PathTcpResult, TcpDirection};
 
-use crate::limit::{Limit, TimeOf, times};
+use crate::limit::{Limit, TimeOf, time_metrics};
 
-/// A figure of a row.
+/// A metric of a row.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Figure {
-    /// Of the latency, half the round trip.
+pub(super) enum TcpMetric {
+    /// The latency, half the round trip.
     Latency(TimeOf),
     Bandwidth,
 }
 
-pub(super) fn limit(text: &str) -> Result<Limit<Figure>, String> {
-    let bandwidth = ("bandwidth", LimitUnit::BytesPerSecond, Figure::Bandwidth);
-    Limit::parse(text, times(Figure::Latency).into_iter().chain([bandwidth]))
+pub(super) fn limit(text: &str) -> Result<Limit<TcpMetric>, String> {
+    let bandwidth = ("bandwidth", LimitUnit::BytesPerSecond, TcpMetric::Bandwidth);
+    Limit::parse(text, time_metrics(TcpMetric::Latency).into_iter().chain([bandwidth]))
 }
 
-impl Figure {
-    /// That of each row that has it, with the row's name; `None` for one that was not measured.
+impl TcpMetric {
+    /// The value of each row that has the metric, with the row's name; `None` if it was not
+    /// measured.
     pub(super) fn of(self, result: &PathTcpResult) -> Vec<(String, Option<f64>)> {
         match self {
             Self::Latency(of) => result
@@ -34,8 +35,8 @@ impl Figure {
                 .iter()
                 .map(|row| {
                     let way = match row.direction {
-                        TcpDirection::Out => "out",
-                        TcpDirection::Back => "back",
+                        TcpDirection::Forward => "forward",
+                        TcpDirection::Backward => "backward",
                     };
                     let name = format!("writes of {} bytes, {way}", row.size_bytes);
                     (name, (row.received_bytes > 0).then_some(row.rate))

@@ -1,26 +1,26 @@
-//! What `--fail-if` of `path udp` can limit of a row. Pure.
+//! Metrics of a row of `path udp` for `--fail-if`. Pure.
 
 use horolog_record::{LimitUnit, PathRow};
 
-use crate::limit::{Limit, Limited, TimeOf, times};
+use crate::limit::{Limit, LimitedMetric, TimeOf, time_metrics};
 
-/// A figure of a row.
+/// A metric of a row.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Figure {
+pub(super) enum UdpMetric {
     /// A share of datagrams.
     Share(fn(&PathRow) -> Option<f64>),
-    /// Of T, half the round trip.
+    /// T, half the round trip.
     Delay(TimeOf),
 }
 
-const SHARES: [Limited<Figure>; 3] = [
+const SHARES: [LimitedMetric<UdpMetric>; 3] = [
     (
         "loss",
         LimitUnit::Ratio,
-        Figure::Share(|row| (row.counts.sent > 0).then(|| row.loss_ratio())),
+        UdpMetric::Share(|row| (row.counts.sent > 0).then(|| row.loss_ratio())),
     ),
-    ("reordered", LimitUnit::Ratio, Figure::Share(|row| Some(1.0 - row.order_ratio()?))),
-    ("duplicates", LimitUnit::Ratio, Figure::Share(duplicates)),
+    ("reordered", LimitUnit::Ratio, UdpMetric::Share(|row| Some(1.0 - row.order_ratio()?))),
+    ("duplicates", LimitUnit::Ratio, UdpMetric::Share(duplicates)),
 ];
 
 fn duplicates(row: &PathRow) -> Option<f64> {
@@ -28,18 +28,18 @@ fn duplicates(row: &PathRow) -> Option<f64> {
     (received > 0).then(|| row.counts.duplicate as f64 / received as f64)
 }
 
-pub(super) fn limit(text: &str) -> Result<Limit<Figure>, String> {
-    Limit::parse(text, SHARES.into_iter().chain(times(Figure::Delay)))
+pub(super) fn limit(text: &str) -> Result<Limit<UdpMetric>, String> {
+    Limit::parse(text, SHARES.into_iter().chain(time_metrics(UdpMetric::Delay)))
 }
 
-/// What tells a row from the others.
+/// The name that distinguishes a row from the others.
 pub(super) fn name(row: &PathRow) -> String {
     let (length, load) = (row.length, row.load.planned_ratio);
     if load > 0.0 { format!("{length} bytes, R {load}") } else { format!("{length} bytes") }
 }
 
-impl Figure {
-    /// `None` where it was not measured.
+impl UdpMetric {
+    /// The value of a row; `None` if it was not measured.
     pub(super) fn of(self, row: &PathRow) -> Option<f64> {
         match self {
             Self::Share(of) => of(row),

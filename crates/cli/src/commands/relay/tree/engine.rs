@@ -1,32 +1,32 @@
-//! The engines that a tree of relays can be measured with.
+//! Engines with which a tree of relays can be measured.
 
-use horolog_relay::{EngineKind, Kernel, Relay, Spec};
+use horolog_relay::{EngineKind, Relay, Spec, XdpEngine};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-/// What makes the copies of a relay.
+/// Engine that makes the copies of a relay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Maker {
-    /// One system call for each.
+pub(super) enum CopyEngine {
+    /// One system call per copy.
     Send,
-    /// One for many.
+    /// One system call for many copies.
     Sendmmsg,
     /// The kernel's driver path.
     Xdp,
 }
 
-impl Maker {
+impl CopyEngine {
     const ALL: [Self; 3] = [Self::Send, Self::Sendmmsg, Self::Xdp];
-    /// Host-based relaying as it is commonly done, and below the host.
-    pub(super) const USUAL: [Self; 2] = [Self::Send, Self::Xdp];
+    /// Common host-based relaying, and in-kernel relaying.
+    pub(super) const DEFAULT_ENGINES: [Self; 2] = [Self::Send, Self::Xdp];
 
     /// Reads a name.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        // A private host has all that the best of them needs.
+        // A lab host has all that the best engine needs.
         let found = Self::ALL.into_iter().find(|maker| maker.name() == text);
         found.or((text == "auto").then_some(Self::Xdp)).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            format!("write auto, {names}, or two of them with a comma between")
+            format!("expected auto, {names}, or two of them separated by a comma")
         })
     }
 
@@ -39,26 +39,26 @@ impl Maker {
     }
 
     /// Starts a relay in the network namespace of the calling thread.
-    pub(super) fn start(self, spec: &Spec) -> Result<Relay, Failure> {
+    pub(super) fn start(self, spec: &Spec) -> Result<Relay, CommandFailure> {
         let (host, kernel) = match self {
             Self::Send => (EngineKind::Send, None),
             Self::Sendmmsg => (EngineKind::Sendmmsg, None),
             Self::Xdp => {
-                let kernel = Kernel::load(&[]).map_err(Failure::environment)?;
+                let kernel = XdpEngine::load(&[]).map_err(CommandFailure::environment)?;
                 (EngineKind::Sendmmsg, Some(kernel))
             }
         };
         let relay = Relay::start(spec, host, kernel)?;
-        in_its_place(&relay).map(|()| relay)
+        verify_engine(&relay).map(|()| relay)
     }
 }
 
-/// Refuses a relay whose copies are not made by the engine that it was given: figures of another
-/// would be wrong ones.
-pub(super) fn in_its_place(relay: &Relay) -> Result<(), Failure> {
-    let refused = relay.listing().groups.into_iter().find_map(|group| group.not_in_kernel);
+/// Rejects a relay whose copies are not made by the selected engine: results of another one would
+/// be wrong.
+pub(super) fn verify_engine(relay: &Relay) -> Result<(), CommandFailure> {
+    let refused = relay.listing().groups.into_iter().find_map(|group| group.xdp_unavailable);
     refused.map_or(Ok(()), |why| {
-        Err(Failure::environment(format!("copies cannot be made below the host: {why}")))
+        Err(CommandFailure::environment(format!("in-kernel copies unavailable: {why}")))
     })
 }
 
@@ -68,10 +68,14 @@ mod tests {
 
     #[test]
     fn engines_have_the_names_of_those_of_a_relay() {
-        for maker in Maker::ALL {
-            assert_eq!(Maker::parse(maker.name()), Ok(maker));
+        for maker in CopyEngine::ALL {
+            assert_eq!(CopyEngine::parse(maker.name()), Ok(maker));
         }
-        assert_eq!(Maker::parse("auto"), Ok(Maker::Xdp));
-        assert!(Maker::parse("fast").unwrap_err().starts_with("write auto, send, sendmmsg, xdp"));
+        assert_eq!(CopyEngine::parse("auto"), Ok(CopyEngine::Xdp));
+        assert!(
+            CopyEngine::parse("fast")
+                .unwrap_err()
+                .starts_with("expected auto, send, sendmmsg, xdp")
+        );
     }
 }

@@ -1,16 +1,16 @@
-//! `horolog relay tree`: the delay model of a tree of relays, the same measured on real relays, and
-//! a good tree from measured delays.
+//! `horolog relay tree`: the delay model of a tree of relays, its measurement on real relays, and a
+//! good tree from measured delays.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-mod courier;
-mod doubts;
+mod delay_samples;
 mod engine;
-mod given;
+mod findings;
+mod input;
 mod measure;
 mod outcome;
-mod pool;
-mod stage;
+mod probe_sender;
+mod testbed;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,16 +21,16 @@ use horolog_relay::tree::Processing;
 use horolog_report::{html, table, to_json};
 
 use crate::ci::CiArgs;
-use crate::failure::{Failure, verdict};
-use crate::files::Files;
-use crate::keep::KeepArgs;
-use crate::limit::{Limit, Limited};
+use crate::failure::{CommandFailure, verdict};
+use crate::files::ResultFiles;
+use crate::limit::{Limit, LimitedMetric};
+use crate::result_store::KeepArgs;
 use crate::{output, values};
-use engine::Maker;
+use engine::CopyEngine;
 
-/// What can be limited.
+/// Metric that can be limited.
 #[derive(Clone, Copy, Debug)]
-enum Figure {
+enum TreeMetric {
     /// D by the model.
     Tree,
     /// The mean delay by the model.
@@ -41,25 +41,25 @@ enum Figure {
     P99,
 }
 
-const FIGURES: [Limited<Figure>; 4] = [
-    ("tree", LimitUnit::Ns, Figure::Tree),
-    ("mean", LimitUnit::Ns, Figure::Mean),
-    ("p50", LimitUnit::Ns, Figure::P50),
-    ("p99", LimitUnit::Ns, Figure::P99),
+const FIGURES: [LimitedMetric<TreeMetric>; 4] = [
+    ("tree", LimitUnit::Ns, TreeMetric::Tree),
+    ("mean", LimitUnit::Ns, TreeMetric::Mean),
+    ("p50", LimitUnit::Ns, TreeMetric::P50),
+    ("p99", LimitUnit::Ns, TreeMetric::P99),
 ];
 
-/// Delays of a tree of relays: by a model, and measured.
+/// Compute the delays of a tree of relays by a model, and measure them.
 ///
-/// The model is that of Cao, Su and Lu 2008 (section 2): a packet's delay is the processing of each
-/// node on its way and the transmission delay of each edge; D is that of the slowest leaf. A node
-/// serves its children one after another, so the copy for the child at place i, from 0 on, leaves
-/// FIRST + i NEXT after the packet came. With two engines it tells what the second gains, at all
-/// nodes and at one at a time.
+/// The model is that of Cao, Su and Lu 2008 (section 2): a packet's delay is the sum of the
+/// processing of each node and the transmission delay of each edge on its path; D is that of the
+/// slowest leaf. A node serves its children one after another, so the copy for child i, counted
+/// from 0, leaves FIRST + i NEXT after the packet arrived. With two engines the gain of the second
+/// is shown, at all nodes and at one at a time.
 ///
-/// The tree is given by a file (TOML: nodes, [[edge]], [[processing]]), by --degree and --depth, or
-/// made from delays between pairs of nodes by --pairwise. With --measure, relays run in private
-/// hosts (root is needed), one for each inner node; one node alone tells how long it takes, the
-/// model predicts the tree from that, and the tree is measured.
+/// The tree comes from a file (TOML: nodes, [[edge]], [[processing]]), from --degree and --depth,
+/// or with --pairwise from delays between pairs of nodes. With --measure, relays run in lab hosts
+/// (requires root), one for each inner node; one node alone shows its processing delay, the model
+/// predicts the tree from that, and the tree is measured.
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("form").required(true).args(["file", "degree", "pairwise"]))]
 pub(super) struct TreeArgs {
@@ -68,69 +68,72 @@ pub(super) struct TreeArgs {
     /// Children of each inner node of a regular tree.
     #[arg(long, value_name = "N", requires = "depth", value_parser = values::count)]
     degree: Option<u32>,
-    /// Edges from its root to each of its leaves.
+    /// Edges from the root to each leaf of a regular tree.
     #[arg(long, value_name = "N", value_parser = values::count)]
     depth: Option<u32>,
-    /// Transmission delay of each of its edges.
+    /// Transmission delay of each edge of a regular tree.
     #[arg(long, value_name = "TIME", requires = "degree", default_value = "0",
           value_parser = with_unit)]
     delay: Duration,
-    /// Make a tree with a small D from the delays in this file: the line 'from,to,delay_us', then
-    /// one for each pair; one direction alone holds for both. By the compact tree algorithm of Shi
-    /// and Turner 2002, with the time that a node takes for each copy; beside it a star and a
-    /// chain.
+    /// Build a tree with a small D from the delays in this file: the header 'from,to,delay_us',
+    /// then one line for each pair; one direction holds for both.
+    ///
+    /// It uses the compact tree algorithm of Shi and Turner 2002, with the time that a node needs
+    /// for each copy; a star and a chain are shown for comparison.
     #[arg(long, value_name = "FILE", requires = "degree_max")]
     pairwise: Option<PathBuf>,
-    /// Children that a node of that tree has at most.
+    /// Largest number of children of a node of that tree.
     #[arg(long, value_name = "N", value_parser = values::count)]
     degree_max: Option<u32>,
-    /// Its root [default: the node that the file names first].
+    /// Root of that tree [default: the first node in the file].
     #[arg(long, value_name = "NODE")]
     root: Option<String>,
-    /// How long a host-based node takes, such as 20us,6us: until the first copy leaves, and from
-    /// one copy to the next. Takes the place of what a tree file says.
+    /// Processing delay of a host-based node, such as 20us,6us: until the first copy leaves, and
+    /// from one copy to the next. Overrides the tree file.
     #[arg(long, value_name = "FIRST,NEXT", value_parser = processing)]
     host_based: Option<Processing>,
-    /// The same of a node whose copies are made below the host.
+    /// Processing delay of a node with in-kernel copies, in the same notation.
     #[arg(long, value_name = "FIRST,NEXT", value_parser = processing, requires = "host_based")]
     in_kernel: Option<Processing>,
     #[command(flatten)]
     measure: MeasureArgs,
-    /// Write the tree to this file, as a tree file; to standard output with -, instead of the text.
+    /// Write the tree to FILE as a tree file; '-' writes it to standard output instead of the text.
     #[arg(long, value_name = "FILE")]
     toml: Option<PathBuf>,
-    /// Write the result to this file; to standard output with -, instead of the text.
+    /// Write the result to FILE as JSON; '-' writes it to standard output instead of the text.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the result as a page with plots to this file.
+    /// Write an HTML report with plots to FILE.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
     ci: CiArgs,
     #[command(flatten)]
     keep: KeepArgs,
-    /// End with status 1 if this holds, such as 'tree>1ms' or 'p99>500us'; may be given more than
-    /// once. Figures: tree (D), mean (both by the model, of the slower engine), p50, p99 (measured,
-    /// of the slowest node). What was not measured breaks its limit.
+    /// Exit with status 1 if this expression is true, such as 'tree>1ms' or 'p99>500us'.
+    /// Repeatable. A limit on a metric that was not measured fails.
+    ///
+    /// Metrics: tree (D), mean (both by the model, of the slower engine), p50, p99 (measured, of
+    /// the slowest node).
     #[arg(long, value_name = "LIMIT", value_parser = |text: &str| Limit::parse(text, FIGURES))]
-    fail_if: Vec<Limit<Figure>>,
+    fail_if: Vec<Limit<TreeMetric>>,
 }
 
-/// How to measure.
+/// Measurement of a tree.
 #[derive(Args, Debug)]
 struct MeasureArgs {
-    /// Measure the tree on relays in private hosts, of which there are 64 at most. Their links take
-    /// no time, and how long nodes take is measured, whatever a file says.
+    /// Measure the tree on relays in lab hosts, at most 64. Their links have no delay, and the
+    /// processing delays are measured instead of taken from a file.
     #[arg(long, conflicts_with_all = ["host_based", "in_kernel", "delay"])]
     measure: bool,
-    /// Engines to measure with, as of 'relay run': one, or two to compare [default: send,xdp].
+    /// Engines to measure with, as in 'relay run': one, or two to compare [default: send,xdp].
     #[arg(long, value_name = "LIST", value_delimiter = ',',
-          value_parser = Maker::parse)]
-    engine: Vec<Maker>,
+          value_parser = CopyEngine::parse)]
+    engine: Vec<CopyEngine>,
     /// Packets that count, at each level of the tree [default: 1000].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=100_000))]
     packets: Option<u32>,
-    /// From one packet to the next [default: 2ms].
+    /// Interval between packets [default: 2ms].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     interval: Option<Duration>,
     /// Payload of each packet in bytes [default: 256].
@@ -139,8 +142,12 @@ struct MeasureArgs {
 }
 
 impl MeasureArgs {
-    fn engines(&self) -> Vec<Maker> {
-        if self.engine.is_empty() { Maker::USUAL.to_vec() } else { self.engine.clone() }
+    fn engines(&self) -> Vec<CopyEngine> {
+        if self.engine.is_empty() {
+            CopyEngine::DEFAULT_ENGINES.to_vec()
+        } else {
+            self.engine.clone()
+        }
     }
 
     fn packets(&self) -> u32 {
@@ -156,9 +163,9 @@ impl MeasureArgs {
     }
 }
 
-/// Refuses flags that would do nothing here. `requires` of clap does not: it takes what is required
-/// for unneeded where another flag conflicts with it, as the forms of a tree do with one another.
-fn refuse_idle(args: &TreeArgs) -> Result<(), Failure> {
+/// Rejects flags that would have no effect. `requires` of clap does not: it ignores a requirement
+/// if another flag conflicts with the required one, as the forms of a tree do with one another.
+fn refuse_idle(args: &TreeArgs) -> Result<(), CommandFailure> {
     let MeasureArgs { measure, engine, packets, interval, size } = &args.measure;
     let idle = [
         ("--degree-max", args.degree_max.is_some(), "--pairwise", args.pairwise.is_some()),
@@ -171,43 +178,43 @@ fn refuse_idle(args: &TreeArgs) -> Result<(), Failure> {
     ];
     match idle.iter().find(|(_, is_given, _, is_used)| *is_given && !is_used) {
         Some((flag, _, needed, _)) => {
-            Err(Failure::usage(format!("{flag} does nothing without {needed}")))
+            Err(CommandFailure::usage(format!("{flag} requires {needed}")))
         }
         None => Ok(()),
     }
 }
 
 fn processing(text: &str) -> Result<Processing, String> {
-    let form = || "write two times with their units, such as 20us,6us".to_owned();
+    let form = || "expected two times with units, such as 20us,6us".to_owned();
     let (first, next) = text.split_once(',').ok_or_else(form)?;
     let ns = |text: &str| with_unit(text).map(|time| time.as_nanos() as f64);
     let (first_ns, next_ns) = (ns(first).map_err(|_| form())?, ns(next).map_err(|_| form())?);
     Ok(Processing { first_ns, next_ns })
 }
 
-/// A time that says of what it is so many: delays of relays are microseconds, and a number alone
-/// would be seconds.
+/// Reads a time with a unit: delays of relays are microseconds, and a bare number would be seconds.
 fn with_unit(text: &str) -> Result<Duration, String> {
     if text.ends_with('s') || text == "0" {
         values::duration(text)
     } else {
-        Err("write a time with its unit, such as 100us".to_owned())
+        Err("expected a time with its unit, such as 100us".to_owned())
     }
 }
 
-pub(super) fn run(args: &TreeArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &TreeArgs) -> Result<(), CommandFailure> {
     refuse_idle(args)?;
     let named = [("--toml", &args.toml), ("--json", &args.json), ("--html", &args.html)];
     args.ci.open(&named.map(|(flag, path)| (flag, path.as_deref())))?;
-    let files = Files::open(named)?.kept(&args.keep);
-    let given = given::read(args)?;
+    let files = ResultFiles::open(named)?.with_store(&args.keep);
+    let given = input::read(args)?;
     let mut result = if args.measure.measure {
-        output::end_gently()?;
+        output::install_interrupt_handler()?;
         measure::run(&given, &args.measure)?
     } else {
         outcome::of_model(&given)
     };
-    let judge = |limit: &Limit<Figure>| limit.judge_named(outcome::figures(&result, limit.figure));
+    let judge =
+        |limit: &Limit<TreeMetric>| limit.judge_named(outcome::figures(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
     let forms: [fn(&RelayTreeResult) -> String; 3] = [outcome::toml, to_json, html::relay_tree];
     files.write(&result, forms, table::relay_tree)?;
@@ -223,7 +230,7 @@ mod tests {
         let read = processing("20us,1.5us").unwrap();
         assert!((read.first_ns - 20e3).abs() < 1e-6 && (read.next_ns - 1.5e3).abs() < 1e-6);
         for bad in ["", "20us", "20us,", "20,6", "fast,1us", "-1us,1us", "1us,1us,1us"] {
-            assert!(processing(bad).unwrap_err().starts_with("write two times"), "{bad}");
+            assert!(processing(bad).unwrap_err().starts_with("expected two times"), "{bad}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! From the model to the record of a result, and back to a tree file. Pure, save for the facts that
-//! open a record.
+//! Conversion of the model to the record of a result, and back to a tree file. Pure, except for the
+//! facts that begin a record.
 
 use horolog_record::{
     Host, RELAY_TREE_SCHEMA, RelayTreeAssumption, RelayTreeEngine, RelayTreeEquation4,
@@ -7,22 +7,22 @@ use horolog_record::{
     rfc3339_now,
 };
 use horolog_relay::tree::{
-    Assumption, Edge, Engine, Gain, Processing, Tree, TreeFile, delays, gain,
+    Assumption, Gain, Processing, Tree, TreeEdge, TreeEngine, TreeFile, delays, gain,
 };
 
-use super::Figure;
-use super::given::Given;
+use super::TreeMetric;
+use super::input::TreeInput;
 use crate::output;
 
 /// The result without a measurement.
-pub(super) fn of_model(given: &Given) -> RelayTreeResult {
+pub(super) fn of_model(given: &TreeInput) -> RelayTreeResult {
     let mut result = of(&given.tree, &given.engines);
     result.shapes.clone_from(&given.shapes);
     result
 }
 
-/// What the model says of a tree with these engines.
-pub(super) fn of(tree: &Tree, engines: &[Engine]) -> RelayTreeResult {
+/// The model's result for a tree with these engines.
+pub(super) fn of(tree: &Tree, engines: &[TreeEngine]) -> RelayTreeResult {
     let gain = match engines {
         [before, after] => Some(gained(gain(tree, before, after))),
         _ => None,
@@ -42,17 +42,17 @@ pub(super) fn of(tree: &Tree, engines: &[Engine]) -> RelayTreeResult {
     }
 }
 
-fn node(node: &horolog_relay::tree::Node) -> RelayTreeNode {
+fn node(node: &horolog_relay::tree::TreeNode) -> RelayTreeNode {
     RelayTreeNode {
         name: node.name.clone(),
         parent: node.parent,
-        place: node.place,
+        child_index: node.child_index,
         depth: node.depth,
         delay_ns: node.delay_ns,
     }
 }
 
-fn predicted(tree: &Tree, engine: &Engine) -> RelayTreeEngine {
+fn predicted(tree: &Tree, engine: &TreeEngine) -> RelayTreeEngine {
     let all = delays(tree, engine);
     let times =
         |one: &Processing| RelayTreeProcessing { first_ns: one.first_ns, next_ns: one.next_ns };
@@ -79,7 +79,7 @@ fn gained(gain: Gain) -> RelayTreeGain {
         mean_ns: gain.mean_ns,
         along_path_ns: gain.along_path_ns,
         same_path: gain.same_path,
-        printed_mean_ns: gain.printed_mean_ns,
+        published_mean_ns: gain.printed_mean_ns,
         nodes: nodes.collect(),
         regular: RelayTreeEquation4 {
             broken: regular.broken.into_iter().map(assumption).collect(),
@@ -99,12 +99,12 @@ const fn assumption(assumption: Assumption) -> RelayTreeAssumption {
         Assumption::SameDepth => RelayTreeAssumption::SameDepth,
         Assumption::SameNodes => RelayTreeAssumption::SameNodes,
         Assumption::SamePath => RelayTreeAssumption::SamePath,
-        Assumption::SamePlace => RelayTreeAssumption::SamePlace,
+        Assumption::SameIndex => RelayTreeAssumption::SameIndex,
     }
 }
 
-/// All that there is of a figure, with the engine's name.
-pub(super) fn figures(result: &RelayTreeResult, figure: Figure) -> Vec<(String, Option<f64>)> {
+/// All values of a metric, with the engine's name.
+pub(super) fn figures(result: &RelayTreeResult, figure: TreeMetric) -> Vec<(String, Option<f64>)> {
     let of = |engine: &RelayTreeEngine| {
         let largest = |of: fn(&horolog_record::Distribution) -> u64| {
             let measured = engine.measured.as_ref()?;
@@ -113,10 +113,10 @@ pub(super) fn figures(result: &RelayTreeResult, figure: Figure) -> Vec<(String, 
             all?.into_iter().max().map(|ns| ns as f64)
         };
         match figure {
-            Figure::Tree => Some(engine.tree_ns),
-            Figure::Mean => Some(engine.mean_ns),
-            Figure::P50 => largest(|node| node.p50),
-            Figure::P99 => largest(|node| node.p99),
+            TreeMetric::Tree => Some(engine.tree_ns),
+            TreeMetric::Mean => Some(engine.mean_ns),
+            TreeMetric::P50 => largest(|node| node.p50),
+            TreeMetric::P99 => largest(|node| node.p99),
         }
     };
     result.engines.iter().map(|engine| (engine.name.clone(), of(engine))).collect()
@@ -126,17 +126,17 @@ pub(super) fn figures(result: &RelayTreeResult, figure: Figure) -> Vec<(String, 
 pub(super) fn toml(result: &RelayTreeResult) -> String {
     let names: Vec<String> = result.nodes.iter().map(|node| node.name.clone()).collect();
     let hang = |(to, node): (usize, &RelayTreeNode)| {
-        Some(Edge { from: node.parent?, to, delay_ns: node.delay_ns })
+        Some(TreeEdge { from: node.parent?, to, delay_ns: node.delay_ns })
     };
-    let edges: Vec<Edge> = result.nodes.iter().enumerate().filter_map(hang).collect();
+    let edges: Vec<TreeEdge> = result.nodes.iter().enumerate().filter_map(hang).collect();
     let times =
         |one: &RelayTreeProcessing| Processing { first_ns: one.first_ns, next_ns: one.next_ns };
-    let engines = result.engines.iter().map(|engine| Engine {
+    let engines = result.engines.iter().map(|engine| TreeEngine {
         name: engine.name.clone(),
         processing: engine.processing.iter().map(times).collect(),
     });
     let engines = engines.collect();
-    // A result is made of a tree, level by level, so its nodes are one.
+    // A result is built from a tree, level by level, so its nodes form one.
     Tree::new(&names, &edges)
         .map_or_else(|_| String::new(), |tree| TreeFile { tree, engines }.to_toml())
 }
@@ -149,10 +149,10 @@ mod tests {
     fn the_tree_of_a_result_is_read_again() {
         let tree = Tree::regular(3, 2, 1_500.0).unwrap();
         let times = Processing { first_ns: 20_000.0, next_ns: 6_000.0 };
-        let engines = vec![Engine::uniform("host-based", &tree, times)];
+        let engines = vec![TreeEngine::uniform("host-based", &tree, times)];
         let result = of(&tree, &engines);
         assert_eq!(TreeFile::parse(&toml(&result)), Ok(TreeFile { tree, engines }));
-        assert_eq!(figures(&result, Figure::Tree), [("host-based".to_owned(), Some(67_000.0))]);
-        assert_eq!(figures(&result, Figure::P99), [("host-based".to_owned(), None)]);
+        assert_eq!(figures(&result, TreeMetric::Tree), [("host-based".to_owned(), Some(67_000.0))]);
+        assert_eq!(figures(&result, TreeMetric::P99), [("host-based".to_owned(), None)]);
     }
 }

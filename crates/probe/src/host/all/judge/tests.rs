@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use horolog_record::{
-    Distribution, Host, HostClockResult, HostConditions, HostInterruptResult, SchedulingPolicy,
-    StolenPart, ThreadScheduling, TimerCore, TimerCost,
+    Distribution, Host, HostClockResult, HostConditions, HostInterruptResult, OsNoiseShare,
+    SchedulingPolicy, ThreadScheduling, TimerCore, TimerCost,
 };
 use horolog_stats::Histogram;
 
@@ -39,7 +39,7 @@ fn timer(p99_ns: &[u64]) -> HostTimerResult {
         planned: 1,
         cores: p99_ns.iter().enumerate().map(core).collect(),
         break_above_ns: None,
-        broken_by: None,
+        limit_exceeded: None,
         limits: Vec::new(),
         findings: Vec::new(),
     }
@@ -57,7 +57,7 @@ fn interrupt(findings: Vec<Finding>) -> HostInterruptResult {
         distance_max_ns: 2,
         clock_ns: 27,
         handlers: Vec::new(),
-        stolen: Vec::new(),
+        os_noise: Vec::new(),
         limits: Vec::new(),
         findings,
     }
@@ -73,17 +73,17 @@ fn clock(findings: Vec<Finding>) -> HostClockResult {
         clocksource: horolog_record::ClocksourceFacts::default(),
         clocks: Vec::new(),
         system_call_ns: None,
-        watched_ns: 1,
+        observed_ns: 1,
         cores: None,
         rtcs: Vec::new(),
         phcs: Vec::new(),
         kernel: None,
-        waking: horolog_record::WakingFacts::default(),
+        waking: horolog_record::WakeupFacts::default(),
         findings,
     }
 }
 
-fn said(code: Code, severity: Severity, message: &str) -> Finding {
+fn said(code: FindingCode, severity: Severity, message: &str) -> Finding {
     finding(code, severity, message.to_owned(), "Do something.")
 }
 
@@ -107,8 +107,8 @@ fn judged(mut result: HostAllResult) -> HostAllResult {
     result
 }
 
-fn codes(result: &HostAllResult) -> Vec<Code> {
-    result.worst.iter().map(|one| one.finding.code).collect()
+fn codes(result: &HostAllResult) -> Vec<FindingCode> {
+    result.worst_findings.iter().map(|one| one.finding.code).collect()
 }
 
 #[test]
@@ -116,11 +116,12 @@ fn the_most_severe_finding_is_the_verdict() {
     assert_eq!(judged(measured()).verdict, HostVerdict::Fit);
     for (severity, verdict) in [
         (Severity::Note, HostVerdict::Fit),
-        (Severity::Warning, HostVerdict::Doubtful),
+        (Severity::Warning, HostVerdict::Marginal),
         (Severity::Error, HostVerdict::Unfit),
     ] {
         let mut result = measured();
-        result.clock = Some(clock(vec![said(Code::ClockBackwards, severity, "It went back.")]));
+        result.clock =
+            Some(clock(vec![said(FindingCode::ClockBackwards, severity, "It went back.")]));
         assert_eq!(judged(result).verdict, verdict, "{severity:?}");
     }
 }
@@ -129,8 +130,8 @@ fn the_most_severe_finding_is_the_verdict() {
 fn wake_ups_that_are_late_are_told_of_the_worst_core() {
     for (p99_ns, verdict) in [
         (100_000, HostVerdict::Fit),
-        (110_000, HostVerdict::Doubtful),
-        (999_000, HostVerdict::Doubtful),
+        (110_000, HostVerdict::Marginal),
+        (999_000, HostVerdict::Marginal),
         (1_100_000, HostVerdict::Unfit),
     ] {
         let mut result = measured();
@@ -140,7 +141,7 @@ fn wake_ups_that_are_late_are_told_of_the_worst_core() {
         if verdict != HostVerdict::Fit {
             let [late] = &result.findings[..] else { panic!("one finding: {:?}", result.findings) };
             assert!(late.message.contains("Core 0 wakes up"), "{late:?}");
-            assert_eq!(result.worst[0].part, Some(HostPart::Timer));
+            assert_eq!(result.worst_findings[0].part, Some(HostPart::Timer));
         }
     }
 }
@@ -148,19 +149,23 @@ fn wake_ups_that_are_late_are_told_of_the_worst_core() {
 #[test]
 fn the_worst_are_by_severity_and_then_by_part() {
     let mut result = measured();
-    let stolen = |core: usize| said(Code::TimeStolen, Severity::Warning, &format!("Core {core}."));
-    let unlocked = said(Code::MemoryUnlocked, Severity::Note, "Memory.");
+    let stolen =
+        |core: usize| said(FindingCode::OsNoise, Severity::Warning, &format!("Core {core}."));
+    let unlocked = said(FindingCode::MemoryNotLocked, Severity::Note, "Memory.");
     result.interrupt = Some(interrupt(vec![unlocked.clone(), stolen(1), stolen(0)]));
     let mut late = timer(&[5_000_000]);
-    late.findings = vec![unlocked, said(Code::PeriodsMissed, Severity::Warning, "Missed.")];
+    late.findings = vec![unlocked, said(FindingCode::PeriodsMissed, Severity::Warning, "Missed.")];
     result.timer = Some(late);
     result.clock = Some(clock(vec![
-        said(Code::TaiUnknown, Severity::Note, "TAI."),
-        said(Code::ClockSlow, Severity::Warning, "Slow."),
+        said(FindingCode::TaiUnknown, Severity::Note, "TAI."),
+        said(FindingCode::ClockSlow, Severity::Warning, "Slow."),
     ]));
     let result = judged(result);
-    assert_eq!(codes(&result), [Code::WakeUpsLate, Code::ClockSlow, Code::TimeStolen]);
-    let stolen = &result.worst[2];
+    assert_eq!(
+        codes(&result),
+        [FindingCode::WakeupLatencyHigh, FindingCode::ClockSlow, FindingCode::OsNoise]
+    );
+    let stolen = &result.worst_findings[2];
     assert_eq!((stolen.others, &*stolen.finding.message), (1, "Core 1."));
     assert_eq!(stolen.part, Some(HostPart::Interrupt));
 }
@@ -168,13 +173,16 @@ fn the_worst_are_by_severity_and_then_by_part() {
 #[test]
 fn what_several_parts_say_is_told_once() {
     let mut result = measured();
-    let refused = said(Code::RealTimeRefused, Severity::Warning, "Refused.");
+    let refused = said(FindingCode::RealTimeRefused, Severity::Warning, "Refused.");
     result.interrupt = Some(interrupt(vec![refused.clone()]));
     let mut ordinary = timer(&[9_000]);
     ordinary.findings = vec![refused];
     result.timer = Some(ordinary);
     let result = judged(result);
-    assert_eq!((codes(&result), result.worst[0].others), (vec![Code::RealTimeRefused], 1));
+    assert_eq!(
+        (codes(&result), result.worst_findings[0].others),
+        (vec![FindingCode::RealTimeRefused], 1)
+    );
 }
 
 #[test]
@@ -188,7 +196,7 @@ fn what_was_not_measured_is_a_doubt_and_nothing_at_all_no_verdict() {
     assert_eq!(result.verdict, HostVerdict::Unjudged);
     let severities: Vec<_> = result.findings.iter().map(|one| one.severity).collect();
     assert_eq!(severities, [Severity::Warning, Severity::Note]);
-    assert!(result.findings[0].message.contains("'timer' gave no figures: no core."));
+    assert!(result.findings[0].message.contains("'timer' returned no values: no core."));
 
     let mut nothing = measured();
     (nothing.clock, nothing.timer, nothing.interrupt) = (None, None, None);
@@ -199,12 +207,12 @@ fn what_was_not_measured_is_a_doubt_and_nothing_at_all_no_verdict() {
 fn what_decides_has_to_be_measured_to_its_end() {
     let verdict = |change: fn(&mut HostAllResult)| {
         let mut result = measured();
-        result.clock = Some(clock(vec![said(Code::ClockSlow, Severity::Warning, "Slow.")]));
+        result.clock = Some(clock(vec![said(FindingCode::ClockSlow, Severity::Warning, "Slow.")]));
         change(&mut result);
         judged(result).verdict
     };
     let without_one = |part, state| without(part, state, Vec::new());
-    assert_eq!(verdict(|_| ()), HostVerdict::Doubtful);
+    assert_eq!(verdict(|_| ()), HostVerdict::Marginal);
     assert_eq!(verdict(|all| all.timer = None), HostVerdict::Unjudged);
     assert_eq!(verdict(|all| all.timer = Some(timer(&[]))), HostVerdict::Unjudged);
     let no_stolen = verdict(|all| all.interrupt = Some(interrupt(Vec::new())));
@@ -214,11 +222,11 @@ fn what_decides_has_to_be_measured_to_its_end() {
     cut.parts.push(without_one(HostPart::Nic, HostPartState::NotBegun));
     let cut = judged(cut);
     assert_eq!(cut.verdict, HostVerdict::Unjudged);
-    assert!(cut.findings[0].message.contains("before it was through"), "{:?}", cut.findings);
-    assert!(cut.findings[1].message.contains("'nic' was not begun"), "{:?}", cut.findings);
+    assert!(cut.findings[0].message.contains("was interrupted"), "{:?}", cut.findings);
+    assert!(cut.findings[1].message.contains("'nic' was not started"), "{:?}", cut.findings);
     let bad = verdict(|all| {
         all.timer = None;
-        let back = said(Code::ClockBackwards, Severity::Error, "It went back.");
+        let back = said(FindingCode::ClockBackwards, Severity::Error, "It went back.");
         all.clock = Some(clock(vec![back]));
     });
     assert_eq!(bad, HostVerdict::Unfit, "what was measured is enough to say no");
@@ -227,19 +235,19 @@ fn what_decides_has_to_be_measured_to_its_end() {
 #[test]
 fn a_part_says_what_it_lacked() {
     assert_eq!(state(&[]), (HostPartState::Measured, Vec::new()));
-    let refused = said(Code::RealTimeRefused, Severity::Warning, "Refused.");
-    let missed = said(Code::PeriodsMissed, Severity::Warning, "Missed.");
+    let refused = said(FindingCode::RealTimeRefused, Severity::Warning, "Refused.");
+    let missed = said(FindingCode::PeriodsMissed, Severity::Warning, "Missed.");
     let lacked = vec!["Refused.".to_owned()];
     assert_eq!(state(&[missed.clone(), refused.clone()]), (HostPartState::Reduced, lacked));
-    let ended = said(Code::Interrupted, Severity::Note, "Ended.");
+    let ended = said(FindingCode::Interrupted, Severity::Note, "Ended.");
     let (state, why) = state(&[refused, ended]);
     assert_eq!((state, why), (HostPartState::Interrupted, vec!["Ended.".to_owned()]));
 }
 
 /// Cores of which others took so much, in percent, with the findings of the part itself.
 fn taken_of(percent: &[u64]) -> HostInterruptResult {
-    let part = |total_ns| StolenPart { gaps: 1, total_ns, max_ns: total_ns };
-    let core = |(core, percent): (usize, &u64)| StolenCore {
+    let part = |total_ns| OsNoiseShare { gaps: 1, total_ns, max_ns: total_ns };
+    let core = |(core, percent): (usize, &u64)| OsNoise {
         core,
         duration_ns: 1_000_000_000,
         turn_ns: 30,
@@ -256,7 +264,7 @@ fn taken_of(percent: &[u64]) -> HostInterruptResult {
     };
     let stolen: Vec<_> = percent.iter().enumerate().map(core).collect();
     let findings = stolen.iter().filter_map(loss).collect();
-    HostInterruptResult { stolen, ..interrupt(findings) }
+    HostInterruptResult { os_noise: stolen, ..interrupt(findings) }
 }
 
 #[test]
@@ -266,14 +274,18 @@ fn a_core_of_which_a_tenth_is_taken_makes_a_host_unfit() {
     };
     assert_eq!(of(&[0, 0]).verdict, HostVerdict::Fit);
     let doubtful = of(&[2, 10]);
-    assert_eq!((doubtful.verdict, doubtful.findings.len()), (HostVerdict::Doubtful, 0));
+    assert_eq!((doubtful.verdict, doubtful.findings.len()), (HostVerdict::Marginal, 0));
     let unfit = of(&[11, 40]);
     assert_eq!(unfit.verdict, HostVerdict::Unfit);
-    let worst = &unfit.worst[0];
+    let worst = &unfit.worst_findings[0];
     assert!(worst.finding.message.starts_with("Core 1 was taken for 40"), "{worst:?}");
     assert_eq!((worst.part, worst.finding.severity), (Some(HostPart::Interrupt), Severity::Error));
     // The other core is told with it, and the part's warnings of both are not told again.
-    assert_eq!((worst.others, unfit.worst.len()), (1, 1), "{:?}", unfit.worst);
+    assert_eq!((worst.others, unfit.worst_findings.len()), (1, 1), "{:?}", unfit.worst_findings);
     let parted = of(&[2, 40]);
-    assert!(parted.worst[1].finding.message.starts_with("Core 0"), "{:?}", parted.worst);
+    assert!(
+        parted.worst_findings[1].finding.message.starts_with("Core 0"),
+        "{:?}",
+        parted.worst_findings
+    );
 }

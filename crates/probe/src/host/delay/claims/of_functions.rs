@@ -1,17 +1,17 @@
-//! Claims about the functions to wait by.
+//! Claims about the wait functions.
 
-use horolog_record::{Claim, DelayKind, DelaySlack, Resumption};
-use horolog_sys::alarm::BesideAlarm;
+use horolog_record::{DelayClaim, DelayKind, DelaySlack, Resumption};
+use horolog_sys::alarm::AlarmInteraction;
 
-use super::{Seen, claim, time};
+use super::{DelayClaimInput, claim, time};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
-/// Two medians that differ by less are alike on a busy machine.
+/// Ratio of two medians below which they count as equal on a busy host.
 const ALIKE: f64 = 1.5;
 
-pub(super) fn all(seen: &Seen<'_>) -> Vec<Claim> {
+pub(super) fn all(seen: &DelayClaimInput<'_>) -> Vec<DelayClaim> {
     let mut claims = Vec::from(of_sleep(seen));
     claims.extend(of_usleep(seen));
     claims.extend(of_usleep_s_faults(seen));
@@ -20,55 +20,58 @@ pub(super) fn all(seen: &Seen<'_>) -> Vec<Claim> {
     claims
 }
 
-/// A wait that is made of an alarm replaces the one that is pending, or brings its signal.
-fn is_made_of_alarms(beside: BesideAlarm) -> bool {
+/// Returns true if a wait is made of an alarm: it replaces the pending one, or delivers its signal.
+fn is_made_of_alarms(beside: AlarmInteraction) -> bool {
     beside.signals > 0 || beside.elapsed_s > 5
 }
 
-fn beside(beside: BesideAlarm) -> String {
+fn describe_interaction(beside: AlarmInteraction) -> String {
     format!(
-        "{} signals came, and an alarm that was pending came nearer by {} s",
+        "{} signals arrived, and a pending alarm moved {} s nearer",
         beside.signals, beside.elapsed_s
     )
 }
 
-fn of_sleep(seen: &Seen<'_>) -> [Claim; 3] {
+fn of_sleep(seen: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
     let exact = |kind| {
         seen.overshoot(kind, S).map(|d| {
-            let figure = format!("a second took {} more in the median", time(d.p50));
+            let figure = format!("a second took {} longer at the median", time(d.p50));
             (d.p50 < S / 100, figure)
         })
     };
     [
-        claim("sleep-exact", "sleep() is exact to the second.", exact(DelayKind::Sleep)),
+        claim("sleep-exact", "sleep() is accurate to the second.", exact(DelayKind::Sleep)),
         claim(
             "sleep-is-alarm",
-            "sleep() sets a handler for SIGALRM, calls alarm() and pauses.",
-            seen.evidence.sleep_beside_alarm.map(|one| (is_made_of_alarms(one), beside(one))),
+            "sleep() installs a handler for SIGALRM, calls alarm() and pauses.",
+            seen.evidence
+                .sleep_alarm_interaction
+                .map(|one| (is_made_of_alarms(one), describe_interaction(one))),
         ),
         claim(
             "alarm-ends-pause",
-            "pause() returns when the signal of alarm() has been handled, and the program goes on.",
+            "pause() returns after the signal of alarm() has been handled, and the program \
+             continues.",
             exact(DelayKind::AlarmPause),
         ),
     ]
 }
 
-fn of_usleep(seen: &Seen<'_>) -> [Claim; 4] {
+fn of_usleep(seen: &DelayClaimInput<'_>) -> [DelayClaim; 4] {
     let shortest = || seen.overshoot(DelayKind::Usleep, US);
     let tick_ns = seen.result.tick.tick_ns;
     [
         claim(
             "usleep-tick",
-            "usleep() is no finer than a tick: at HZ = 250 a short one takes 4 ms.",
+            "usleep() has the resolution of a tick: at HZ = 250 a short one takes 4 ms.",
             shortest().zip(tick_ns).map(|(d, tick)| {
                 let took = d.p50 + US;
                 let figure =
-                    format!("1 µs took {} in the median, a tick is {}", time(took), time(tick));
+                    format!("1 µs took {} at the median, a tick is {}", time(took), time(tick));
                 (took >= tick / 2, figure)
             }),
         ),
-        claim("usleep-at-least", "usleep() waits at least as long as it is asked to.", {
+        claim("usleep-at-least", "usleep() waits at least the requested time.", {
             let cells = || {
                 seen.result.cells.iter().filter(|cell| {
                     cell.function == DelayKind::Usleep && cell.overshoot_ns.is_some()
@@ -77,15 +80,15 @@ fn of_usleep(seen: &Seen<'_>) -> [Claim; 4] {
             let waits: u64 =
                 cells().filter_map(|cell| Some(cell.overshoot_ns.as_ref()?.count)).sum();
             let early: u64 = cells().map(|cell| cell.early).sum();
-            (waits > 0).then(|| (early == 0, format!("{early} of {waits} waits ended early")))
+            (waits > 0).then(|| (early == 0, format!("{early} of {waits} waits returned early")))
         }),
         claim(
             "short-is-longer",
-            "Short delays take longer than they were set to.",
+            "Short delays take longer than requested.",
             seen.overshoot(DelayKind::Usleep, 100 * US).map(|d| {
                 let share = d.p50 as f64 / (100 * US) as f64;
                 let figure = format!(
-                    "100 µs took {:.0}% more in the median, never less than {} more",
+                    "100 µs took {:.0}% longer at the median, at least {} longer",
                     share * 100.0,
                     time(d.min)
                 );
@@ -94,10 +97,10 @@ fn of_usleep(seen: &Seen<'_>) -> [Claim; 4] {
         ),
         claim(
             "switch-10-ms",
-            "Going into the kernel and out again takes 10 to 30 ms.",
+            "A switch into the kernel and back takes 10 to 30 ms.",
             seen.under(DelayKind::Usleep, US, DelaySlack::Minimal).or_else(shortest).map(|d| {
                 let figure = format!(
-                    "a wait of 1 µs, with falling asleep and waking, took {} more in the median",
+                    "a wait of 1 µs, including sleep and wake-up, took {} longer at the median",
                     time(d.p50)
                 );
                 (d.p50 >= 5 * MS, figure)
@@ -106,57 +109,60 @@ fn of_usleep(seen: &Seen<'_>) -> [Claim; 4] {
     ]
 }
 
-fn of_usleep_s_faults(seen: &Seen<'_>) -> [Claim; 3] {
+fn of_usleep_s_faults(seen: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
     let evidence = seen.evidence;
     [
         claim(
             "usleep-signals",
-            "usleep() has an effect on signals.",
-            evidence.usleep_beside_alarm.map(|one| (is_made_of_alarms(one), beside(one))),
+            "usleep() interferes with signals.",
+            evidence
+                .usleep_alarm_interaction
+                .map(|one| (is_made_of_alarms(one), describe_interaction(one))),
         ),
         claim(
             "usleep-limit",
-            "usleep() takes less than a second; with more it fails at once.",
+            "usleep() accepts less than a second; above that it fails at once.",
             evidence.usleep_above_limit.as_ref().map(|one| {
-                let (asked, took) = (one.asked.as_secs_f64(), one.took.as_secs_f64());
+                let (asked, took) = (one.requested.as_secs_f64(), one.duration.as_secs_f64());
                 let how = one.error.as_deref().unwrap_or("without an error");
                 (took < asked, format!("{asked:.1} s took {took:.3} s, {how}"))
             }),
         ),
         claim(
             "usleep-obsolete",
-            "usleep() is a function of the past.",
+            "usleep() is obsolete.",
             evidence.posix_version.map(|version| {
                 (
                     version >= 200_809,
-                    format!("POSIX 2008 left it out; this C library is of {version}"),
+                    format!("POSIX 2008 removed it; this C library implements {version}"),
                 )
             }),
         ),
     ]
 }
 
-fn of_nanosleep(seen: &Seen<'_>) -> [Claim; 6] {
+fn of_nanosleep(seen: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
     let at = |ns| seen.overshoot(DelayKind::Nanosleep, ns);
     let resumed =
         |resumption| seen.result.interrupted.iter().find(|one| one.resumption == resumption);
     [
         claim(
             "nanosleep-not-ns",
-            "nanosleep() takes nanoseconds and is not as fine as that.",
-            at(US).map(|d| (d.p50 >= US, format!("1 µs took {} more in the median", time(d.p50)))),
+            "nanosleep() takes nanoseconds, but its resolution is coarser.",
+            at(US)
+                .map(|d| (d.p50 >= US, format!("1 µs took {} longer at the median", time(d.p50)))),
         ),
         claim(
             "nanosleep-ms",
-            "For delays of milliseconds nanosleep() is exact enough.",
+            "For delays of milliseconds nanosleep() is accurate enough.",
             at(10 * MS).map(|d| {
                 let share = d.p50 as f64 / (10 * MS) as f64;
-                (share < 0.1, format!("10 ms took {:.1}% more in the median", share * 100.0))
+                (share < 0.1, format!("10 ms took {:.1}% longer at the median", share * 100.0))
             }),
         ),
         claim(
             "nanosleep-beats-usleep",
-            "nanosleep() is finer than usleep() can be.",
+            "nanosleep() is more accurate than usleep() can be.",
             at(100 * US).zip(seen.overshoot(DelayKind::Usleep, 100 * US)).map(|(nano, micro)| {
                 let ratio = micro.p50 as f64 / nano.p50.max(1) as f64;
                 let figure = format!(
@@ -169,43 +175,43 @@ fn of_nanosleep(seen: &Seen<'_>) -> [Claim; 6] {
         ),
         claim(
             "nanosleep-errors",
-            "A program that does not look at what nanosleep() returns may use all of a processor.",
+            "A program that ignores the return value of nanosleep() may use a CPU fully.",
             seen.evidence.no_time.map(|one| {
                 let figure = format!(
-                    "with a time that is none it returned {} times in {:.0} ms and never slept ({:.0}% \
+                    "with an invalid time it returned {} times in {:.0} ms and never slept ({:.0}% \
                      of a core)",
                     one.calls,
                     one.time.as_secs_f64() * 1e3,
                     one.processor_share * 100.0
                 );
-                // On a busy machine it does not get all of a core, but it asks for it.
+                // On a busy host it does not get all of a core, but it demands it.
                 (one.sleeps == 0, figure)
             }),
         ),
         claim(
             "nanosleep-interrupted",
-            "A signal ends nanosleep() early, which its return value tells.",
+            "A signal ends nanosleep() early, which its return value reports.",
             resumed(Resumption::None).map(|one| {
                 let figure = format!(
-                    "{} ended after {} where nobody looked",
+                    "{} returned after {} when the return value was ignored",
                     time(one.requested_ns),
-                    time(one.took_ns)
+                    time(one.duration_ns)
                 );
-                (one.took_ns < one.requested_ns, figure)
+                (one.duration_ns < one.requested_ns, figure)
             }),
         ),
         claim(
             "nanosleep-resumed",
-            "One that is resumed with what was left waits as long as it should, and sleeps.",
+            "A wait resumed with the remaining time lasts as long as it should, and sleeps.",
             resumed(Resumption::Remaining).map(|one| {
-                let share = one.processor_ns as f64 / one.took_ns.max(1) as f64;
-                let is_so = one.took_ns >= one.requested_ns
-                    && one.took_ns < 2 * one.requested_ns
+                let share = one.processor_ns as f64 / one.duration_ns.max(1) as f64;
+                let is_so = one.duration_ns >= one.requested_ns
+                    && one.duration_ns < 2 * one.requested_ns
                     && share < 0.5;
                 let figure = format!(
                     "{} took {} over {} signals, at {:.1}% of a core",
                     time(one.requested_ns),
-                    time(one.took_ns),
+                    time(one.duration_ns),
                     one.interruptions,
                     share * 100.0
                 );
@@ -215,22 +221,22 @@ fn of_nanosleep(seen: &Seen<'_>) -> [Claim; 6] {
     ]
 }
 
-fn of_select(seen: &Seen<'_>) -> [Claim; 2] {
+fn of_select(seen: &DelayClaimInput<'_>) -> [DelayClaim; 2] {
     [
         claim(
             "select-exact",
-            "select() is exact to the microsecond.",
+            "select() is accurate to the microsecond.",
             seen.overshoot(DelayKind::Select, 10 * MS).map(|d| {
-                (d.p50 < 2 * US, format!("10 ms took {} more in the median", time(d.p50)))
+                (d.p50 < 2 * US, format!("10 ms took {} longer at the median", time(d.p50)))
             }),
         ),
         claim(
             "select-best",
-            "select() is the function of choice for a delay.",
+            "select() is the best function for a delay.",
             seen.overshoot(DelayKind::Select, 100 * MS)
                 .zip(seen.overshoot(DelayKind::ClockNanosleepAbsolute, 100 * MS))
                 .map(|(select, nano)| {
-                    // The least, since a busy machine adds to either what it likes.
+                    // The minimum, since a busy host adds an arbitrary time to either.
                     let ratio = nano.min as f64 / select.min.max(1) as f64;
                     let figure = format!(
                         "at 100 ms it overshoots by {} at least, clock_nanosleep() by {}: its slack \

@@ -1,34 +1,34 @@
-//! Claims about the tick, what it counts, and the clocks.
+//! Claims about the tick, its counters, and the clocks.
 
-use horolog_record::Claim;
+use horolog_record::DelayClaim;
 
-use super::{Seen, claim, time};
+use super::{DelayClaimInput, claim, time};
 
 const SECONDS_PER_DAY: f64 = 86_400.0;
 const DAYS_PER_YEAR: f64 = 365.25;
-/// What a kernel can be configured for.
+/// Tick rates that a kernel can be configured for.
 const USUAL_HZ: [u32; 4] = [100, 250, 300, 1_000];
-/// What is said that 32 bits of ticks last at 100 a second.
-const SAID_DAYS: f64 = 497.0;
+/// Claimed range of 32 bits of ticks at 100 per second, in days.
+const CLAIMED_DAYS: f64 = 497.0;
 
-pub(super) fn all(seen: &Seen<'_>) -> Vec<Claim> {
+pub(super) fn all(seen: &DelayClaimInput<'_>) -> Vec<DelayClaim> {
     let mut claims = Vec::from(of_the_tick(seen));
     claims.extend(of_jiffies(seen));
     claims.extend(of_clocks(seen));
     claims
 }
 
-fn of_the_tick(seen: &Seen<'_>) -> [Claim; 6] {
+fn of_the_tick(seen: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
     let (tick, evidence) = (&seen.result.tick, seen.evidence);
     let hz = tick.hz;
     let is_hz = |wanted: u32| hz.map(|hz| (hz == wanted, format!("HZ = {hz}")));
     [
         claim(
             "hz-choices",
-            "HZ is 100, 250, 300 or 1000, chosen when the kernel is built.",
+            "HZ is 100, 250, 300 or 1000, selected at kernel build time.",
             hz.map(|hz| (USUAL_HZ.contains(&hz), format!("HZ = {hz}"))),
         ),
-        claim("hz-default", "HZ is 250 unless somebody chose another.", is_hz(250)),
+        claim("hz-default", "HZ is 250 by default.", is_hz(250)),
         claim(
             "hz-2-6",
             "Since Linux 2.6 HZ is 1000, so the clock interrupts every millisecond.",
@@ -36,34 +36,34 @@ fn of_the_tick(seen: &Seen<'_>) -> [Claim; 6] {
         ),
         claim(
             "irq-0",
-            "The timer interrupt is IRQ 0 and comes HZ times a second.",
+            "The timer interrupt is IRQ 0 and occurs HZ times per second.",
             hz.zip(evidence.irq_0_per_s).map(|(hz, rate)| {
                 let is_so = (rate - f64::from(hz)).abs() < f64::from(hz) / 20.0;
-                (is_so, format!("IRQ 0 came {rate:.1} times a second, HZ = {hz}"))
+                (is_so, format!("IRQ 0 occurred {rate:.1} times per second, HZ = {hz}"))
             }),
         ),
         claim(
             "tick-inverse",
-            "A tick is 1/HZ: 4 ms where HZ is 250.",
-            // What is seen may be several ticks where this thread did not run meanwhile.
+            "A tick is 1/HZ: 4 ms at HZ = 250.",
+            // The observed value may be several ticks if this thread did not run meanwhile.
             hz.zip(tick.coarse_resolution_ns.or(tick.tick_measured_ns)).map(|(hz, ns)| {
                 let product = f64::from(hz) * ns as f64 / 1e9;
-                let figure = format!("the coarse clock moves by {}, HZ = {hz}", time(ns));
+                let figure = format!("the coarse clock advances by {}, HZ = {hz}", time(ns));
                 ((product - 1.0).abs() < 0.02, figure)
             }),
         ),
         claim(
             "jiffies-per-second",
-            "jiffies grows by HZ in a second.",
+            "jiffies advances by HZ per second.",
             hz.zip(evidence.jiffies_per_s).map(|(hz, rate)| {
                 let is_so = (rate - f64::from(hz)).abs() < f64::from(hz) / 50.0;
-                (is_so, format!("it grew by {rate:.1} a second, HZ = {hz}"))
+                (is_so, format!("it advanced by {rate:.1} per second, HZ = {hz}"))
             }),
         ),
     ]
 }
 
-fn of_jiffies(seen: &Seen<'_>) -> [Claim; 5] {
+fn of_jiffies(seen: &DelayClaimInput<'_>) -> [DelayClaim; 5] {
     let tick = &seen.result.tick;
     let days_at_100 = 2_f64.powi(32) / 100.0 / SECONDS_PER_DAY;
     let here = tick
@@ -72,9 +72,9 @@ fn of_jiffies(seen: &Seen<'_>) -> [Claim; 5] {
     [
         claim(
             "wrap-497-days",
-            "At HZ = 100 a count of 32 bits overflows after about 497 days.",
+            "At HZ = 100 a 32-bit counter overflows after about 497 days.",
             Some((
-                (days_at_100 - SAID_DAYS).abs() < 1.0,
+                (days_at_100 - CLAIMED_DAYS).abs() < 1.0,
                 format!("2³² / 100 s = {days_at_100:.1} days{here}"),
             )),
         ),
@@ -83,7 +83,7 @@ fn of_jiffies(seen: &Seen<'_>) -> [Claim; 5] {
             "jiffies, an unsigned long, overflows after little more than a year.",
             Some((
                 tick.jiffies_bits == 32,
-                format!("an unsigned long has {} bits here", tick.jiffies_bits),
+                format!("an unsigned long has {} bits on this host", tick.jiffies_bits),
             )),
         ),
         claim(
@@ -99,23 +99,23 @@ fn of_jiffies(seen: &Seen<'_>) -> [Claim; 5] {
             "jiffies is the low 32 bits of jiffies_64.",
             tick.jiffies.map(|jiffies| {
                 let is_half = tick.jiffies_bits == 32;
-                (is_half, format!("it has {} bits and stands at {jiffies}", tick.jiffies_bits))
+                (is_half, format!("it has {} bits and its value is {jiffies}", tick.jiffies_bits))
             }),
         ),
         claim(
             "time-before",
-            "Counts are to be compared by time_before() and time_after(), not by '<'.",
+            "Counters must be compared by time_before() and time_after(), not by '<'.",
             Some((
                 is_after(5, u32::MAX - 5) && !is_plainly_after(5, u32::MAX - 5),
-                "11 ticks after 0xfffffffa a count of 32 bits is 5: '<' calls that earlier, the sign \
-                 of the difference later"
+                "11 ticks after 0xfffffffa a 32-bit counter is 5: '<' orders that earlier, the \
+                 sign of the difference later"
                     .to_owned(),
             )),
         ),
     ]
 }
 
-/// What `time_after()` computes: right for half of the range, across the overflow too.
+/// Computes `time_after()`: right for half of the range, across the overflow too.
 const fn is_after(now: u32, then: u32) -> bool {
     then.wrapping_sub(now).cast_signed() < 0
 }
@@ -124,19 +124,19 @@ const fn is_plainly_after(now: u32, then: u32) -> bool {
     now > then
 }
 
-fn of_clocks(seen: &Seen<'_>) -> [Claim; 3] {
+fn of_clocks(seen: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
     let (tick, evidence) = (&seen.result.tick, seen.evidence);
     [
         claim(
             "gettimeofday-microsecond",
-            "gettimeofday() shows the time of day (xtime) to the microsecond.",
+            "gettimeofday() returns the time of day (xtime) to the microsecond.",
             evidence
                 .gettimeofday_step_ns
-                .map(|ns| (ns == 1_000, format!("the smallest step seen is {}", time(ns)))),
+                .map(|ns| (ns == 1_000, format!("the smallest observed step is {}", time(ns)))),
         ),
         claim(
             "clock-as-fine-as-tick",
-            "The system's clock is as fine as its tick: 4 ms at HZ = 250.",
+            "The system clock has the resolution of its tick: 4 ms at HZ = 250.",
             evidence.step_ns.zip(tick.tick_ns).map(|(step, tick)| {
                 let is_so = step > tick / 2;
                 (is_so, format!("it moves in steps of {}, the tick is {}", time(step), time(tick)))
@@ -144,11 +144,11 @@ fn of_clocks(seen: &Seen<'_>) -> [Claim; 3] {
         ),
         claim(
             "rtc-sets-time",
-            "At boot the kernel reads the real-time clock and sets the time of day by it.",
+            "At boot the kernel reads the real-time clock and sets the time of day from it.",
             Some(match (evidence.rtcs, evidence.is_set_by_rtc) {
-                (0, _) => (false, "this machine has no real-time clock".to_owned()),
-                (_, true) => (true, "its real-time clock says so (hctosys is 1)".to_owned()),
-                (_, false) => (false, "its real-time clock did not (hctosys is 0)".to_owned()),
+                (0, _) => (false, "this host has no real-time clock".to_owned()),
+                (_, true) => (true, "its real-time clock reports that (hctosys is 1)".to_owned()),
+                (_, false) => (false, "its real-time clock was not used (hctosys is 0)".to_owned()),
             }),
         ),
     ]

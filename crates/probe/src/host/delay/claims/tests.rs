@@ -6,9 +6,9 @@ use horolog_record::{
     DelayCell, DelaySetting, HOST_DELAY_SCHEMA, Host, InterruptedDelay, Resumption, TickFacts,
 };
 use horolog_stats::Recorder;
-use horolog_sys::alarm::BesideAlarm;
+use horolog_sys::alarm::AlarmInteraction;
 
-use super::super::evidence::{AboveLimit, Loop};
+use super::super::evidence::{AboveLimit, BusyLoop};
 use super::*;
 
 const MS: u64 = 1_000_000;
@@ -57,7 +57,7 @@ fn result(overshoot_ns: u64) -> HostDelayResult {
         interrupted: vec![InterruptedDelay {
             resumption: Resumption::Remaining,
             requested_ns: 60 * MS,
-            took_ns: 61 * MS,
+            duration_ns: 61 * MS,
             ended: true,
             interruptions: 29,
             calls: 30,
@@ -69,34 +69,34 @@ fn result(overshoot_ns: u64) -> HostDelayResult {
     }
 }
 
-fn evidence() -> Evidence {
-    let left_alone = Some(BesideAlarm { signals: 0, elapsed_s: 1 });
-    Evidence {
+fn evidence() -> DelayEvidence {
+    let left_alone = Some(AlarmInteraction { signals: 0, elapsed_s: 1 });
+    DelayEvidence {
         step_ns: Some(20),
         gettimeofday_step_ns: Some(1_000),
         irq_0_per_s: Some(0.0),
         jiffies_per_s: Some(250.3),
         rtcs: 1,
         is_set_by_rtc: true,
-        sleep_beside_alarm: left_alone,
-        usleep_beside_alarm: left_alone,
+        sleep_alarm_interaction: left_alone,
+        usleep_alarm_interaction: left_alone,
         usleep_above_limit: Some(AboveLimit {
-            asked: Duration::from_millis(1_200),
-            took: Duration::from_millis(1_201),
+            requested: Duration::from_millis(1_200),
+            duration: Duration::from_millis(1_201),
             error: None,
         }),
-        no_time: Some(Loop {
+        no_time: Some(BusyLoop {
             calls: 40_000,
             time: Duration::from_millis(10),
             processor_share: 0.98,
             sleeps: 0,
         }),
         posix_version: Some(200_809),
-        ..Evidence::default()
+        ..DelayEvidence::default()
     }
 }
 
-fn verdict(claims: &[Claim], id: &str) -> ClaimVerdict {
+fn verdict(claims: &[DelayClaim], id: &str) -> ClaimVerdict {
     claims.iter().find(|claim| claim.id == id).unwrap_or_else(|| panic!("no {id}")).verdict
 }
 
@@ -142,10 +142,10 @@ fn an_old_kernel_is_as_it_is_said_to_be() {
     let mut evidence = evidence();
     evidence.step_ns = Some(4 * MS);
     evidence.irq_0_per_s = Some(250.0);
-    evidence.sleep_beside_alarm = Some(BesideAlarm { signals: 1, elapsed_s: 100 });
+    evidence.sleep_alarm_interaction = Some(AlarmInteraction { signals: 1, elapsed_s: 100 });
     evidence.usleep_above_limit = Some(AboveLimit {
-        asked: Duration::from_millis(1_200),
-        took: Duration::from_micros(2),
+        requested: Duration::from_millis(1_200),
+        duration: Duration::from_micros(2),
         error: Some("Invalid argument".to_owned()),
     });
     let claims = all(&old, &evidence);
@@ -166,7 +166,7 @@ fn an_old_kernel_is_as_it_is_said_to_be() {
 fn a_resumed_wait_that_spins_or_drags_on_is_told() {
     let of = |took_ns, processor_ns| {
         let mut result = result(55_000);
-        result.interrupted[0].took_ns = took_ns;
+        result.interrupted[0].duration_ns = took_ns;
         result.interrupted[0].processor_ns = processor_ns;
         verdict(&all(&result, &evidence()), "nanosleep-resumed")
     };
@@ -182,7 +182,7 @@ fn what_was_not_measured_is_not_judged() {
     result.cells.clear();
     result.interrupted.clear();
     result.tick = TickFacts::default();
-    let claims = all(&result, &Evidence::default());
+    let claims = all(&result, &DelayEvidence::default());
     for id in ["hz-default", "jiffies-per-second", "usleep-tick", "select-exact", "usleep-limit"] {
         assert_eq!(verdict(&claims, id), ClaimVerdict::NotMeasured, "{id}");
     }

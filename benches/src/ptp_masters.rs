@@ -1,0 +1,182 @@
+//! The PTP masters that are compared, each started in the lab's server host and ended with its
+//! value, and what a client hears of them at its end of the link.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use horolog_io::{Batch, BatchDevice, BatchPacket, UdpDevice, UdpOptions};
+use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
+use horolog_load::ptp::PtpPlan;
+use horolog_load::{LoadJob, LoadOptions, LoadRun};
+use horolog_record::{LoadEngineKind, LoadResult};
+use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT, MULTICAST_IPV4, Message, MessageType};
+use tempfile::TempDir;
+
+use crate::capacity::NullObserver;
+
+/// Long enough to become master, which takes a second.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Longer than any message that a master sends to all.
+const MESSAGE_MAX: usize = 512;
+/// Where the simulated clients come from, who alone are answered in NetSync Monitor.
+const CLIENTS: &str = "10.64.0.0/10";
+/// Announce messages four times a second, so that they become masters soon.
+const LOG_ANNOUNCE_INTERVAL: &str = "-2";
+
+/// A master under test.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Master {
+    /// linuxptp's, with software timestamps. It runs free and may not set a clock.
+    Ptp4l,
+    /// Ours: XDP answers what it can, a thread the rest.
+    Ours,
+}
+
+/// In the order in which they have their turns.
+pub(crate) const MASTERS: [Master; 2] = [Master::Ptp4l, Master::Ours];
+
+impl Master {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ptp4l => "ptp4l",
+            Self::Ours => "horolog",
+        }
+    }
+}
+
+/// A master that runs in a lab of its own.
+pub(crate) struct Started {
+    lab: Lab,
+    _process: RunningProgram,
+    _directory: TempDir,
+}
+
+impl Started {
+    /// Starts it, with Syncs at this interval (log2 of seconds), and waits for its Announce.
+    pub(crate) fn new(master: Master, binary: &Path, log_sync_interval: i8) -> Result<Self> {
+        let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
+        let directory = tempfile::Builder::new().prefix("horolog-bench-").tempdir()?;
+        let listener = Listener::join(lab.client(), GENERAL_PORT)?;
+        let mut command = match master {
+            Master::Ptp4l => ptp4l(lab.server(), directory.path(), log_sync_interval)?,
+            Master::Ours => ours(lab.server(), binary, directory.path(), log_sync_interval),
+        };
+        let process = RunningProgram::start(&mut command)
+            .with_context(|| format!("is {} installed?", master.name()))?;
+        listener.await_first(MessageType::Announce, TIMEOUT).context(master.name())?;
+        Ok(Self { lab, _process: process, _directory: directory })
+    }
+
+    /// The host of the clients.
+    pub(crate) fn client(&self) -> &LabHost {
+        self.lab.client()
+    }
+
+    /// Loads it from the client's host by the in-kernel engine.
+    pub(crate) fn load(&self, plan: PtpPlan, job: LoadJob) -> Result<LoadResult> {
+        let target = self.lab.server().port().ipv4.to_string().parse()?;
+        let mut options = LoadOptions::new(target, job);
+        options.engine = Some(LoadEngineKind::Xdp);
+        options.ptp = Some(plan);
+        options.source_network = Some(CLIENTS.parse()?);
+        options.namespaces = vec![self.lab.server().netns.clone()];
+        Ok(self.client().run(|| LoadRun::prepare(options)?.run(&mut NullObserver))??)
+    }
+}
+
+/// linuxptp's master as a command.
+fn ptp4l(host: &LabHost, directory: &Path, log_sync_interval: i8) -> Result<std::process::Command> {
+    let configuration = directory.join("ptp4l.conf");
+    let text = format!(
+        "[global]\nfree_running 1\ntime_stamping software\nmasterOnly 1\nhybrid_e2e 1\n\
+         net_sync_monitor 1\nunicast_listen 1\ntx_timestamp_timeout 50\n\
+         fault_reset_interval ASAP\nannounceReceiptTimeout 2\nuse_syslog 0\n\
+         logAnnounceInterval {LOG_ANNOUNCE_INTERVAL}\nlogSyncInterval {log_sync_interval}\n\
+         uds_address {}\n[{}]\n",
+        directory.join("ptp4l.sock").display(),
+        host.port().interface
+    );
+    fs::write(&configuration, text)?;
+    // It must never touch this machine's clock.
+    let mut command = host.command("setpriv");
+    command.args(["--bounding-set", "-sys_time", "--inh-caps", "-sys_time", "ptp4l", "-f"]);
+    command.arg(configuration);
+    Ok(command)
+}
+
+/// Ours as a command.
+fn ours(
+    host: &LabHost,
+    binary: &Path,
+    directory: &Path,
+    log_sync_interval: i8,
+) -> std::process::Command {
+    let (port, sync) = (host.port(), log_sync_interval.to_string());
+    let mut command = host.command(binary);
+    command.args(["serve", "--engine", "xdp", "--xdp-reply", "transmit", "--threads", "1"]);
+    command.args(["--local", "--stratum", "1", "--tai-offset", "37", "--listen"]);
+    command.arg(format!("{}:123", port.ipv4)).args(["--ptp", &port.interface]);
+    command.args(["--ptp-netsync-monitor", "--ptp-unicast-allow", CLIENTS]);
+    command.args(["--ptp-announce-interval", LOG_ANNOUNCE_INTERVAL]);
+    command.args(["--ptp-sync-interval", &sync, "--status-socket"]);
+    command.arg(directory.join("status.sock"));
+    command
+}
+
+/// Somebody in the masters' group on the first interface of a host, at one of the two ports.
+pub(crate) struct Listener {
+    device: UdpDevice,
+}
+
+impl Listener {
+    /// Joins the group.
+    pub(crate) fn join(host: &LabHost, port: u16) -> Result<Self> {
+        let options =
+            UdpOptions { interface: Some(host.port().interface.clone()), ..UdpOptions::default() };
+        let at = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+        let device = host.run(|| UdpDevice::bind(at, &options))??;
+        device.join(IpAddr::V4(MULTICAST_IPV4), host.port().index)?;
+        Ok(Self { device })
+    }
+
+    /// The same for event messages, among them Sync.
+    pub(crate) fn of_events(host: &LabHost) -> Result<Self> {
+        Self::join(host, EVENT_PORT)
+    }
+
+    /// Hands over what comes, with the message in it, until `each` has had enough or the time is
+    /// over.
+    pub(crate) fn listen(
+        mut self,
+        until: Instant,
+        mut each: impl FnMut(&Message<'_>, &BatchPacket<'_, horolog_io::Endpoints>) -> bool,
+    ) -> Result<()> {
+        let mut batch = Batch::new(32, MESSAGE_MAX);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.device.receive(&mut batch, left)?;
+            for packet in batch.iter() {
+                let Ok((message, _)) = Message::parse(packet.bytes) else { continue };
+                if each(&message, &packet) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Waits for the first message of this type.
+    fn await_first(self, kind: MessageType, patience: Duration) -> Result<()> {
+        let mut has_come = false;
+        self.listen(Instant::now() + patience, |message, _| {
+            has_come = message.kind() == Some(kind);
+            has_come
+        })?;
+        if has_come { Ok(()) } else { bail!("no {kind:?} within {} s", patience.as_secs()) }
+    }
+}

@@ -1,0 +1,128 @@
+//! What a load of ten minutes measures, without the ten minutes: a result as large as its own. Its
+//! figures are made by drawing so many latencies as there would be, and recorded as a generator
+//! records them.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use horolog_record::{
+    Distribution, Host, LOAD_SCHEMA, LoadEngineKind, LoadResult, LossLocation, Percentiles, Point,
+    RequestMode, Responses, Series, Spacing, Target, Trial, rfc3339_now,
+};
+use horolog_stats::Recorder;
+use horolog_time::SplitMix64;
+
+/// A trial for each of the minutes, and a point for each second.
+pub(crate) const TRIALS: usize = 10;
+pub(crate) const TRIAL_S: usize = 60;
+/// Requests in a second.
+pub(crate) const RATE: usize = 1_000;
+
+/// Latencies as of a busy server: most of them short, with a long tail.
+struct Latencies(SplitMix64);
+
+impl Latencies {
+    fn uniform(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn next_ns(&mut self) -> u64 {
+        let tail = if self.uniform() < 0.01 { 20.0 } else { 1.0 };
+        (30_000.0 - 40_000.0 * tail * (1.0 - self.uniform()).ln()) as u64
+    }
+
+    fn recorded(&mut self, count: usize) -> Recorder {
+        let mut recorder = Recorder::new();
+        for _ in 0..count {
+            recorder.record(self.next_ns());
+        }
+        recorder
+    }
+}
+
+fn trial(latencies: &mut Latencies) -> Trial {
+    let sent = (RATE * TRIAL_S) as u64;
+    let mut distribution = || Distribution::of_recorder(&latencies.recorded(RATE * TRIAL_S));
+    Trial {
+        phase: None,
+        offered_rate: RATE as f64,
+        achieved_rate: RATE as f64,
+        duration_s: TRIAL_S as f64,
+        clients: 1_024,
+        sent,
+        received: sent,
+        lost: 0,
+        duplicate: 0,
+        late: 0,
+        unsynchronised: 0,
+        invalid: BTreeMap::new(),
+        responses: Responses { basic: sent, ..Responses::default() },
+        authenticated: None,
+        cookies_reused: None,
+        fairness: None,
+        compliant_clients: None,
+        rtt_ns: distribution(),
+        response_time_ns: distribution(),
+        tx_offset_ns: None,
+        timestamped: Some(sent),
+        lateness_ns: distribution(),
+        lost_at: BTreeMap::from([(LossLocation::Unknown, 0)]),
+        parts: Vec::new(),
+    }
+}
+
+fn point(second: usize, latencies: &mut Latencies) -> Point {
+    let seen = Distribution::of_recorder(&latencies.recorded(RATE));
+    Point {
+        at_s: second as f64,
+        trial: second / TRIAL_S,
+        offered_rate: RATE as f64,
+        sent: RATE as u64,
+        received: RATE as u64,
+        lost: 0,
+        late: 0,
+        invalid: 0,
+        unsynchronised: 0,
+        rtt_ns: seen.map(|seen| Percentiles {
+            p50: seen.p50,
+            p90: seen.p90,
+            p99: seen.p99,
+            p99_9: seen.p99_9,
+            max: seen.max,
+        }),
+    }
+}
+
+/// The result of a run whose latencies are those of this seed.
+pub(crate) fn record(seed: u64, host: &Host) -> LoadResult {
+    let mut latencies = Latencies(SplitMix64::new(seed));
+    let trials = (0..TRIALS).map(|_| trial(&mut latencies)).collect();
+    let points = (0..TRIALS * TRIAL_S).map(|second| point(second, &mut latencies)).collect();
+    LoadResult {
+        schema: LOAD_SCHEMA.to_owned(),
+        started: rfc3339_now(),
+        command: vec!["horolog".to_owned(), "load".to_owned(), "ntp".to_owned()],
+        host: host.clone(),
+        target: Target {
+            address: Ipv4Addr::new(192, 0, 2, 1).into(),
+            port: 123,
+            name: None,
+            interface: None,
+            mac: None,
+            source_network: None,
+        },
+        mode: RequestMode::NtpBasic,
+        engine: LoadEngineKind::Packet,
+        threads: 2,
+        spacing: Spacing::Constant,
+        reply_timeout_ns: 1_000_000_000,
+        offset: None,
+        trials,
+        search: None,
+        series: Some(Series { interval_s: 1.0, points }),
+        outages: Vec::new(),
+        overload: None,
+        limits: Vec::new(),
+        findings: Vec::new(),
+    }
+}

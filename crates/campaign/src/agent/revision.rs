@@ -1,0 +1,60 @@
+//! Detection of new revisions of an agent's assignment. A server of a cluster may lag behind the
+//! others and return an older revision; a broker that came back empty also returns an older
+//! revision, and continues to do so. Pure.
+
+/// Number of reads of an older revision after which it is accepted: some seconds.
+const CONFLICTING_READS_MAX: u32 = 4;
+
+/// Last accepted revision.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct RevisionTracker {
+    revision: Option<u64>,
+    conflicting_reads: u32,
+}
+
+impl RevisionTracker {
+    /// Returns true if this revision, or its absence, is new. The deletion of an order is a later
+    /// revision too.
+    pub(super) fn is_new(&mut self, revision: Option<u64>) -> bool {
+        if revision == self.revision {
+            self.conflicting_reads = 0;
+            return false;
+        }
+        if revision < self.revision {
+            self.conflicting_reads += 1;
+            if self.conflicting_reads < CONFLICTING_READS_MAX {
+                return false;
+            }
+        }
+        *self = Self { revision, conflicting_reads: 0 };
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn news(looks: &[Option<u64>]) -> Vec<bool> {
+        let mut sight = RevisionTracker::default();
+        looks.iter().map(|revision| sight.is_new(*revision)).collect()
+    }
+
+    #[test]
+    fn each_revision_is_news_once() {
+        let looks = [None, Some(3), Some(3), Some(5), Some(5)];
+        assert_eq!(news(&looks), [false, true, false, true, false]);
+    }
+
+    #[test]
+    fn a_server_that_has_not_followed_takes_no_order_back() {
+        let looks = [Some(3), None, Some(2), Some(3), None, None, Some(3)];
+        assert_eq!(news(&looks), [true, false, false, false, false, false, false]);
+    }
+
+    #[test]
+    fn a_broker_that_came_back_empty_is_believed_in_the_end() {
+        let looks = [Some(3), None, None, None, None, None, Some(1)];
+        assert_eq!(news(&looks), [true, false, false, false, true, false, true]);
+    }
+}

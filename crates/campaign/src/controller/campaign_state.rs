@@ -1,0 +1,101 @@
+//! State that a resuming controller needs and agents cannot report: the plan, the agents available
+//! for placement, and the start time. It is stored at the broker before the first order.
+
+use serde::{Deserialize, Serialize};
+
+use super::eligibility::EligibleAgents;
+use super::run::CampaignError;
+use crate::file_error::sanitised;
+use crate::order::{AgentState, PROTOCOL, SHOWN_MAX};
+use crate::packing;
+use crate::placement::{Placement, assign_roles};
+use crate::plan::Plan;
+
+/// Largest size of the state before compression, in bytes.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// State of a campaign.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CampaignState {
+    protocol: u32,
+    version: String,
+    /// Text of the plan.
+    pub plan: String,
+    /// Values of its parameters.
+    pub settings: Vec<(String, String)>,
+    /// Agents that could be used. Placement is deterministic, so its result is not stored.
+    pub agents: Vec<AgentState>,
+    /// Agents that could not be used, and the reasons.
+    pub unusable: Vec<(String, String)>,
+    /// Start time, UTC in ns since 1970, once it is set.
+    pub at_ns: Option<i64>,
+    /// True if it was abandoned.
+    pub abandoned: bool,
+    /// Controller that wrote it last.
+    controller: i64,
+}
+
+/// Header readable in every version.
+#[derive(Deserialize)]
+struct StateHeader {
+    protocol: u32,
+    version: String,
+}
+
+impl CampaignState {
+    pub(super) fn new(
+        version: &str,
+        plan: String,
+        settings: Vec<(String, String)>,
+        look: EligibleAgents,
+    ) -> Self {
+        let version = version.to_owned();
+        Self {
+            protocol: PROTOCOL,
+            version,
+            plan,
+            settings,
+            agents: look.usable,
+            unusable: look.unusable,
+            at_ns: None,
+            abandoned: false,
+            controller: 0,
+        }
+    }
+
+    /// Makes the controller that began now, in ns, the owner.
+    pub(super) const fn take_over(&mut self, now_ns: i64) {
+        self.controller = now_ns;
+    }
+
+    /// Returns true if both were written by the same controller.
+    pub(super) const fn has_same_controller(&self, other: &Self) -> bool {
+        self.controller == other.controller
+    }
+
+    /// Serialises the state.
+    pub(super) fn pack(&self) -> Vec<u8> {
+        // Everything in it has a representation in JSON.
+        packing::pack(self).unwrap_or_default()
+    }
+
+    /// Parses the state; the error is the version that wrote it.
+    pub(super) fn unpack(packed: &[u8], version: &str) -> Result<Self, String> {
+        let unknown = || "another version".to_owned();
+        let text = packing::unpack(packed, BYTES_MAX).ok().flatten().ok_or_else(unknown)?;
+        let head: StateHeader = serde_json::from_slice(&text).map_err(|_| unknown())?;
+        if head.protocol != PROTOCOL || head.version != version {
+            return Err(sanitised(&head.version, SHOWN_MAX));
+        }
+        serde_json::from_slice(&text).map_err(|_| unknown())
+    }
+
+    /// Computes the placement of the roles.
+    pub(super) fn placement(&self, plan: &Plan) -> Result<Placement, CampaignError> {
+        let candidates: Vec<_> = self.agents.iter().map(Into::into).collect();
+        let unusable = Vec::new();
+        assign_roles(plan, &candidates)
+            .map_err(|fault| CampaignError::Placement { fault, unusable })
+    }
+}

@@ -1,0 +1,195 @@
+//! Selection of the present agents that can be used, and the reasons against the others: another
+//! version, a clock offset that is too large, an unknown clock offset. Pure.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::file_error::sanitised;
+use crate::order::{AgentClockState, AgentState, PROTOCOL};
+
+/// Largest size of an agent's state, in bytes.
+const STATE_BYTES_MAX: usize = 64 << 10;
+
+/// Present agents.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct EligibleAgents {
+    /// Agents that can be used.
+    pub usable: Vec<AgentState>,
+    /// Names of the other agents, and the reasons.
+    pub unusable: Vec<(String, String)>,
+}
+
+/// Header readable in every version.
+#[derive(Deserialize)]
+struct Head {
+    protocol: u32,
+    version: String,
+    name: String,
+}
+
+/// Classifies agents by their published states. Without `max_offset` clocks are not checked.
+pub fn classify<'a>(
+    states: impl IntoIterator<Item = &'a [u8]>,
+    version: &str,
+    max_offset: Option<Duration>,
+) -> EligibleAgents {
+    let mut look = EligibleAgents::default();
+    for state in states {
+        let Some(head) = head(state) else {
+            look.unusable.push(("?".to_owned(), "unreadable state".to_owned()));
+            continue;
+        };
+        match usable(state, &head, version, max_offset) {
+            Ok(state) => look.usable.push(state),
+            Err(why) => look.unusable.push((sanitised(&head.name, SHOWN_MAX), why)),
+        }
+    }
+    look
+}
+
+impl EligibleAgents {
+    /// Moves agents that work for a campaign to the unusable ones.
+    #[must_use]
+    pub fn of_idle(self) -> Self {
+        let Self { usable, mut unusable } = self;
+        let (free, busy): (Vec<_>, _) = usable.into_iter().partition(|state| state.busy.is_none());
+        unusable.extend(busy.into_iter().filter_map(|state: AgentState| {
+            let why = format!("it is busy with campaign {}; wait for its end", state.busy?);
+            Some((state.name.to_string(), why))
+        }));
+        Self { usable: free, unusable }
+    }
+}
+
+fn head(state: &[u8]) -> Option<Head> {
+    serde_json::from_slice(state).ok().filter(|_| state.len() <= STATE_BYTES_MAX)
+}
+
+/// Largest number of characters shown of an agent's text.
+const SHOWN_MAX: usize = 64;
+
+fn usable(
+    state: &[u8],
+    head: &Head,
+    version: &str,
+    max_offset: Option<Duration>,
+) -> Result<AgentState, String> {
+    if head.protocol != PROTOCOL || head.version != version {
+        return Err(format!(
+            "it is horolog {}, protocol {}, and this is {version}, protocol {PROTOCOL}; install \
+             one version",
+            sanitised(&head.version, SHOWN_MAX),
+            head.protocol
+        ));
+    }
+    let state: AgentState =
+        serde_json::from_slice(state).map_err(|_| "unreadable state".to_owned())?;
+    if let Some(max_offset) = max_offset {
+        clock_fits(state.clock.as_ref(), max_offset)?;
+    }
+    Ok(state)
+}
+
+/// Checks that a clock can be within the limit. It fails if its offset exceeds the limit even at
+/// best.
+fn clock_fits(clock: Option<&AgentClockState>, max_offset: Duration) -> Result<(), String> {
+    let max_ms = max_offset.as_secs_f64() * 1e3;
+    let Some(AgentClockState { offset_ns, error_ns, source }) = clock else {
+        return Err(format!(
+            "its clock offset is unknown, and the limit is {max_ms} ms; run a time service on its \
+             host, or start the agent with --clock-server"
+        ));
+    };
+    let least_ns = offset_ns.unsigned_abs().saturating_sub(*error_ns);
+    if u128::from(least_ns) <= max_offset.as_nanos() {
+        return Ok(());
+    }
+    let side = if *offset_ns > 0 { "ahead" } else { "behind" };
+    let (offset_ms, error_ms) = (offset_ns.unsigned_abs() as f64 / 1e6, *error_ns as f64 / 1e6);
+    Err(format!(
+        "its clock is {offset_ms:.3} ms {side}, ± {error_ms:.3} ms ({}), and the limit is {max_ms} \
+         ms; synchronise it, or raise the plan's max-offset",
+        sanitised(source, SHOWN_MAX)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn state(name: &str, clock: &serde_json::Value) -> serde_json::Value {
+        json!({
+            "protocol": 1, "version": "0.1.0", "name": name, "incarnation": 1, "labels": {},
+            "addresses": ["192.0.2.1"],
+            "abilities": { "root": true, "cores": 2, "kinds": ["serve"] },
+            "clock": clock,
+        })
+    }
+
+    fn looked(state: &serde_json::Value) -> EligibleAgents {
+        let text = state.to_string();
+        classify([text.as_bytes()], "0.1.0", Some(Duration::from_millis(1)))
+    }
+
+    fn why(state: &serde_json::Value) -> String {
+        let mut look = looked(state);
+        assert_eq!(look.usable, []);
+        look.unusable.remove(0).1
+    }
+
+    fn clock(offset_ns: i64, error_ns: u64) -> serde_json::Value {
+        json!({ "offset_ns": offset_ns, "error_ns": error_ns, "source": "kernel" })
+    }
+
+    #[test]
+    fn clocks_that_may_be_right_are_taken() {
+        for (offset_ns, error_ns) in [(0, 0), (1_000_000, 0), (-1_500_000, 500_000), (0, 1 << 60)] {
+            let look = looked(&state("n1", &clock(offset_ns, error_ns)));
+            assert_eq!(look.usable.len(), 1, "{offset_ns} {error_ns}");
+        }
+    }
+
+    #[test]
+    fn clocks_that_are_off_or_unknown_are_named() {
+        assert_eq!(
+            why(&state("n1", &clock(-2_500_000, 400_000))),
+            "its clock is 2.500 ms behind, ± 0.400 ms (kernel), and the limit is 1 ms; \
+             synchronise it, or raise the plan's max-offset"
+        );
+        assert!(why(&state("n1", &clock(i64::MIN, 0))).contains(" ms behind"));
+        assert!(why(&state("n1", &json!(null))).contains("start the agent with --clock-server"));
+        let text = state("n1", &json!(null)).to_string();
+        assert_eq!(classify([text.as_bytes()], "0.1.0", None).usable.len(), 1);
+    }
+
+    #[test]
+    fn who_is_busy_is_named() {
+        let mut busy = state("n1", &clock(0, 0));
+        busy["busy"] = json!("c-1");
+        let look = looked(&busy);
+        assert_eq!(look.usable.len(), 1);
+        let look = look.of_idle();
+        let why = "it is busy with campaign c-1; wait for its end";
+        assert_eq!(look.unusable, [("n1".to_owned(), why.to_owned())]);
+        let free = looked(&state("n1", &clock(0, 0))).of_idle();
+        assert_eq!((free.usable.len(), free.unusable.len()), (1, 0));
+    }
+
+    #[test]
+    fn other_versions_are_named_whatever_else_they_say() {
+        let mut other = json!({ "protocol": 2, "version": "9.0", "name": "n9", "colour": "blue" });
+        assert_eq!(looked(&other).unusable[0].0, "n9");
+        assert_eq!(
+            why(&other),
+            "it is horolog 9.0, protocol 2, and this is 0.1.0, protocol 1; install one version"
+        );
+        other["protocol"] = json!(1);
+        assert!(why(&other).starts_with("it is horolog 9.0, protocol 1"));
+        other["version"] = json!("0.1.0");
+        assert_eq!(why(&other), "unreadable state");
+        assert_eq!(looked(&json!([])).unusable[0].0, "?");
+    }
+}

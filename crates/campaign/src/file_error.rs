@@ -1,0 +1,63 @@
+//! Error in a user-written file, with its line.
+
+use std::fmt::{self, Display, Formatter};
+
+/// Reason why a file is invalid.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileError {
+    /// Line, from 1 on; absent if the error concerns no line, such as something that is missing.
+    pub line: Option<usize>,
+    /// Reason and remedy, in one line.
+    pub reason: String,
+}
+
+impl std::error::Error for FileError {}
+
+impl Display for FileError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.reason),
+            None => f.write_str(&self.reason),
+        }
+    }
+}
+
+impl FileError {
+    /// Formats the error with the name of the file, which precedes the line number.
+    #[must_use]
+    pub fn in_file(&self, name: &str) -> String {
+        match self.line {
+            Some(line) => format!("{name}:{line}: {}", self.reason),
+            None => format!("{name}: {}", self.reason),
+        }
+    }
+
+    /// Creates an error. The reason may include text from others; it is sanitised to one line.
+    pub(crate) fn new(line: Option<usize>, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self { line, reason: sanitised(&reason, usize::MAX) }
+    }
+
+    /// Converts an error of the TOML parser.
+    pub(crate) fn of_toml(text: &str, error: &toml::de::Error) -> Self {
+        let line = error.span().map(|span| line_of(text, span.start));
+        let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        Self::new(line, reason)
+    }
+}
+
+/// Returns the line of a byte offset in a text, from 1 on.
+pub(crate) fn line_of(text: &str, at: usize) -> usize {
+    1 + text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count()
+}
+
+/// Formats a count: `1 job`, `2 jobs`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Sanitises text from others for display: truncated, on one line, and without terminal control
+/// characters.
+pub(crate) fn sanitised(text: &str, chars_max: usize) -> String {
+    text.chars().take(chars_max).map(|c| if c.is_control() { '?' } else { c }).collect()
+}

@@ -1,0 +1,144 @@
+//! Findings on the merged metrics: missing results and their causes.
+
+use std::collections::BTreeMap;
+
+use horolog_record::{CampaignStart, Finding, FindingCode, Severity};
+
+use super::{MergedPart, ended, propagated};
+use crate::CampaignId;
+use crate::order::JobEnd;
+use crate::plan::Plan;
+
+/// Spread of actual starts above which a finding is made.
+const SPREAD_MAX_NS: u64 = 5_000_000;
+
+/// Context of the run.
+pub(super) struct CampaignRunContext<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) local: bool,
+    pub(super) interrupted: bool,
+    /// Campaign by which it can be resumed, if it can.
+    pub(super) campaign: Option<&'a CampaignId>,
+    pub(super) at_ns: Option<i64>,
+    pub(super) start: Option<&'a CampaignStart>,
+}
+
+fn finding(code: FindingCode, severity: Severity, message: String, advice: &str) -> Finding {
+    Finding { code, severity, message, advice: advice.to_owned(), trial: None }
+}
+
+/// Returns the finding that results of a role could not be merged.
+pub(super) fn unmerged(role: &str, what: &str) -> Finding {
+    finding(
+        FindingCode::MergeIncomplete,
+        Severity::Warning,
+        format!("Results of role {role} were not merged completely: {what}."),
+        "The parts contain each result unmerged.",
+    )
+}
+
+pub(super) fn add(
+    about: &CampaignRunContext<'_>,
+    parts: &[MergedPart<'_>],
+    findings: &mut Vec<Finding>,
+) {
+    if about.interrupted {
+        findings.push(finding(
+            FindingCode::Interrupted,
+            Severity::Warning,
+            "The campaign was interrupted; results cover the time until then.".to_owned(),
+            "Run it again to completion for the rest.",
+        ));
+    }
+    findings.extend(lost(about.campaign, parts));
+    findings.extend(parts.iter().filter_map(|part| failed(about, part)));
+    findings.extend(propagated::propagate(about.plan, parts));
+    findings.extend(about.start.and_then(apart));
+    findings.extend(differ(about.at_ns, parts));
+    if about.local {
+        findings.push(finding(
+            FindingCode::SharedMachine,
+            Severity::Note,
+            "All roles shared the CPUs of one machine.".to_owned(),
+            "Run the plan on several machines for independent results.",
+        ));
+    }
+}
+
+/// Returns findings on lost agents, with the results missing because of them.
+fn lost(campaign: Option<&CampaignId>, parts: &[MergedPart<'_>]) -> Vec<Finding> {
+    let mut by_agent: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for part in parts.iter().filter(|part| part.outcome.is_none()) {
+        let jobs = by_agent.entry(part.placed.agent.as_str()).or_default();
+        jobs.push(part.placed.job.id.to_string());
+    }
+    let later = campaign.map(|campaign| {
+        format!(
+            " Results it delivers later are available with 'horolog campaign run --resume \
+             {campaign}', for a week."
+        )
+    });
+    let advice = format!("Check that agent.{}", later.unwrap_or_default());
+    let lost = |(agent, jobs): (&str, Vec<String>)| {
+        finding(
+            FindingCode::AgentLost,
+            Severity::Error,
+            format!("Agent {agent} did not report: results of {} are missing.", jobs.join(", ")),
+            &advice,
+        )
+    };
+    by_agent.into_iter().map(lost).collect()
+}
+
+/// Returns the finding on a part that did not end properly.
+fn failed(about: &CampaignRunContext<'_>, part: &MergedPart<'_>) -> Option<Finding> {
+    let ending = &part.outcome.as_ref()?.ending;
+    let how = match ending {
+        JobEnd::Done { .. } => return None,
+        // All parts were abandoned, which is reported once.
+        JobEnd::Abandoned if about.interrupted => return None,
+        JobEnd::Abandoned => "was abandoned".to_owned(),
+        JobEnd::TimedOut => {
+            let time = about.plan.duration_max.as_secs_f64();
+            format!("exceeded the plan's duration-max of {time} s, and was terminated")
+        }
+        JobEnd::Failed { .. } => "failed".to_owned(),
+        JobEnd::Signalled { .. } => "was terminated by a signal".to_owned(),
+        JobEnd::Refused { .. } => "was not started".to_owned(),
+        JobEnd::Interrupted { .. } => "ended with its agent".to_owned(),
+    };
+    let (_, _, why) = ended(part.outcome.as_ref());
+    let why = why.map(|why| format!(": {}", why.trim_end_matches('.'))).unwrap_or_default();
+    let has = if part.result().is_some() { "Its result covers the time until then." } else { "" };
+    let message = format!("{} on {} {how}{why}.", part.placed.job.id, part.placed.agent);
+    Some(finding(FindingCode::PartUnmeasured, Severity::Error, message, has))
+}
+
+fn apart(start: &CampaignStart) -> Option<Finding> {
+    (start.spread_ns > SPREAD_MAX_NS).then(|| {
+        let spread = start.spread_ns as f64 / 1e6;
+        finding(
+            FindingCode::StartSpreadLarge,
+            Severity::Warning,
+            format!("Processes started up to {spread:.1} ms apart."),
+            "Busy machines start processes late; leave a CPU idle, or run agents as root, which \
+             enables real-time priority at the start.",
+        )
+    })
+}
+
+/// Returns the finding on parts with a start time other than the campaign's.
+fn differ(at_ns: Option<i64>, parts: &[MergedPart<'_>]) -> Option<Finding> {
+    let intended = |part: &MergedPart<'_>| part.outcome.as_ref()?.intended_ns;
+    let at_ns = at_ns.or_else(|| parts.iter().find_map(intended))?;
+    let others = parts.iter().filter(|part| intended(part).is_some_and(|other| other != at_ns));
+    let others: Vec<_> = others.map(|part| part.placed.job.id.to_string()).collect();
+    (!others.is_empty()).then(|| {
+        finding(
+            FindingCode::StartTimesDiffer,
+            Severity::Error,
+            format!("Start times other than that of the others: {}.", others.join(", ")),
+            "Results of the roles are from different times; run the campaign again.",
+        )
+    })
+}

@@ -1,0 +1,186 @@
+//! Findings of parts on their own results, repeated for the campaign: errors and warnings, with the
+//! same severity and their origin. Notes stay in their parts. A finding shared by several parts of
+//! a role is repeated once, with their number, and the total is limited.
+
+use horolog_record::{Finding, FindingCode, Severity};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{MergedPart, cycles};
+use crate::plan::Plan;
+use crate::role::RoleKind;
+
+/// Largest number of repeated findings.
+const AGAIN_MAX: usize = 20;
+
+/// Finding of one part, with equal ones of other parts.
+struct PropagatedFinding<'a> {
+    part: &'a MergedPart<'a>,
+    first: Finding,
+    /// Index among the findings of its kind in its part. Those on trials are grouped together.
+    index_in_part: usize,
+    /// Further findings of its kind in the same part.
+    more: usize,
+    /// Other parts of the role with the same finding.
+    others: usize,
+    last: &'a MergedPart<'a>,
+}
+
+/// Returns the findings of parts whose roles are judged, most severe first.
+pub(super) fn propagate(plan: &Plan, parts: &[MergedPart<'_>]) -> Vec<Finding> {
+    let mut groups: Vec<PropagatedFinding<'_>> = Vec::new();
+    let is_judged = |part: &&MergedPart<'_>| {
+        plan.role(&part.placed.job.id.role).is_some_and(|role| role.judged)
+    };
+    for part in parts.iter().filter(is_judged) {
+        let mut seen: Vec<(FindingCode, Severity)> = Vec::new();
+        for finding in of(part) {
+            let kind = (finding.code, finding.severity);
+            let before = seen.iter().filter(|other| **other == kind).count();
+            seen.push(kind);
+            add(&mut groups, part, finding, before);
+        }
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.first.severity));
+    let left = groups.len().saturating_sub(AGAIN_MAX);
+    groups.truncate(AGAIN_MAX);
+    let mut told: Vec<_> = groups.into_iter().map(|group| group.into_finding(parts)).collect();
+    if let Some(last) = told.last_mut().filter(|_| left > 0) {
+        let message = &last.message;
+        last.message = format!("{message} Parts have {left} more findings, listed with each part.");
+    }
+    told
+}
+
+/// Returns errors and warnings of a part's own result.
+fn of(part: &MergedPart<'_>) -> Vec<Finding> {
+    let findings = part.result().and_then(|result| result.get("findings"));
+    let findings = findings.and_then(Value::as_array).into_iter().flatten();
+    let read = findings.filter_map(|one| Finding::deserialize(one).ok());
+    read.filter(|one| one.severity > Severity::Note).collect()
+}
+
+fn add<'a>(
+    groups: &mut Vec<PropagatedFinding<'a>>,
+    part: &'a MergedPart<'a>,
+    finding: Finding,
+    before: usize,
+) {
+    let place = if finding.trial.is_some() { 0 } else { before };
+    let is_same = |group: &&mut PropagatedFinding<'_>| {
+        let of = |finding: &Finding| (finding.code, finding.severity, finding.advice.clone());
+        group.part.placed.job.id.role == part.placed.job.id.role
+            && of(&group.first) == of(&finding)
+            && group.index_in_part == place
+    };
+    let Some(group) = groups.iter_mut().find(is_same) else {
+        groups.push(PropagatedFinding {
+            part,
+            first: finding,
+            index_in_part: place,
+            more: 0,
+            others: 0,
+            last: part,
+        });
+        return;
+    };
+    if group.part.placed.job.id == part.placed.job.id {
+        group.more += 1;
+    } else if group.last.placed.job.id != part.placed.job.id {
+        group.others += 1;
+    }
+    group.last = part;
+}
+
+impl PropagatedFinding<'_> {
+    fn into_finding(self, parts: &[MergedPart<'_>]) -> Finding {
+        let (job, agent) = (&self.part.placed.job.id, &self.part.placed.agent);
+        let is_lead = self.part.placed.job.kind == RoleKind::CycleLead;
+        let place = is_lead.then(|| cycles::location_text(self.part, parts, &self.first.message));
+        let place = place.unwrap_or_default();
+        let times = match self.more {
+            0 => String::new(),
+            more => format!(" Reported {} times.", more + 1),
+        };
+        let others = match self.others {
+            0 => String::new(),
+            1 => format!(" Also reported by another part of role {}.", job.role),
+            many => format!(" Also reported by {many} other parts of role {}.", job.role),
+        };
+        // Only some messages end with a full stop.
+        let what = self.first.message.trim_end_matches('.');
+        let message = format!("{job} on {agent}: {what}.{place}{times}{others}");
+        Finding { message, ..self.first }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::{PLAN, codes, load, merged, outcome, trial};
+    use super::*;
+
+    #[test]
+    fn errors_of_parts_are_said_again() {
+        let mut value = load(vec![trial(1e3, &[1])]);
+        value["findings"] = json!([
+            { "code": "no-replies", "severity": "error", "message": "Nothing.", "advice": "Look." },
+            { "code": "few-samples", "severity": "note", "message": "Few.", "advice": "More." }
+        ]);
+        let result = merged(PLAN, vec![outcome("load.1", Some(value))]);
+        let again: Vec<_> =
+            result.findings.iter().filter(|one| one.code == FindingCode::NoReplies).collect();
+        assert_eq!(again.len(), 1);
+        assert_eq!(again[0].message, "load.1 on n2: Nothing.");
+        assert!(!codes(&result).contains(&FindingCode::FewSamples));
+        let unjudged = PLAN.replace("count = 3\n", "count = 3\naffects-verdict = false\n");
+        let outcomes = result.parts[1].result.clone();
+        let result = merged(&unjudged, vec![outcome("load.1", outcomes)]);
+        assert!(!codes(&result).contains(&FindingCode::NoReplies));
+    }
+
+    #[test]
+    fn what_many_parts_doubt_is_said_once_and_what_is_said_has_an_end() {
+        let finding = |code: &str, severity: &str, message: &str| -> Value {
+            json!({ "code": code, "severity": severity, "message": message, "advice": "" })
+        };
+        let told = |findings: [Vec<Value>; 3]| {
+            let outcomes = (1..).zip(findings).map(|(number, findings)| {
+                let mut value = load(vec![trial(1e3, &[1])]);
+                value["findings"] = findings.into();
+                outcome(&format!("load.{number}"), Some(value))
+            });
+            let outcomes = outcomes.chain([outcome("server.1", None)]).collect();
+            let told = merged(PLAN, outcomes).findings.into_iter();
+            told.map(|one| (one.severity, one.message)).collect::<Vec<_>>()
+        };
+        let behind = |trial: u32| {
+            let mut finding = finding("generator-behind", "warning", &format!("Late {trial}."));
+            finding["trial"] = json!(trial);
+            finding
+        };
+        let silent = |what: &str| finding("no-replies", "error", what);
+        let of_all = [
+            vec![behind(1), behind(2), silent("A"), silent("B.")],
+            vec![behind(3)],
+            vec![behind(4), silent("C."), finding("few-samples", "note", "Few.")],
+        ];
+        let expected = [
+            (Severity::Error, "load.1 on n2: A. Also reported by another part of role load."),
+            (Severity::Error, "load.1 on n2: B."),
+            (
+                Severity::Warning,
+                "load.1 on n2: Late 1. Reported 2 times. Also reported by 2 other parts of role \
+                 load.",
+            ),
+        ];
+        assert_eq!(told(of_all), expected.map(|(severity, text)| (severity, text.to_owned())));
+        let many = (0..25).map(|number| silent(&format!("{number}."))).collect();
+        let told = told([vec![behind(1)], many, Vec::new()]);
+        assert_eq!(told.len(), 20);
+        assert_eq!(told[0].1, "load.2 on n3: 0.");
+        let last = "load.2 on n3: 19. Parts have 6 more findings, listed with each part.";
+        assert_eq!(told[19].1, last);
+    }
+}

@@ -1,0 +1,193 @@
+//! `horolog load nts-ke`: flags to a run, its result as text, JSON and HTML report.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use horolog_load::limit::RequiredFeature;
+use horolog_load::nts::TrustAnchors;
+use horolog_load::nts_ke::{
+    self, CONNECTIONS, NtsKeJob, NtsKeLoadOptions, NtsKeObserver, SEARCH_CONNECTIONS,
+    SEARCH_TIMEOUT,
+};
+use horolog_load::target::TargetName;
+use horolog_record::{NtsKeTrial, PartSummary, Snapshot};
+use horolog_report::table;
+use horolog_stats::SearchConfig;
+
+use super::SearchArg;
+use super::outputs::{LoadOutputs, OutputArgs};
+use super::trial_printer::{LinePrinter, LiveOutputs};
+use crate::failure::CommandFailure;
+use crate::live::LiveFeed;
+use crate::output;
+use crate::values;
+
+/// Default rates of a search.
+const SEARCH_RATES: (f64, f64) = (20.0, 100e3);
+
+/// Duration of the first trials of a search, unless the decisive ones are shorter: long enough for
+/// an overloaded server to exceed the clients' timeout.
+const SEARCH_INITIAL: Duration = Duration::from_millis(500);
+
+/// Exchange NTS keys (RFC 8915) repeatedly and report the rate of completed exchanges.
+///
+/// Each client opens a connection, runs a full TLS 1.3 handshake without resumption, receives keys
+/// and cookies, and begins again as soon as it has them.
+///
+/// With --search, exchanges begin at intended rates instead, and one that has not yielded keys
+/// within --timeout of its intended start is lost. A saturated server delays handshakes and drops
+/// none: the rate found can exceed the sustainable rate by up to timeout/duration.
+#[derive(Args, Debug)]
+pub(crate) struct NtsKeArgs {
+    /// Server: HOST or HOST:PORT; the default port is 4460.
+    #[arg(value_name = "HOST[:PORT]", value_parser = super::nts::parse_nts_ke_server)]
+    target: TargetName,
+    /// PEM file of the certificates to trust.
+    #[arg(long, value_name = "FILE")]
+    ca: PathBuf,
+    /// Name that the certificate must be valid for [default: the name of the server].
+    #[arg(long, value_name = "NAME")]
+    nts_name: Option<String>,
+    /// Number of clients, each with one connection at a time; in a search, the largest number
+    /// [default: 32; 512 in a search].
+    #[arg(short, long, value_name = "N")]
+    connections: Option<usize>,
+    /// Duration; in a search, that of its decisive trials [default: 5; 2 in a search].
+    #[arg(short, long, value_name = "SECONDS", value_parser = values::positive_duration)]
+    duration: Option<Duration>,
+    /// Timeout of one NTS-KE exchange [default: 5s; 100ms in a search].
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
+    timeout: Option<Duration>,
+    /// Search for the highest rate without failures (ndr) or with at most 0.5% (pdr), to within 1%.
+    #[arg(long, value_enum, value_name = "KIND")]
+    search: Option<SearchArg>,
+    /// Share of failures that a search permits, such as 0.01% [default: 0 for ndr, 0.5% for pdr].
+    #[arg(long, value_name = "SHARE", value_parser = values::ratio, requires = "search")]
+    loss_ratio: Option<f64>,
+    /// Lowest and highest rate of a search, in NTS-KE exchanges per second [default: 20-100k].
+    #[arg(short, long, value_name = "RATE[-RATE]", value_parser = values::rates,
+          requires = "search")]
+    rate: Option<(f64, f64)>,
+    #[command(flatten)]
+    limits: super::LimitArgs,
+    /// Confirm that a target with a public address is yours.
+    #[arg(long)]
+    i_own_this_target: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl NtsKeArgs {
+    fn job(&self) -> Result<NtsKeJob, CommandFailure> {
+        let Some(search) = self.search else {
+            return Ok(NtsKeJob::ClosedLoop(self.duration.unwrap_or(Duration::from_secs(5))));
+        };
+        let (kind, goal) = search.goal(self.loss_ratio)?;
+        let (min, max) = self.rate.unwrap_or(SEARCH_RATES);
+        let mut config = SearchConfig::new(goal, min, max);
+        config.initial_duration = SEARCH_INITIAL;
+        output::scale_search(&mut config, self.duration.unwrap_or(Duration::from_secs(2)));
+        Ok(NtsKeJob::Search { kind, config })
+    }
+
+    fn resolve(self) -> Result<(NtsKeLoadOptions, LoadOutputs), CommandFailure> {
+        let job = self.job()?;
+        let outputs = self.output.open()?;
+        let (connections, timeout, search) = match &job {
+            NtsKeJob::ClosedLoop(_) => (CONNECTIONS, Duration::from_secs(5), None),
+            NtsKeJob::Search { kind, .. } => {
+                (SEARCH_CONNECTIONS, SEARCH_TIMEOUT, Some(RequiredFeature::Search(*kind)))
+            }
+        };
+        let does: Vec<_> = search.into_iter().collect();
+        let options = NtsKeLoadOptions {
+            target: self.target,
+            family: None,
+            name: self.nts_name,
+            i_own_this_target: self.i_own_this_target,
+            trust: TrustAnchors::from_pem_file(Some(&self.ca)).map_err(CommandFailure::usage)?,
+            connections: self.connections.unwrap_or(connections),
+            job,
+            timeout: self.timeout.unwrap_or(timeout),
+            limits: self.limits.resolve_for_nts_ke(&does)?,
+            command: output::command_line(),
+        };
+        options.check()?;
+        Ok((options, outputs))
+    }
+}
+
+/// Prints each trial of a search, and shows it in the live outputs.
+struct KeTrialRows {
+    style: table::TableStyle,
+    /// The printer; `None` for a single trial, whose text follows, or if the result goes to
+    /// standard output.
+    printer: Option<LinePrinter>,
+    feed: Option<LiveFeed>,
+}
+
+impl NtsKeObserver for KeTrialRows {
+    fn wants_snapshots(&self) -> bool {
+        self.feed.is_some()
+    }
+
+    fn snapshot(&mut self, look: Snapshot) {
+        if let Some(feed) = &self.feed {
+            feed.push(look);
+        }
+    }
+
+    fn ended(&mut self, index: usize, trial: &NtsKeTrial) {
+        if let Some(feed) = &self.feed {
+            feed.ended(PartSummary::of_nts_ke(index, trial));
+        }
+        if let Some(printer) = &mut self.printer {
+            printer.print(table::nts_ke_row(trial, &self.style));
+        }
+    }
+}
+
+pub(super) fn run(args: NtsKeArgs) -> Result<(), CommandFailure> {
+    let (options, mut outputs) = args.resolve()?;
+    let quiet = outputs.quiet;
+    output::install_interrupt_handler()?;
+    announce(&options);
+    let title = format!("NTS-KE exchanges with {}", options.target);
+    let onlookers = LiveOutputs::start(&mut outputs, (title, "trial"))?;
+    let has_rows = !quiet && matches!(options.job, NtsKeJob::Search { .. });
+    let printer = has_rows.then(|| LinePrinter::new(&onlookers));
+    let mut rows = KeTrialRows { style: output::table_style(), printer, feed: onlookers.feed() };
+    if let Some(printer) = &mut rows.printer {
+        printer.print(table::nts_ke_header(&rows.style));
+    }
+    let result = nts_ke::run(&options, &|| output::flow().is_break(), &mut rows);
+    // The terminal is restored before anything is printed on it.
+    let web = onlookers.finish(result.as_ref().ok().map(|result| &result.findings[..]));
+    let KeTrialRows { style, printer, .. } = rows;
+    if let Some(printer) = printer {
+        printer.finish();
+    }
+    let result = result?;
+    let written = outputs.write(&result, horolog_report::html::nts_ke);
+    if !quiet {
+        output::line(&table::nts_ke(&result, &style))?;
+    }
+    if let Some(web) = web {
+        web.finish();
+    }
+    written?;
+    super::limits::verdict(&result.findings, &result.limits)
+}
+
+fn announce(options: &NtsKeLoadOptions) {
+    let how = match &options.job {
+        NtsKeJob::ClosedLoop(duration) => {
+            format!("by {} clients for {:.1} s", options.connections, duration.as_secs_f64())
+        }
+        NtsKeJob::Search { .. } => "at rising rates".to_owned(),
+    };
+    output::print_note(&format!("horolog: NTS-KE exchanges with {} {how}", options.target));
+}

@@ -1,0 +1,187 @@
+//! Numbered packets from one lab host, and their arrival times at others. Packets at a sink wake no
+//! thread: they wait in the socket's buffer with the kernel's timestamp and are read between
+//! packets, so that receivers cost the two or more relays on the same host nothing.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
+
+use horolog_lab::LabHost;
+use horolog_sys::affinity;
+use horolog_sys::clock::{MonotonicClock, Realtime, sleep_until};
+use horolog_sys::datagram::send_to;
+use horolog_sys::message::MessageTable;
+use horolog_sys::socket::Socket;
+use horolog_time::{Clock, Span, Timestamp, Utc};
+
+use crate::failure::CommandFailure;
+use crate::output;
+
+/// Packets between two reads of the sinks.
+const CHUNK: usize = 50;
+/// Pause in which packets in flight arrive ...
+const SETTLE: Duration = Duration::from_millis(20);
+/// ... and the greatest number of such pauses, if the host is busy with other work.
+const SETTLES_MAX: usize = 25;
+/// Buffer for several chunks of the longest packets, with the kernel's bookkeeping.
+const BUFFER_BYTES: usize = 4 << 20;
+const SLOTS: usize = 64;
+/// Bytes that are read of a packet: its number and that of its probe train.
+const HEAD_BYTES: usize = 8;
+
+/// Probe train to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProbeTrain {
+    /// Packets that do not count, before the counted ones.
+    pub(super) warm_up: usize,
+    pub(super) packets: usize,
+    pub(super) interval: Duration,
+    pub(super) payload: usize,
+}
+
+/// The delays to each sink, packet by packet, in ns; `None` for a packet that did not arrive.
+pub(super) type SinkDelays = Vec<Vec<Option<u64>>>;
+
+/// Destination of packets.
+pub(super) struct ProbeSink {
+    socket: Socket,
+}
+
+impl ProbeSink {
+    /// Opens a sink in a host.
+    pub(super) fn open(host: &LabHost, at: SocketAddr) -> Result<Self, CommandFailure> {
+        let open = || -> io::Result<Socket> {
+            let socket = Socket::udp(at)?;
+            socket.set_receive_buffer(BUFFER_BYTES)?;
+            socket.enable_receive_timestamps(false)?;
+            socket.bind(at)?;
+            Ok(socket)
+        };
+        let socket = host.run(open)?.map_err(|error| failed("receive", &error))?;
+        Ok(Self { socket })
+    }
+}
+
+/// Sender of the probe trains, which also reads the sinks.
+pub(super) struct ProbeSender {
+    socket: Socket,
+    table: MessageTable,
+    heads: Box<[[u8; HEAD_BYTES]]>,
+    /// Number of probe trains so far: the rest of an earlier one is recognised by its number.
+    probe_trains: u32,
+}
+
+impl ProbeSender {
+    /// Opens a sender in a host.
+    pub(super) fn open(host: &LabHost) -> Result<Self, CommandFailure> {
+        let at = SocketAddr::new(host.port().ipv4.into(), 0);
+        let open = || -> io::Result<Socket> {
+            let socket = Socket::udp(at)?;
+            socket.bind(at)?;
+            Ok(socket)
+        };
+        let socket = host.run(open)?.map_err(|error| failed("send", &error))?;
+        let heads = vec![[0; HEAD_BYTES]; SLOTS].into_boxed_slice();
+        Ok(Self { socket, table: MessageTable::new(SLOTS), heads, probe_trains: 0 })
+    }
+
+    /// Sends a probe train to one address, from one core, and returns the arrivals at the sinks. It
+    /// ends early, with the arrivals so far, if the measurement is interrupted.
+    pub(super) fn run(
+        &mut self,
+        to: SocketAddr,
+        sinks: &[&ProbeSink],
+        course: &ProbeTrain,
+    ) -> Result<SinkDelays, CommandFailure> {
+        thread::scope(|scope| {
+            // Threads of relays are started from elsewhere, and are free to run on any core.
+            let sending = scope.spawn(|| {
+                let cores = affinity::allowed_cores().unwrap_or_default();
+                let pinned = cores.first().map(|core| affinity::pin_to_core(*core)).transpose();
+                pinned.map_err(|error| failed("send", &error))?;
+                self.send(to, sinks, course)
+            });
+            sending.join().unwrap_or_else(|_| {
+                Err(CommandFailure::environment("the sending thread has exited"))
+            })
+        })
+    }
+
+    fn send(
+        &mut self,
+        to: SocketAddr,
+        sinks: &[&ProbeSink],
+        course: &ProbeTrain,
+    ) -> Result<SinkDelays, CommandFailure> {
+        self.probe_trains += 1;
+        let total = course.warm_up + course.packets;
+        let mut packet = vec![0; course.payload.max(HEAD_BYTES)];
+        packet[4..HEAD_BYTES].copy_from_slice(&self.probe_trains.to_le_bytes());
+        let mut sent_at: Vec<Timestamp<Utc>> = Vec::with_capacity(total);
+        let mut arrivals = vec![vec![None; total]; sinks.len()];
+        let interval = Span::from_ns(i64::try_from(course.interval.as_nanos()).unwrap_or(i64::MAX));
+        while sent_at.len() < total && output::flow().is_continue() {
+            let mut due = MonotonicClock.now();
+            for _ in 0..CHUNK.min(total - sent_at.len()) {
+                due = due + interval;
+                sleep_until(due);
+                packet[..4].copy_from_slice(&(sent_at.len() as u32).to_le_bytes());
+                sent_at.push(Realtime.now());
+                send_to(self.socket.as_fd(), &packet, to)
+                    .map_err(|error| failed("send", &error))?;
+            }
+            for _ in 0..SETTLES_MAX {
+                thread::sleep(SETTLE);
+                for (sink, arrivals) in sinks.iter().zip(&mut arrivals) {
+                    self.take(sink, &sent_at, arrivals)
+                        .map_err(|error| failed("receive", &error))?;
+                }
+                if arrivals.iter().all(|came| came[..sent_at.len()].iter().all(Option::is_some)) {
+                    break;
+                }
+            }
+        }
+        for arrivals in &mut arrivals {
+            arrivals.truncate(sent_at.len());
+            arrivals.drain(..course.warm_up.min(arrivals.len()));
+        }
+        Ok(arrivals)
+    }
+
+    /// Reads the packets that wait at a sink.
+    fn take(
+        &mut self,
+        sink: &ProbeSink,
+        sent_at: &[Timestamp<Utc>],
+        arrivals: &mut [Option<u64>],
+    ) -> io::Result<()> {
+        loop {
+            let buffers = self.heads.iter_mut().map(|head| &mut head[..]);
+            let count = match self.table.receive(sink.socket.as_fd(), buffers) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                received => received?,
+            };
+            for (slot, head) in self.heads.iter().enumerate().take(count) {
+                let received = self.table.received(slot);
+                let word = |at: usize| {
+                    u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+                };
+                let (number, course) = (word(0) as usize, word(4));
+                let known = sent_at.get(number).filter(|_| course == self.probe_trains);
+                let stamped = received.control.received_at.filter(|_| received.len == HEAD_BYTES);
+                if let (Some(sent_at), Some(received_at)) = (known, stamped) {
+                    // If the clock was stepped back meanwhile, the value is invalid; the first copy
+                    // counts.
+                    let delay = u64::try_from((received_at - *sent_at).as_ns()).ok();
+                    arrivals[number] = arrivals[number].or(delay);
+                }
+            }
+        }
+    }
+}
+
+fn failed(what: &str, error: &io::Error) -> CommandFailure {
+    CommandFailure::environment(format!("cannot {what} in a lab host: {error}"))
+}

@@ -1,0 +1,157 @@
+//! A result named on the command line: a stored run, or a file.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use horolog_store::{FactsError, RunReference, Store, schema_and_start};
+use serde::Deserializer as _;
+use serde::de::{MapAccess, Visitor};
+use serde_json::{Map, Value};
+
+use crate::failure::CommandFailure;
+use crate::result_store::StoreArgs;
+
+/// A result, with its name on the command line.
+pub(super) struct RunInput {
+    pub(super) reference: String,
+    pub(super) schema: String,
+    pub(super) started: String,
+    pub(super) result: Value,
+}
+
+/// Reads results; the store is opened for the first stored one.
+pub(super) struct RunReader<'a> {
+    args: &'a StoreArgs,
+    store: Option<Store>,
+}
+
+impl<'a> RunReader<'a> {
+    pub(super) const fn new(args: &'a StoreArgs) -> Self {
+        Self { args, store: None }
+    }
+
+    /// Reads the named result: a file if the name has a `/` or ends with `.json`, otherwise a run.
+    pub(super) fn read(&mut self, name: &str) -> Result<RunInput, CommandFailure> {
+        let path = Path::new(name);
+        let is_file = name.contains('/') || path.extension().is_some_and(|of| of == "json");
+        let text = if is_file { of_file(path)? } else { self.of_run(name)? };
+        let told = |error| {
+            CommandFailure::environment(format!("{name}: {}", invalid_result(&text, &error)))
+        };
+        let result: Value = serde_json::from_str(&text).map_err(|error| told(error.into()))?;
+        let (schema, started) = schema_and_start(&result).map_err(told)?;
+        let (schema, started) = (schema.to_owned(), started.to_owned());
+        Ok(RunInput { reference: name.to_owned(), schema, started, result })
+    }
+
+    /// Reads one or more, with commas between them; a file whose name has a comma is one.
+    pub(super) fn read_several(&mut self, names: &str) -> Result<Vec<RunInput>, CommandFailure> {
+        if !names.contains(',') || Path::new(names).is_file() {
+            return Ok(vec![self.read(names)?]);
+        }
+        let all: Vec<RunInput> =
+            names.split(',').map(|name| self.read(name.trim())).collect::<Result<_, _>>()?;
+        for (index, one) in all.iter().enumerate() {
+            if let Some(same) = all[..index].iter().find(|same| same.result == one.result) {
+                return Err(CommandFailure::usage(format!(
+                    "'{}' is the same run as '{}'; give each run once",
+                    one.reference, same.reference
+                )));
+            }
+        }
+        Ok(all)
+    }
+
+    fn of_run(&mut self, name: &str) -> Result<String, CommandFailure> {
+        let reference: RunReference = name.parse().map_err(CommandFailure::usage)?;
+        let store = match &mut self.store {
+            Some(store) => store,
+            none => none.insert(self.args.open_to_read()?),
+        };
+        Ok(store.result(store.find(&reference)?.id)?)
+    }
+}
+
+pub(super) fn of_file(path: &Path) -> Result<String, CommandFailure> {
+    let cannot = |why: &dyn fmt::Display| {
+        CommandFailure::environment(format!("cannot read {}: {why}", path.display()))
+    };
+    let bytes = fs::read(path).map_err(|error| cannot(&error))?;
+    String::from_utf8(bytes).or_else(|error| {
+        let sound = error.utf8_error().valid_up_to();
+        if error.utf8_error().error_len().is_some() {
+            return Err(cannot(&format!("not UTF-8 from byte {sound} on")));
+        }
+        // It was cut within a character, and is reported like any truncated text.
+        let mut bytes = error.into_bytes();
+        bytes.truncate(sound);
+        String::from_utf8(bytes).map_err(|error| cannot(&error))
+    })
+}
+
+/// The defect of a text that is not a result, and the fields that can still be read.
+pub(super) fn invalid_result(text: &str, error: &FactsError) -> String {
+    let fields = readable(text);
+    let of = |name: &str| fields.get(name).and_then(Value::as_str);
+    let facts = of("schema").filter(|schema| schema.starts_with("horolog.")).map(|schema| {
+        let began = of("started").map_or_else(String::new, |began| format!(" of {began}"));
+        let names: Vec<_> = fields.keys().map(String::as_str).collect();
+        format!("; it starts as a result '{schema}'{began}; complete fields: {}", names.join(", "))
+    });
+    format!("{error}{}", facts.unwrap_or_default())
+}
+
+/// The complete fields at the beginning of an object.
+fn readable(text: &str) -> Map<String, Value> {
+    struct FieldsVisitor<'a>(&'a RefCell<Map<String, Value>>);
+    impl<'de> Visitor<'de> for FieldsVisitor<'_> {
+        type Value = ();
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+            while let Some((name, value)) = map.next_entry()? {
+                self.0.borrow_mut().insert(name, value);
+            }
+            Ok(())
+        }
+    }
+    let fields = RefCell::default();
+    // An early end is not an error here.
+    let _ = serde_json::Deserializer::from_str(text).deserialize_map(FieldsVisitor(&fields));
+    fields.into_inner()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_cut_within_a_character_is_read_up_to_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "{\"schema\": \"ü";
+        fs::write(file.path(), &text.as_bytes()[..text.len() - 1]).unwrap();
+        assert_eq!(of_file(file.path()).unwrap_or_default(), "{\"schema\": \"");
+        fs::write(file.path(), b"{\"\xff\"}").unwrap();
+        let said = of_file(file.path()).unwrap_err().to_string();
+        assert!(said.contains("from byte 2 on"), "{said}");
+    }
+
+    #[test]
+    fn what_can_be_read_of_a_cut_result_is_told() {
+        let text = r#"{"schema": "horolog.load/2", "started": "2026-01-01T00:00:00Z", "host": {"k"#;
+        let cut = serde_json::from_str::<Value>(text).unwrap_err();
+        let told = invalid_result(text, &cut.into());
+        assert!(told.contains("'horolog.load/2' of 2026-01-01T00:00:00Z"), "{told}");
+        assert!(told.contains("it is truncated") && told.ends_with(": schema, started"), "{told}");
+        let strange =
+            invalid_result("{\"schema\": \"foo\"}", &FactsError::Schema("foo".to_owned()));
+        assert!(!strange.contains("begins"), "{strange}");
+        assert_eq!(readable("[1]").len(), 0);
+        assert_eq!(readable("").len(), 0);
+    }
+}

@@ -1,0 +1,308 @@
+//! Layout of a live view: progress, rates, times and counts, their history, finished parts, and
+//! findings. Pure.
+
+use horolog_record::{LiveRun, LiveState, PartSummary, Percentiles, Snapshot};
+
+use horolog_report::units::{ABSENT, full_count, human_ns, human_rate, percent};
+use horolog_report::{location_name, severity_name};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+
+use super::bar;
+use super::sparkline::sparkline;
+
+/// Columns of the name before a value or sparkline.
+const NAME: usize = 12;
+/// Columns of the longest name of a loss location.
+const LOCATION: usize = 21;
+/// Greatest number of finished parts that are shown.
+const PARTS: usize = 12;
+const BAR: usize = 30;
+
+/// Lays out a run for this number of columns.
+pub(crate) fn layout(looks: &LiveRun, columns: usize) -> Vec<Line<'static>> {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let mut lines = vec![Line::styled(format!("{}  {}", looks.kind, looks.title), bold)];
+    let Some(look) = looks.snapshots.last() else {
+        lines.push(Line::from("no counts yet"));
+        return lines;
+    };
+    lines.push(Line::from(progress(looks, look)));
+    lines.push(Line::default());
+    lines.extend(figures(look).into_iter().map(Line::from));
+    lines.push(Line::default());
+    lines.extend(over_time(looks, columns));
+    lines.extend(losses(looks));
+    lines.extend(ended(looks));
+    if !looks.findings.is_empty() {
+        lines.push(Line::default());
+    }
+    for finding in &looks.findings {
+        let severity = severity_name(finding.severity);
+        lines.push(Line::from(format!("{severity}: {}", finding.message)));
+    }
+    lines
+}
+
+/// The progress of the current part.
+fn progress(looks: &LiveRun, look: &Snapshot) -> String {
+    let part = &look.part;
+    let of = looks.parts.map(|parts| format!(" of {parts}")).unwrap_or_default();
+    let name = if part.name.is_empty() { String::new() } else { format!(" ({})", part.name) };
+    let number = format!("{} {}{of}{name}", looks.part_kind, part.index + 1);
+    if looks.state == LiveState::Ended {
+        return format!("{number}: finished after {:.1} s", look.at_s);
+    }
+    let elapsed = part.elapsed_s;
+    match part.duration_s.filter(|duration| *duration > 0.0) {
+        None => format!("{number}: {elapsed:.1} s"),
+        Some(duration) => {
+            let done = bar(elapsed / duration, BAR);
+            format!("{number}: {elapsed:.1} of {duration:.1} s  {done:BAR$}|")
+        }
+    }
+}
+
+fn figures(look: &Snapshot) -> Vec<String> {
+    let counts = &look.counts;
+    let named = |name: &str, text: &str| format!("{name:<NAME$} {text}");
+    let carried = format!("bytes {}", full_count(counts.bytes));
+    if let Some(rate) = look.byte_rate {
+        // A transfer has no replies.
+        return vec![named("bytes", &human_rate(rate)), named("total", &carried)];
+    }
+    let rate = |rate: Option<f64>| rate.map_or_else(|| ABSENT.to_owned(), human_rate);
+    let mut lines = vec![
+        named(
+            "rate",
+            &format!(
+                "offered {}   sent {}   answered {}   unanswered {}",
+                rate(look.offered_rate),
+                human_rate(look.sent_rate),
+                human_rate(look.received_rate),
+                percent(look.unanswered_ratio),
+            ),
+        ),
+        named("latency", &times(look.latency_ns.as_ref())),
+    ];
+    if look.lateness_ns.is_some() {
+        lines.push(named("lateness", &times(look.lateness_ns.as_ref())));
+    }
+    let all = [
+        ("sent", counts.sent),
+        ("answered", counts.received),
+        ("unanswered", counts.unanswered()),
+        ("late", counts.late),
+        ("duplicate", counts.duplicate),
+        ("unsynchronised", counts.unsynchronised),
+        ("invalid", counts.invalid),
+    ];
+    let all = all.into_iter().filter(|(name, count)| *name != "unsynchronised" || *count > 0);
+    let all: Vec<_> = all.map(|(name, count)| format!("{name} {}", full_count(count))).collect();
+    lines.push(named("total", &all.join("   ")));
+    lines
+}
+
+fn times(of: Option<&Percentiles>) -> String {
+    let Some(of) = of else { return ABSENT.to_owned() };
+    let all = [("50%", of.p50), ("90%", of.p90), ("99%", of.p99), ("99.9%", of.p99_9)];
+    let all = all.map(|(name, ns)| format!("{name} {}", human_ns(ns)));
+    format!("{}   max {}", all.join("   "), human_ns(of.max))
+}
+
+/// Values of the last snapshots as sparklines.
+fn over_time(looks: &LiveRun, columns: usize) -> Vec<Line<'static>> {
+    let width = columns.saturating_sub(NAME + 2).max(1);
+    let (_, all) = looks.snapshots.since(looks.snapshots.next().saturating_sub(width as u64));
+    let all: Vec<&Snapshot> = all.collect();
+    let line = |name: &str, of: fn(&Snapshot) -> Option<f64>| {
+        let figures: Vec<_> = all.iter().map(|look| of(look)).collect();
+        let is_there = figures.iter().any(Option::is_some);
+        is_there.then(|| Line::from(format!("{name:<NAME$} {}", sparkline(&figures, width))))
+    };
+    let lines = [
+        line("offered", |look| look.offered_rate),
+        line("answered", |look| look.byte_rate.is_none().then_some(look.received_rate)),
+        line("bytes", |look| look.byte_rate),
+        line("unanswered", |look| look.byte_rate.is_none().then_some(look.unanswered_ratio)),
+        line("latency 99%", |look| look.latency_ns.map(|times| times.p99 as f64)),
+    ];
+    lines.into_iter().flatten().collect()
+}
+
+/// Bars of losses, by location.
+fn losses(looks: &LiveRun) -> Vec<Line<'static>> {
+    if looks.lost == 0 || looks.lost_at.is_empty() {
+        return Vec::new();
+    }
+    let title = format!("lost in finished parts: {}", full_count(looks.lost));
+    let mut lines = vec![Line::default(), Line::from(title)];
+    for (place, lost) in &looks.lost_at {
+        let name = location_name(*place);
+        let share = *lost as f64 / looks.lost as f64;
+        let figures = format!("{} ({})", full_count(*lost), percent(share));
+        lines.push(Line::from(format!("{name:<LOCATION$} {:BAR$} {figures}", bar(share, BAR))));
+    }
+    lines
+}
+
+/// A value of a finished part.
+type FigureOf = fn(&PartSummary) -> Option<String>;
+
+/// Optional columns, present if a part has the value.
+const ALSO: [(&str, FigureOf); 2] = [
+    ("bytes", |part| part.byte_rate.map(human_rate)),
+    ("retrans", |part| part.retransmitted.map(full_count)),
+];
+
+fn row(cells: [String; 6], others: impl Iterator<Item = String>) -> String {
+    let [name, offered, sent, lost, median, tail] = cells;
+    let others = others.map(|text| format!(" {text:>10}")).collect::<Vec<_>>().concat();
+    format!("{name:<20.20} {offered:>10} {sent:>10} {lost:>9} {median:>10} {tail:>10}{others}")
+}
+
+fn cells(part: &PartSummary) -> [String; 6] {
+    let absent = || ABSENT.to_owned();
+    let name = if part.name.is_empty() { String::new() } else { format!(" {}", part.name) };
+    let lost = (part.sent > 0).then(|| percent(part.lost as f64 / part.sent as f64));
+    let time = |of: fn(&Percentiles) -> u64| {
+        part.latency_ns.as_ref().map_or_else(absent, |times| human_ns(of(times)))
+    };
+    [
+        format!("{}{name}", part.index + 1),
+        part.offered_rate.map_or_else(absent, human_rate),
+        human_rate(part.achieved_rate),
+        lost.unwrap_or_else(absent),
+        time(|times| times.p50),
+        time(|times| times.p99),
+    ]
+}
+
+/// The finished parts, the latest first.
+fn ended(looks: &LiveRun) -> Vec<Line<'static>> {
+    let (_, all) = looks.ended.since(0);
+    let all: Vec<&PartSummary> = all.collect();
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let reversed = Style::new().add_modifier(Modifier::REVERSED);
+    let also = ALSO.into_iter().filter(|(_, of)| all.iter().any(|part| of(part).is_some()));
+    let also: Vec<_> = also.collect();
+    let head = [looks.part_kind, "offered", "sent", "lost", "50%", "99%"].map(ToOwned::to_owned);
+    let names = also.iter().map(|(name, _)| (*name).to_owned());
+    let mut lines = vec![Line::default(), Line::styled(row(head, names), reversed)];
+    for part in all.iter().rev().take(PARTS) {
+        let others = also.iter().map(|(_, of)| of(part).unwrap_or_else(|| ABSENT.to_owned()));
+        lines.push(Line::from(row(cells(part), others)));
+    }
+    let hidden = all.len().saturating_sub(PARTS);
+    if hidden > 0 {
+        lines.push(Line::from(format!("and {hidden} earlier")));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_record::{Finding, FindingCode, LiveCounts, LossLocation, PartProgress, Severity};
+
+    use super::*;
+
+    fn looks() -> LiveRun {
+        let mut looks = LiveRun::new("load", "192.0.2.1 port 123".to_owned(), "trial");
+        let percentiles =
+            Percentiles { p50: 10_000, p90: 20_000, p99: 30_000, p99_9: 40_000, max: 50_000 };
+        for number in 1..=10 {
+            looks.snapshots.push(Snapshot {
+                offered_rate: Some(1e5),
+                sent_rate: 1e4 * f64::from(number),
+                received_rate: 1e4 * f64::from(number),
+                counts: LiveCounts { sent: 12_345, received: 12_000, ..LiveCounts::default() },
+                part: PartProgress {
+                    index: 1,
+                    name: "overload".to_owned(),
+                    elapsed_s: 1.0,
+                    duration_s: Some(2.0),
+                    ..PartProgress::default()
+                },
+                latency_ns: Some(percentiles),
+                lateness_ns: Some(percentiles),
+                ..Snapshot::default()
+            });
+        }
+        let lost_at = [(LossLocation::Server, 3), (LossLocation::Unknown, 1)].into();
+        let part = PartSummary { sent: 100, lost: 4, lost_at, ..PartSummary::default() };
+        (0..15).for_each(|index| looks.end_part(PartSummary { index, ..part.clone() }));
+        looks.findings.push(Finding {
+            code: FindingCode::SharedMachine,
+            severity: Severity::Note,
+            message: "they share processors".to_owned(),
+            advice: String::new(),
+            trial: None,
+        });
+        looks
+    }
+
+    fn drawn(looks: &LiveRun, columns: usize) -> String {
+        layout(looks, columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn all_that_is_known_is_seen() {
+        let screen = drawn(&looks(), 100);
+        for text in [
+            "load  192.0.2.1 port 123",
+            "trial 2 (overload): 1.0 of 2.0 s  ███████████████ ",
+            "offered 100 k/s   sent 100 k/s",
+            "50% 10.0 µs",
+            "max 50.0 µs",
+            "sent 12,345   answered 12,000   unanswered 345",
+            "answered     ▁▂▃▄▄▅▆▇█",
+            "lost in finished parts: 60",
+            "server                ██████████████████████▌",
+            "15 ",
+            "and 3 earlier",
+            "note: they share processors",
+        ] {
+            assert!(screen.contains(text), "{text}: {screen}");
+        }
+    }
+
+    #[test]
+    fn a_transfer_has_bytes_and_no_replies() {
+        let mut looks = LiveRun::new("path tcp", "192.0.2.1".to_owned(), "row");
+        for number in 1..=4 {
+            let counts = LiveCounts { bytes: 5_000_000, ..LiveCounts::default() };
+            let byte_rate = Some(2e6 * f64::from(number));
+            looks.snapshots.push(Snapshot { byte_rate, counts, ..Snapshot::default() });
+        }
+        assert!(!drawn(&looks, 100).contains("retrans"), "nothing is over");
+        looks.end_part(PartSummary { sent: 10, ..PartSummary::default() });
+        let (byte_rate, retransmitted) = (Some(1.5e6), Some(7));
+        looks.end_part(PartSummary {
+            index: 1,
+            byte_rate,
+            retransmitted,
+            ..PartSummary::default()
+        });
+        let screen = drawn(&looks, 100);
+        for text in ["bytes        8.00 M/s", "total        bytes 5,000,000", "▂▄▆█", "retrans"]
+        {
+            assert!(screen.contains(text), "{text}: {screen}");
+        }
+        assert!(!screen.contains("answered"), "{screen}");
+        assert!(screen.contains("1.50 M/s          7"), "{screen}");
+    }
+
+    #[test]
+    fn any_size_and_any_state_can_be_drawn() {
+        let mut all = [LiveRun::new("load", String::new(), "trial"), looks(), looks()];
+        all[2].state = LiveState::Ended;
+        for looks in &all {
+            for columns in [0, 1, 10, 80, 500] {
+                drawn(looks, columns);
+            }
+        }
+        assert!(drawn(&all[2], 80).contains("finished after"));
+    }
+}

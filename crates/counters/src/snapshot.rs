@@ -1,0 +1,135 @@
+//! Counter snapshot as data: counters of a host at one instant. A counter that could not be read is
+//! named, and is absent; an absent counter implies nothing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Softnet, UdpCounters, UdpSocketCounts};
+
+/// Name and version of this format.
+pub const SCHEMA: &str = "horolog.counters/2";
+
+/// All counters that could be read. Each counts from a start of its own; only differences are
+/// meaningful.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct CounterSnapshot {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Time of reading, RFC 3339.
+    pub read_at: String,
+    /// Network interfaces.
+    pub interfaces: Vec<InterfaceCounts>,
+    /// The queues between interfaces and the network stack, of all CPUs and interfaces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub softnet: Option<Softnet>,
+    /// UDP over IPv4, all sockets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp_ipv4: Option<UdpCounters>,
+    /// UDP over IPv6, all sockets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp_ipv6: Option<UdpCounters>,
+    /// UDP sockets that accept datagrams from any address.
+    #[serde(default)]
+    pub sockets: Vec<UdpSocketCounts>,
+    /// Time servers that reported counts.
+    #[serde(default)]
+    pub servers: Vec<ServerCounts>,
+    /// Counters that could not be read.
+    #[serde(default)]
+    pub unavailable: Vec<UnavailableCounter>,
+}
+
+/// Counters of an interface (`struct rtnl_link_stats64`).
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct InterfaceCounts {
+    /// Its name.
+    pub name: String,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Received packets with errors.
+    pub rx_errors: u64,
+    /// Packets that could not be sent.
+    pub tx_errors: u64,
+    /// Received packets dropped for lack of space, in the driver or after it.
+    pub rx_dropped: u64,
+    /// Packets dropped before they were sent.
+    pub tx_dropped: u64,
+    /// Packets dropped for lack of space in the hardware.
+    pub rx_missed: u64,
+    /// Frames that its XDP program sent back and that did not fit into the peer's ring; only
+    /// virtual links report them.
+    #[serde(default)]
+    pub xdp_tx_errors: u64,
+}
+
+/// Counts of a time server, by itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ServerCounts {
+    /// `chronyd` or `horolog`.
+    pub program: String,
+    /// Requests that it received.
+    pub received: u64,
+    /// Requests that it answered.
+    pub answered: u64,
+    /// Requests that its limits or lists refused without a reply, part of `received`.
+    pub limited: u64,
+}
+
+/// A counter that could not be read, and the reason.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct UnavailableCounter {
+    /// Name of the counter or program.
+    pub item: String,
+    /// Reason why it could not be read.
+    pub reason: String,
+}
+
+impl CounterSnapshot {
+    /// Reads a snapshot as served. The error is one line.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let page: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if page.schema == SCHEMA {
+            return Ok(page);
+        }
+        let schema: String = page.schema.chars().take(40).filter(|c| !c.is_control()).collect();
+        Err(format!("its format is '{schema}' instead of '{SCHEMA}'"))
+    }
+
+    /// The snapshot as served.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // A structure of names and numbers always has a JSON form.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_served_is_read() {
+        let page = CounterSnapshot {
+            schema: SCHEMA.to_owned(),
+            interfaces: vec![InterfaceCounts {
+                name: "eth0".into(),
+                rx_packets: u64::MAX,
+                ..InterfaceCounts::default()
+            }],
+            servers: vec![ServerCounts { program: "chronyd".into(), ..ServerCounts::default() }],
+            ..CounterSnapshot::default()
+        };
+        assert_eq!(CounterSnapshot::parse(page.to_json().as_bytes()), Ok(page));
+    }
+
+    #[test]
+    fn another_format_is_refused_in_one_line() {
+        for text in ["", "{}", "[]", r#"{"schema":"a\nb","read_at":"","interfaces":[]}"#] {
+            let refusal = CounterSnapshot::parse(text.as_bytes()).unwrap_err();
+            assert!(!refusal.contains('\n') && !refusal.is_empty(), "{refusal}");
+        }
+        let newer = r#"{"schema":"horolog.counters/2","read_at":"","interfaces":[],"more":1}"#;
+        assert!(CounterSnapshot::parse(newer.as_bytes()).is_ok(), "a newer page may hold more");
+    }
+}

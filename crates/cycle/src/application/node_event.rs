@@ -1,0 +1,139 @@
+//! Events that a node reports besides its periods: detections about its peers, and faults that it
+//! injected itself. Numbers of a fixed size, which are published through the ring of the period
+//! entries.
+
+use horolog_record::{CycleTestDetectionKind as Kind, CycleTestFaultKind as FaultKind};
+
+use super::plan::FaultSpec;
+use crate::entry::WORDS;
+
+/// First byte of the first word; no entry of a period begins with it.
+const MARK: u64 = 0xa5;
+/// Placeholder for no source and no node.
+const NO_ID: u16 = u16::MAX;
+
+/// Kind of an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NodeEventKind {
+    /// Detection about a source or a node.
+    Detected(Kind, Option<u16>),
+    /// Injection of this fault of the plan.
+    Injected(u16),
+}
+
+/// Event in a period.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NodeEvent {
+    /// Kind of the event.
+    pub(crate) subject: NodeEventKind,
+    /// The period in which it occurred.
+    pub(crate) cycle: u64,
+    /// Time of the event, in ns of `CLOCK_MONOTONIC`.
+    pub(crate) at_ns: i64,
+    /// Number of occurrences.
+    pub(crate) count: u32,
+    /// Number of earlier occurrences that are retracted.
+    pub(crate) retracted: u32,
+}
+
+impl NodeEvent {
+    /// Encodes the event as words.
+    pub(crate) fn to_words(self) -> [u64; WORDS] {
+        let (what, of) = match self.subject {
+            NodeEventKind::Detected(kind, of) => (1 + kind as u64, of.unwrap_or(NO_ID)),
+            NodeEventKind::Injected(fault) => (0, fault),
+        };
+        let counts = u64::from(self.count) | u64::from(self.retracted) << 32;
+        let mut words = [0; WORDS];
+        words[0] = MARK | what << 8 | u64::from(of) << 16;
+        words[1] = self.cycle;
+        words[2] = self.at_ns.cast_unsigned();
+        words[3] = counts;
+        words
+    }
+
+    /// Decodes words; `None` if they are not those of an event.
+    pub(crate) fn from_words(words: &[u64; WORDS]) -> Option<Self> {
+        if words[0] & 0xff != MARK {
+            return None;
+        }
+        let of = (words[0] >> 16) as u16;
+        let subject = match (words[0] >> 8 & 0xff) as usize {
+            0 => NodeEventKind::Injected(of),
+            what => NodeEventKind::Detected(*Kind::ALL.get(what - 1)?, (of != NO_ID).then_some(of)),
+        };
+        let notice = Self {
+            subject,
+            cycle: words[1],
+            at_ns: words[2].cast_signed(),
+            count: words[3] as u32,
+            retracted: (words[3] >> 32) as u32,
+        };
+        // Unused bits are 0.
+        (notice.to_words() == *words).then_some(notice)
+    }
+}
+
+/// Returns true if a fault can be the cause of a detection about a source or node.
+pub(super) fn explains(fault: &FaultSpec, kind: Kind, of: Option<u16>) -> bool {
+    let of_source = fault.source.is_none() || of.is_none() || fault.source == of;
+    let of_node = fault.node.is_none() || of.is_none() || fault.node == of;
+    match fault.kind {
+        FaultKind::DataError => kind == Kind::DataError && of_source,
+        FaultKind::Lost => kind == Kind::Lost && of_source,
+        FaultKind::Late => kind == Kind::Late && of_source,
+        FaultKind::LostMessage => kind == Kind::MessageMissing && of_node,
+        FaultKind::LateMessage => kind == Kind::MessageLate && of_node,
+        FaultKind::Stop | FaultKind::End => match kind {
+            Kind::NodeTimeout | Kind::MessageMissing | Kind::StragglerNode => of_node,
+            Kind::BarrierBroken | Kind::DeadlineMissed => true,
+            _ => false,
+        },
+        FaultKind::Slow => match kind {
+            Kind::StragglerNode | Kind::MessageMissing => of_node,
+            Kind::BarrierBroken | Kind::DeadlineMissed => true,
+            _ => false,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::entry::PeriodEntry;
+
+    #[test]
+    fn kinds_are_in_the_order_of_their_numbers() {
+        for (at, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, at);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn words_are_read_as_they_were_written(
+            kind in prop::sample::select(Kind::ALL.to_vec()),
+            of in prop::option::of(0..NO_ID),
+            is_injected in any::<bool>(),
+            (cycle, at_ns, count, undone) in any::<(u64, i64, u32, u32)>(),
+        ) {
+            let subject = if is_injected {
+                NodeEventKind::Injected(of.unwrap_or(7))
+            } else {
+                NodeEventKind::Detected(kind, of)
+            };
+            let notice = NodeEvent { subject, cycle, at_ns, count, retracted: undone };
+            prop_assert_eq!(NodeEvent::from_words(&notice.to_words()), Some(notice));
+            prop_assert_eq!(PeriodEntry::from_words(&notice.to_words()), None);
+        }
+
+        #[test]
+        fn whatever_is_read_is_written_the_same(words in any::<[u64; WORDS]>()) {
+            if let Some(notice) = NodeEvent::from_words(&words) {
+                prop_assert_eq!(notice.to_words(), words);
+            }
+        }
+    }
+}

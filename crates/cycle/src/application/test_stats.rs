@@ -1,0 +1,490 @@
+//! Stats of a run: the sums of its periods, detections and injections, and for each fault its
+//! detections, with node and time, and the time to recovery. Pure.
+
+use std::collections::BTreeMap;
+
+use horolog_record::{
+    CycleTestCount, CycleTestDetection, CycleTestDetectionKind as Kind, CycleTestFault,
+    CycleTestFaultKind as FaultKind, CycleTestFirstDetection, CycleTestStage, CycleTestState,
+    Distribution,
+};
+use horolog_stats::Recorder;
+
+use super::node_event::{NodeEvent, NodeEventKind, explains};
+use super::plan::{FaultSpec, TestPlan};
+use super::snapshot::NodeSnapshot;
+use crate::entry::{EntryKind, PeriodEntry};
+
+/// First detections that are kept of each fault, to find the earliest one after it.
+const FIRST_MAX: usize = 4_096;
+
+/// Stats of a node.
+#[derive(Default)]
+pub(super) struct NodeStats {
+    pub(super) periods: u64,
+    pub(super) missed: u64,
+    pub(super) overrun: u64,
+    pub(super) response: Recorder,
+    pub(super) computation: Recorder,
+    pub(super) communication: Recorder,
+    pub(super) idle: Recorder,
+    /// Of the last period.
+    last_response_ns: u64,
+}
+
+#[derive(Default)]
+struct StateStats {
+    periods: u64,
+    missed: u64,
+    response: Recorder,
+    execution: Recorder,
+}
+
+#[derive(Clone, Copy, Default)]
+struct StageStats {
+    entries: u64,
+    computation_ns: u128,
+    communication_ns: u128,
+    idle_ns: u128,
+    barrier_ns: u128,
+}
+
+#[derive(Clone, Default)]
+struct FaultStats {
+    injected: u64,
+    first_ns: Option<u64>,
+    /// Actual end, if it is known better than from the plan.
+    ended_ns: Option<u64>,
+    detections: BTreeMap<Kind, i64>,
+    firsts: Vec<(u64, u16, Kind)>,
+}
+
+/// Period of all nodes.
+#[derive(Clone, Copy, Default)]
+struct TestPeriod {
+    ended: u16,
+    is_amiss: bool,
+}
+
+/// Stats of a run.
+pub(super) struct TestStats<'a> {
+    plan: &'a TestPlan,
+    begin_ns: i64,
+    pub(super) nodes: Vec<NodeStats>,
+    stages: Vec<StageStats>,
+    states: Vec<(&'a str, StateStats)>,
+    periods: Vec<TestPeriod>,
+    detections: BTreeMap<(Kind, u16, Option<u16>), i64>,
+    faults: Vec<FaultStats>,
+    /// Time at which each node exited early.
+    pub(super) exited_ns: Vec<Option<u64>>,
+    /// Deadlines missed far from every fault.
+    pub(super) missed_apart: u64,
+}
+
+impl<'a> TestStats<'a> {
+    /// Makes the stats of a plan whose first release is at this instant of `CLOCK_MONOTONIC`.
+    pub(super) fn new(plan: &'a TestPlan, begin_ns: i64) -> Self {
+        let nodes = usize::from(plan.nodes);
+        let states = plan.state_names().into_iter().map(|name| (name, StateStats::default()));
+        Self {
+            plan,
+            begin_ns,
+            nodes: (0..nodes).map(|_| NodeStats::default()).collect(),
+            stages: vec![StageStats::default(); plan.stages.len()],
+            states: states.collect(),
+            periods: vec![TestPeriod::default(); plan.cycles() as usize],
+            detections: BTreeMap::new(),
+            faults: vec![FaultStats::default(); plan.faults.len()],
+            exited_ns: vec![None; nodes],
+            missed_apart: 0,
+        }
+    }
+
+    /// Adds a node's entry of a period or of a stage.
+    pub(super) fn entry(&mut self, node: u16, entry: &PeriodEntry) {
+        if entry.part == EntryKind::Period {
+            self.period(node, entry);
+        }
+        if let EntryKind::Step(stage) = entry.part
+            && let Some(book) = self.stages.get_mut(usize::from(stage))
+        {
+            book.add(entry);
+        }
+    }
+
+    fn period(&mut self, node: u16, entry: &PeriodEntry) {
+        let Some(together) =
+            usize::try_from(entry.cycle).ok().and_then(|at| self.periods.get_mut(at))
+        else {
+            return;
+        };
+        together.ended += 1;
+        let due_ns = entry.cycle.saturating_mul(self.plan.period_ns);
+        let response_ns = entry.response_ns();
+        let is_missed = response_ns > self.plan.deadline_ns;
+        let book = &mut self.nodes[usize::from(node)];
+        book.periods += 1;
+        book.missed += u64::from(is_missed);
+        book.overrun += u64::from(entry.is_overrun);
+        book.last_response_ns = response_ns;
+        book.response.record(response_ns);
+        book.computation.record(entry.compute_ns);
+        book.communication.record(entry.communicate_ns);
+        book.idle.record(entry.idle_ns);
+        let state = self.plan.state_at(due_ns);
+        if let Some((_, book)) = self.states.iter_mut().find(|(name, _)| *name == state) {
+            book.periods += 1;
+            book.missed += u64::from(is_missed);
+            book.response.record(response_ns);
+            book.execution.record(entry.execution_ns);
+        }
+        let at_ns = due_ns.saturating_add(response_ns);
+        if is_missed {
+            self.detections(node, (Kind::DeadlineMissed, None), (entry.cycle, at_ns), (1, 0));
+            let is_near =
+                |fault: &FaultSpec| self.is_near(fault, at_ns) || self.is_near(fault, due_ns);
+            self.missed_apart += u64::from(!self.plan.faults.iter().any(is_near));
+        }
+        if entry.is_broken {
+            self.detections(node, (Kind::BarrierBroken, None), (entry.cycle, at_ns), (1, 0));
+        }
+    }
+
+    /// Adds a node's detection or injection.
+    pub(super) fn notice(&mut self, node: u16, notice: &NodeEvent) {
+        let at_ns = notice.at_ns.saturating_sub(self.begin_ns).max(0).unsigned_abs();
+        let counts = (notice.count, notice.retracted);
+        match notice.subject {
+            NodeEventKind::Detected(kind, of) => {
+                self.detections(node, (kind, of), (notice.cycle, at_ns), counts);
+            }
+            NodeEventKind::Injected(fault) => {
+                let due_ns = notice.cycle.saturating_mul(self.plan.period_ns);
+                self.injected(usize::from(fault), u64::from(notice.count), due_ns);
+            }
+        }
+    }
+
+    /// Adds injections of a fault, the first of them at this instant of the run.
+    pub(super) fn injected(&mut self, fault: usize, count: u64, first_ns: u64) {
+        if let Some(book) = self.faults.get_mut(fault).filter(|_| count > 0) {
+            book.injected += count;
+            book.first_ns = Some(book.first_ns.map_or(first_ns, |known| known.min(first_ns)));
+        }
+    }
+
+    /// Records the end of a fault, as an instant of the run.
+    pub(super) fn ended(&mut self, fault: usize, at_ns: u64) {
+        if let Some(book) = self.faults.get_mut(fault) {
+            book.ended_ns = Some(at_ns);
+        }
+    }
+
+    fn detections(
+        &mut self,
+        by: u16,
+        (kind, of): (Kind, Option<u16>),
+        (cycle, at_ns): (u64, u64),
+        (count, undone): (u32, u32),
+    ) {
+        let change = i64::from(count) - i64::from(undone);
+        *self.detections.entry((kind, by, of)).or_default() += change;
+        if count > 0
+            && let Some(together) =
+                usize::try_from(cycle).ok().and_then(|at| self.periods.get_mut(at))
+        {
+            together.is_amiss = true;
+        }
+        for at in 0..self.faults.len() {
+            let fault = &self.plan.faults[at];
+            if !explains(fault, kind, of) || !self.is_near(fault, at_ns) {
+                continue;
+            }
+            let book = &mut self.faults[at];
+            *book.detections.entry(kind).or_default() += change;
+            if count > 0 && book.firsts.len() < FIRST_MAX {
+                book.firsts.push((at_ns, by, kind));
+            }
+        }
+    }
+
+    /// Returns true if an instant is close enough after a fault to be an effect of it.
+    fn is_near(&self, fault: &FaultSpec, at_ns: u64) -> bool {
+        let plan = self.plan;
+        let periods = u64::from(plan.node_timeout).saturating_add(plan.steady.into());
+        let after_ns = periods.saturating_mul(plan.period_ns).saturating_add(fault.delay_ns);
+        // A stopped node catches up afterwards, and misses deadlines while it does.
+        let catching_ns = if fault.kind == FaultKind::Stop { fault.for_ns } else { 0 };
+        let until_ns = fault.until_ns().saturating_add(after_ns).saturating_add(catching_ns);
+        (fault.at_ns..=until_ns).contains(&at_ns)
+    }
+
+    /// Returns the time from an instant of the run to the release of the first of the plan's number
+    /// of consecutive periods in which every remaining node ran without any disturbance.
+    fn recovered_after_ns(&self, end_ns: u64) -> Option<u64> {
+        let (period_ns, steady) = (self.plan.period_ns, self.plan.steady as usize);
+        let first = usize::try_from(end_ns.div_ceil(period_ns)).ok()?;
+        let mut well = 0;
+        for at in first..self.periods.len() {
+            well = if self.is_well(at) { well + 1 } else { 0 };
+            if well == steady {
+                let begun = (at + 1 - steady) as u64 * period_ns;
+                return Some(begun - end_ns);
+            }
+        }
+        None
+    }
+
+    fn is_well(&self, at: usize) -> bool {
+        let due_ns = at as u64 * self.plan.period_ns;
+        let is_there = |died: &&Option<u64>| died.is_none_or(|died_ns| died_ns > due_ns);
+        let there = self.exited_ns.iter().filter(is_there).count();
+        let TestPeriod { ended, is_amiss } = self.periods[at];
+        !is_amiss && there > 0 && usize::from(ended) >= there
+    }
+
+    /// Returns the nodes in their present state.
+    pub(super) fn snapshot(&self) -> Vec<NodeSnapshot> {
+        let deadline_ns = self.plan.deadline_ns as f64;
+        let told = |(node, book): (u16, &NodeStats)| NodeSnapshot {
+            name: node_name(node),
+            periods: book.periods,
+            missed: book.missed,
+            ratio: (book.periods > 0).then(|| book.last_response_ns as f64 / deadline_ns),
+            has_exited: self.exited_ns[usize::from(node)].is_some(),
+        };
+        (0..).zip(&self.nodes).map(told).collect()
+    }
+
+    /// Returns the states, except those without periods.
+    pub(super) fn states(&self) -> Vec<CycleTestState> {
+        let told = |(name, book): &(&str, StateStats)| CycleTestState {
+            name: (*name).to_owned(),
+            periods: book.periods,
+            missed: book.missed,
+            response_ns: Distribution::of_recorder(&book.response),
+            execution_ns: Distribution::of_recorder(&book.execution),
+        };
+        self.states.iter().filter(|(_, book)| book.periods > 0).map(told).collect()
+    }
+
+    /// Returns the stages.
+    pub(super) fn stages(&self) -> Vec<CycleTestStage> {
+        let told = |(stage, book): (&super::plan::Stage, &StageStats)| {
+            let mean = |sum: u128| sum as f64 / book.entries.max(1) as f64;
+            CycleTestStage {
+                name: stage.name.clone(),
+                computation_ns: mean(book.computation_ns),
+                communication_ns: mean(book.communication_ns),
+                idle_ns: mean(book.idle_ns),
+                barrier_ns: mean(book.barrier_ns),
+            }
+        };
+        self.plan.stages.iter().zip(&self.stages).map(told).collect()
+    }
+
+    /// Returns the excess of the busiest node's computation over the mean of all.
+    pub(super) fn imbalance(&self) -> Option<f64> {
+        let means: Vec<f64> =
+            self.nodes.iter().filter_map(NodeStats::computation_mean_ns).collect();
+        let mean = means.iter().sum::<f64>() / means.len().max(1) as f64;
+        let most = means.iter().copied().fold(0.0, f64::max);
+        (means.len() > 1 && mean > 0.0).then_some(most / mean - 1.0)
+    }
+
+    /// Returns all detections, except those that were retracted.
+    pub(super) fn all_noticed(&self) -> Vec<CycleTestDetection> {
+        let told = |((kind, by, of), count): (&(Kind, u16, Option<u16>), &i64)| {
+            let count = u64::try_from(*count).ok().filter(|count| *count > 0)?;
+            let of = of.and_then(|of| self.name_of(*kind, of));
+            Some(CycleTestDetection { kind: *kind, by: node_name(*by), of, count })
+        };
+        self.detections.iter().filter_map(told).collect()
+    }
+
+    fn name_of(&self, kind: Kind, of: u16) -> Option<String> {
+        match kind {
+            Kind::DataError | Kind::Lost | Kind::Late | Kind::Repeated => {
+                self.plan.sources.get(usize::from(of)).map(|source| source.name.clone())
+            }
+            _ => Some(node_name(of)),
+        }
+    }
+
+    /// Returns the faults.
+    pub(super) fn faults(&self) -> Vec<CycleTestFault> {
+        self.plan
+            .faults
+            .iter()
+            .zip(&self.faults)
+            .map(|(fault, book)| self.fault(fault, book))
+            .collect()
+    }
+
+    fn fault(&self, fault: &FaultSpec, book: &FaultStats) -> CycleTestFault {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let source = fault.source.and_then(|at| self.plan.sources.get(usize::from(at)));
+        let counted = |(kind, count): (&Kind, &i64)| {
+            let count = u64::try_from(*count).ok().filter(|count| *count > 0)?;
+            Some(CycleTestCount { kind: *kind, count })
+        };
+        let first = book.first_ns.and_then(|first_ns| {
+            let after = book.firsts.iter().filter(|(at_ns, ..)| *at_ns >= first_ns);
+            let (at_ns, by, kind) = after.min_by_key(|(at_ns, ..)| *at_ns)?;
+            Some(CycleTestFirstDetection {
+                after_ns: at_ns - first_ns,
+                by: node_name(*by),
+                kind: *kind,
+            })
+        });
+        let end_ns = book.ended_ns.unwrap_or(fault.until_ns().saturating_add(fault.delay_ns));
+        CycleTestFault {
+            kind: fault.kind,
+            of: source.map(|source| source.name.clone()).or_else(|| fault.node.map(node_name)),
+            at_s: seconds(fault.at_ns),
+            duration_s: (fault.for_ns > 0).then(|| seconds(fault.for_ns)),
+            state: fault.state.clone(),
+            injected: book.injected,
+            first_s: book.first_ns.map(seconds),
+            detections: book.detections.iter().filter_map(counted).collect(),
+            detected: first,
+            recovered_after_ns: (book.injected > 0)
+                .then(|| self.recovered_after_ns(end_ns))
+                .flatten(),
+        }
+    }
+}
+
+impl NodeStats {
+    fn computation_mean_ns(&self) -> Option<f64> {
+        (self.periods > 0).then(|| self.computation.sum() as f64 / self.periods as f64)
+    }
+}
+
+impl StageStats {
+    fn add(&mut self, entry: &PeriodEntry) {
+        self.entries += 1;
+        self.computation_ns += u128::from(entry.compute_ns);
+        self.communication_ns += u128::from(entry.communicate_ns);
+        self.idle_ns += u128::from(entry.idle_ns);
+        self.barrier_ns += u128::from(entry.barrier_ns);
+    }
+}
+
+/// Returns the name of a node.
+pub(super) fn node_name(node: u16) -> String {
+    format!("node{}", u32::from(node) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = "schema = \"horolog.test/2\"\nname = \"a\"\ntime = \"5s\"\nperiod = \"100ms\"\n\
+        deadline = \"80ms\"\nsteady = 3\n[[stage]]\nname = \"s\"\nintake = true\nbarrier = true\n\
+        [[source]]\nname = \"r\"\nrate = 10\nsize = 64\n\
+        [[state]]\nname = \"first\"\nfrom = \"0s\"\nto = \"1s\"\n\
+        [[fault]]\nkind = \"data-error\"\nat = \"1s\"\nfor = \"500ms\"\nsource = \"r\"\n\
+        [[fault]]\nkind = \"stop\"\nat = \"3s\"\nfor = \"500ms\"\nnode = 2\nstate = \"alone\"\n";
+    const MS: u64 = 1_000_000;
+
+    fn period(cycle: u64, response_ms: u64) -> PeriodEntry {
+        let spent_ns = response_ms * MS;
+        PeriodEntry {
+            execution_ns: spent_ns,
+            compute_ns: spent_ns,
+            ..PeriodEntry::new(EntryKind::Period, cycle)
+        }
+    }
+
+    fn detections(kind: Kind, of: u16, cycle: u64, at_ms: u64) -> NodeEvent {
+        let subject = NodeEventKind::Detected(kind, Some(of));
+        NodeEvent { subject, cycle, at_ns: (at_ms * MS) as i64, count: 1, retracted: 0 }
+    }
+
+    /// All periods of both nodes, those of the second in a stretch as long as is said.
+    fn account(plan: &TestPlan, slow: std::ops::Range<u64>, response_ms: u64) -> TestStats<'_> {
+        let mut account = TestStats::new(plan, 0);
+        for cycle in 0..plan.cycles() {
+            account.entry(0, &period(cycle, 10));
+            let ms = if slow.contains(&cycle) { response_ms } else { 30 };
+            account.entry(1, &period(cycle, ms));
+        }
+        account
+    }
+
+    #[test]
+    fn recovery_counts_from_the_end_to_the_first_of_the_steady_periods() {
+        let plan = TestPlan::parse(PLAN).unwrap();
+        // Stopped from 3 s to 3.52 s; what follows is late up to the period of 3.8 s.
+        let mut account = account(&plan, 30..39, 90);
+        account.injected(1, 1, 3_000 * MS);
+        account.ended(1, 3_520 * MS);
+        account.notice(0, &detections(Kind::NodeTimeout, 1, 34, 3_400));
+        let [_, stop] = &account.faults()[..] else { panic!("two faults") };
+        assert_eq!(stop.recovered_after_ns, Some((3_900 - 3_520) * MS));
+        assert_eq!(stop.noticed_as(Kind::DeadlineMissed), 9);
+        assert_eq!(stop.noticed_as(Kind::NodeTimeout), 1);
+        let first = stop.detected.as_ref().unwrap();
+        assert_eq!((first.after_ns, first.kind), (90 * MS, Kind::DeadlineMissed));
+        assert_eq!((first.by.as_str(), account.missed_apart), ("node2", 0));
+        let states: Vec<_> =
+            account.states().into_iter().map(|s| (s.name, s.periods, s.missed)).collect();
+        let state = |name: &str, periods, missed| (name.to_owned(), periods, missed);
+        assert_eq!(states, [state("first", 20, 0), state("alone", 10, 5), state("plain", 70, 4)]);
+        assert!((account.imbalance().unwrap() - 0.6).abs() < 0.05);
+    }
+
+    #[test]
+    fn what_is_never_well_again_has_not_recovered() {
+        let plan = TestPlan::parse(PLAN).unwrap();
+        let mut account = account(&plan, 35..50, 90);
+        account.injected(1, 1, 3_000 * MS);
+        account.ended(1, 3_500 * MS);
+        let stop = &account.faults()[1];
+        assert!(!stop.has_recovered() && stop.recovered_after_ns.is_none(), "{stop:?}");
+        assert!(account.faults()[0].has_recovered(), "nothing was injected");
+    }
+
+    #[test]
+    fn only_what_a_fault_explains_is_noticed_of_it() {
+        let plan = TestPlan::parse(PLAN).unwrap();
+        let mut account = account(&plan, 0..0, 0);
+        account.injected(0, 2, 1_010 * MS);
+        account.notice(1, &detections(Kind::DataError, 0, 9, 990));
+        account.notice(1, &detections(Kind::DataError, 0, 11, 1_100));
+        account.notice(0, &detections(Kind::DataError, 0, 12, 1_200));
+        account.notice(0, &detections(Kind::Lost, 0, 12, 1_200));
+        let undone = NodeEvent { count: 0, retracted: 1, ..detections(Kind::Lost, 0, 13, 1_300) };
+        account.notice(0, &undone);
+        let error = &account.faults()[0];
+        assert_eq!((error.injected, error.noticed_as(Kind::DataError)), (2, 2));
+        assert_eq!(error.detections.len(), 1);
+        let first = error.detected.as_ref().unwrap();
+        assert_eq!((first.after_ns, first.by.as_str()), (90 * MS, "node2"));
+        assert_eq!(error.recovered_after_ns, Some(0));
+        let all = account.all_noticed();
+        assert_eq!(all.iter().map(|one| one.count).sum::<u64>(), 3, "what was found is not lost");
+        assert!(all.iter().all(|one| one.of.as_deref() == Some("r")));
+    }
+
+    /// A node that is ended is not waited for to be well again.
+    #[test]
+    fn the_rest_is_well_without_the_one_that_is_gone() {
+        let text = PLAN.replace("\"stop\"", "\"end\"").replace("3s\"\nfor = \"500ms\"\n", "3s\"\n");
+        let plan = TestPlan::parse(&text.replace("state = \"alone\"\n", "")).unwrap();
+        let mut account = TestStats::new(&plan, 0);
+        for cycle in 0..plan.cycles() {
+            account.entry(0, &period(cycle, if (30..33).contains(&cycle) { 99 } else { 10 }));
+            if cycle < 30 {
+                account.entry(1, &period(cycle, 10));
+            }
+        }
+        account.injected(1, 1, 3_000 * MS);
+        account.ended(1, 3_000 * MS);
+        assert!(!account.faults()[1].has_recovered());
+        account.exited_ns[1] = Some(3_000 * MS);
+        assert_eq!(account.faults()[1].recovered_after_ns, Some(300 * MS));
+    }
+}

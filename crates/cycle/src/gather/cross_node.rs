@@ -1,0 +1,247 @@
+//! Task shared by several nodes: the values of each period for all of them together, according to
+//! equation (2) of Hao, Xue and Qin ("Performance and test method for real-time parallel system",
+//! 2010). Pure.
+
+use std::collections::BTreeMap;
+
+use horolog_record::{CycleSharedTask, CycleStep};
+
+use crate::entry::{EntryKind, PeriodEntry};
+
+/// Periods that wait for the slowest node, at most. Older ones are not counted.
+const WAITING_MAX: usize = 16_384;
+
+/// Stats so far.
+#[derive(Debug)]
+pub(crate) struct CrossNodeStats {
+    task: String,
+    nodes: usize,
+    steps: usize,
+    waiting: BTreeMap<u64, PeriodAcrossNodes>,
+    periods: u64,
+    computed_ns: Vec<u128>,
+    straggler_periods: Vec<u64>,
+    waited_ns: u128,
+    span_ns: u128,
+    sums: Vec<StepMaxima>,
+}
+
+/// One period of all nodes.
+#[derive(Clone, Debug)]
+struct PeriodAcrossNodes {
+    begun_ns: u64,
+    ended_ns: u64,
+    computed_ns: Vec<Option<u64>>,
+    idle_ns: Vec<u64>,
+    steps: Vec<StepMaxima>,
+}
+
+/// Maxima over all nodes, or their sums over periods, in ns.
+#[derive(Clone, Copy, Default, Debug)]
+struct StepMaxima {
+    computation: u128,
+    communication: u128,
+    barrier: u128,
+}
+
+impl CrossNodeStats {
+    /// Makes the stats of a task with this number of nodes and steps.
+    pub(crate) fn new(task: &str, nodes: usize, steps: usize) -> Self {
+        Self {
+            task: task.to_owned(),
+            nodes,
+            steps,
+            waiting: BTreeMap::new(),
+            periods: 0,
+            computed_ns: vec![0; nodes],
+            straggler_periods: vec![0; nodes],
+            waited_ns: 0,
+            span_ns: 0,
+            sums: vec![StepMaxima::default(); steps],
+        }
+    }
+
+    /// Adds a node's entry.
+    pub(crate) fn add(&mut self, node: usize, entry: &PeriodEntry) {
+        let step = match entry.part {
+            EntryKind::Step(step) => usize::from(step),
+            EntryKind::Period => 0,
+            EntryKind::Event | EntryKind::NotReleased => return,
+        };
+        if step >= self.steps || node >= self.nodes {
+            return;
+        }
+        let (nodes, steps) = (self.nodes, self.steps);
+        let together =
+            self.waiting.entry(entry.cycle).or_insert_with(|| PeriodAcrossNodes::new(nodes, steps));
+        if entry.part != EntryKind::Period || steps == 1 {
+            together.steps[step].largest(entry);
+        }
+        if entry.part == EntryKind::Period {
+            together.period(node, entry);
+            if together.computed_ns.iter().all(Option::is_some)
+                && let Some(whole) = self.waiting.remove(&entry.cycle)
+            {
+                self.count(&whole);
+            }
+        }
+        while self.waiting.len() > WAITING_MAX {
+            self.waiting.pop_first();
+        }
+    }
+
+    fn count(&mut self, whole: &PeriodAcrossNodes) {
+        self.periods += 1;
+        for (sum, computed) in self.computed_ns.iter_mut().zip(&whole.computed_ns) {
+            *sum += u128::from(computed.unwrap_or(0));
+        }
+        if let Some((node, waited_ns)) = whole.straggler_periods() {
+            self.straggler_periods[node] += 1;
+            self.waited_ns += u128::from(waited_ns);
+        }
+        self.span_ns += u128::from(whole.ended_ns.saturating_sub(whole.begun_ns));
+        for (sum, largest) in self.sums.iter_mut().zip(&whole.steps) {
+            sum.computation += largest.computation;
+            sum.communication += largest.communication;
+            sum.barrier += largest.barrier;
+        }
+    }
+
+    /// Returns the result; `None` if no period is known of all nodes.
+    pub(crate) fn result(&self) -> Option<CycleSharedTask> {
+        if self.periods == 0 {
+            return None;
+        }
+        let mean = |sum: u128| sum as f64 / self.periods as f64;
+        let all: u128 = self.computed_ns.iter().sum();
+        let most = self.computed_ns.iter().max().copied().unwrap_or(0);
+        let steps: Vec<_> = self
+            .sums
+            .iter()
+            .map(|sum| CycleStep {
+                computation_max_ns: mean(sum.computation),
+                communication_max_ns: mean(sum.communication),
+                barrier_ns: mean(sum.barrier),
+            })
+            .collect();
+        let of = |step: &CycleStep| {
+            step.computation_max_ns + step.communication_max_ns + step.barrier_ns
+        };
+        Some(CycleSharedTask {
+            task: self.task.clone(),
+            periods: self.periods,
+            imbalance: if all > 0 {
+                most as f64 * self.nodes as f64 / all as f64 - 1.0
+            } else {
+                0.0
+            },
+            straggler_periods: self.straggler_periods.clone(),
+            waited_ns: mean(self.waited_ns),
+            span_ns: mean(self.span_ns),
+            predicted_ns: steps.iter().map(of).sum(),
+            steps,
+        })
+    }
+}
+
+impl PeriodAcrossNodes {
+    fn new(nodes: usize, steps: usize) -> Self {
+        Self {
+            begun_ns: u64::MAX,
+            ended_ns: 0,
+            computed_ns: vec![None; nodes],
+            idle_ns: vec![0; nodes],
+            steps: vec![StepMaxima::default(); steps],
+        }
+    }
+
+    fn period(&mut self, node: usize, entry: &PeriodEntry) {
+        self.begun_ns = self.begun_ns.min(entry.start_latency_ns);
+        self.ended_ns = self.ended_ns.max(entry.response_ns());
+        self.computed_ns[node] = Some(entry.compute_ns);
+        self.idle_ns[node] = entry.idle_ns;
+    }
+
+    /// Returns the node that the others waited for, which is the one that waited least itself, and
+    /// the difference between the longest wait and its own.
+    fn straggler_periods(&self) -> Option<(usize, u64)> {
+        let (node, least_ns) = self.idle_ns.iter().enumerate().min_by_key(|(_, idle)| **idle)?;
+        let longest_ns = self.idle_ns.iter().max()?;
+        Some((node, longest_ns - least_ns)).filter(|(_, waited_ns)| *waited_ns > 0)
+    }
+}
+
+impl StepMaxima {
+    fn largest(&mut self, entry: &PeriodEntry) {
+        self.computation = self.computation.max(entry.compute_ns.into());
+        self.communication = self.communication.max(entry.communicate_ns.into());
+        self.barrier = self.barrier.max(entry.barrier_ns.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn period(cycle: u64, late_ns: u64, compute_ns: u64, idle_ns: u64) -> PeriodEntry {
+        let spent_ns = compute_ns + idle_ns + 100;
+        PeriodEntry {
+            start_latency_ns: late_ns,
+            execution_ns: spent_ns,
+            compute_ns,
+            idle_ns,
+            ..PeriodEntry::new(EntryKind::Period, cycle)
+        }
+    }
+
+    #[test]
+    fn the_largest_of_all_nodes_counts_and_who_is_waited_for_is_known() {
+        let mut joint = CrossNodeStats::new("a", 2, 1);
+        joint.add(0, &period(0, 5, 1_000, 2_010));
+        assert_eq!(joint.result(), None, "one node is not all");
+        joint.add(0, &period(1, 5, 1_000, 2_010));
+        joint.add(1, &period(0, 10, 3_000, 10));
+        joint.add(1, &period(1, 10, 3_000, 10));
+        let told = joint.result().unwrap();
+        assert_eq!((told.periods, told.imbalance), (2, 0.5));
+        assert_eq!((told.straggler_periods.as_slice(), told.waited_ns), (&[0, 2][..], 2_000.0));
+        let sums = (told.steps[0].computation_max_ns, told.predicted_ns, told.span_ns);
+        assert_eq!(sums, (3_000.0, 3_000.0, 3_115.0));
+    }
+
+    #[test]
+    fn where_nobody_waits_nobody_is_waited_for() {
+        let mut joint = CrossNodeStats::new("a", 2, 1);
+        joint.add(0, &period(0, 0, 1_000, 0));
+        joint.add(1, &period(0, 0, 3_000, 0));
+        assert_eq!(joint.result().unwrap().straggler_periods, [0, 0]);
+    }
+
+    #[test]
+    fn steps_have_their_own_largest() {
+        let mut joint = CrossNodeStats::new("a", 2, 2);
+        for (node, computes) in [(0, [100, 900]), (1, [500, 200])] {
+            for (step, compute_ns) in (0..).zip(computes) {
+                joint.add(
+                    node,
+                    &PeriodEntry { compute_ns, ..PeriodEntry::new(EntryKind::Step(step), 3) },
+                );
+            }
+            joint.add(node, &period(3, 0, computes.iter().sum(), 0));
+        }
+        let told = joint.result().unwrap();
+        let largest: Vec<_> = told.steps.iter().map(|step| step.computation_max_ns).collect();
+        assert_eq!((largest, told.predicted_ns), (vec![500.0, 900.0], 1_400.0));
+    }
+
+    #[test]
+    fn a_node_that_says_nothing_does_not_fill_the_memory() {
+        let mut joint = CrossNodeStats::new("a", 2, 1);
+        for cycle in 0..WAITING_MAX as u64 + 10 {
+            joint.add(0, &period(cycle, 0, 1, 0));
+        }
+        assert_eq!(joint.waiting.len(), WAITING_MAX);
+        joint.add(9, &period(0, 0, 1, 0));
+        joint.add(0, &PeriodEntry::new(EntryKind::Step(7), 0));
+    }
+}

@@ -1,0 +1,160 @@
+//! Releases by packets: a period is released when its packet arrives, so a node needs no clock that
+//! agrees with those of its peers.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use horolog_sys::clock::MonotonicClock;
+use horolog_sys::datagram::{Envelope, Wait};
+use horolog_sys::socket::Socket;
+use horolog_time::{Clock, Monotonic, Span, Timestamp};
+
+use super::datagram::{DatagramHeader, DatagramKind, HEADER_LEN};
+use super::periods::{NextRelease, Release, ReleaseSource};
+use super::system_clock::SystemClockConverter;
+
+/// Interval of the checks for the end of the run while no packet arrives.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Room for the packets of a task that is some thousand periods behind.
+const BUFFER_BYTES: usize = 4 << 20;
+/// Longest wait for the last packet after its expected time.
+const LATE_MAX: Span = Span::from_ms(1_000);
+
+/// Opens the socket for the packets of a task; returns it with its port.
+pub(crate) fn open(local: SocketAddr) -> io::Result<(Socket, u16)> {
+    let socket = Socket::udp(local)?;
+    socket.bind(local)?;
+    socket.enable_receive_timestamps(false)?;
+    socket.set_receive_buffer(BUFFER_BYTES)?;
+    socket.set_receive_timeout(POLL_INTERVAL)?;
+    let port = socket.local_address()?.port();
+    Ok((socket, port))
+}
+
+/// Releases of a task by packets.
+pub(crate) struct PacketReleases<'a> {
+    socket: Socket,
+    envelope: Envelope,
+    clock: SystemClockConverter,
+    token: u64,
+    last: Timestamp<Monotonic>,
+    stop: &'a AtomicU64,
+}
+
+impl<'a> PacketReleases<'a> {
+    /// Takes packets that carry `token`; the last of them is expected at `last`.
+    pub(crate) fn new(
+        socket: Socket,
+        token: u64,
+        last: Timestamp<Monotonic>,
+        stop: &'a AtomicU64,
+    ) -> Self {
+        let (envelope, clock) = (Envelope::new(), SystemClockConverter::new());
+        Self { socket, envelope, clock, token, last, stop }
+    }
+
+    /// Receives the next packet: its period (`None` for the last of all) and its arrival.
+    fn receive(&mut self) -> Option<(Option<u64>, Timestamp<Monotonic>)> {
+        let mut bytes = [0; HEADER_LEN];
+        let received = self.envelope.receive(self.socket.as_fd(), &mut bytes, Wait::Asleep).ok()?;
+        let came = received.control.received_at.map(|came| self.clock.monotonic(came));
+        let came = came.unwrap_or_else(|| MonotonicClock.now());
+        let header = DatagramHeader::from_bytes(bytes.get(..received.len)?)?;
+        if header.sent_ns.cast_unsigned() != self.token {
+            return None;
+        }
+        match header.kind {
+            DatagramKind::Release => Some((Some(header.cycle), came)),
+            DatagramKind::Last => Some((None, came)),
+            _ => None,
+        }
+    }
+}
+
+impl ReleaseSource for PacketReleases<'_> {
+    fn release(&mut self, cycle: u64) -> NextRelease {
+        let asked = MonotonicClock.now();
+        while self.stop.load(Ordering::Relaxed) == 0 {
+            match self.receive() {
+                Some((Some(released), due)) if released >= cycle => {
+                    let begun = MonotonicClock.now().max(due);
+                    let is_overrun = due < asked;
+                    return NextRelease::Release(Release {
+                        cycle: released,
+                        due,
+                        begun,
+                        is_overrun,
+                    });
+                }
+                Some((None, _)) => return NextRelease::Ended,
+                // A duplicate or outdated packet, or one from elsewhere.
+                Some((Some(_), _)) | None => {}
+            }
+            if MonotonicClock.now() > self.last + LATE_MAX {
+                return NextRelease::Ended;
+            }
+        }
+        NextRelease::Stopped
+    }
+
+    fn now(&mut self) -> Timestamp<Monotonic> {
+        MonotonicClock.now()
+    }
+
+    fn clock_steps(&self) -> u64 {
+        self.clock.steps()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    #[test]
+    fn packets_release_periods_whichever_of_them_come() {
+        let (socket, port) = open(([127, 0, 0, 1], 0).into()).unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let send_with = |kind, cycle, token| {
+            let header = DatagramHeader { kind, node: 0, cycle, step: 0, sent_ns: token };
+            sender.send_to(&header.to_bytes(), ("127.0.0.1", port)).unwrap();
+        };
+        let send = |kind, cycle| send_with(kind, cycle, 7);
+        let stop = AtomicU64::new(0);
+        let last = MonotonicClock.now() + Span::from_ms(60_000);
+        let mut pace = PacketReleases::new(socket, 7, last, &stop);
+        let before = MonotonicClock.now();
+        // The kernel takes a moment to have timestamps taken.
+        for _ in 0..1_000 {
+            send(DatagramKind::Release, 3);
+            std::thread::sleep(Duration::from_millis(1));
+            if matches!(pace.release(3), NextRelease::Release(Release { is_overrun: true, .. })) {
+                break;
+            }
+        }
+        sender.send_to(b"no signal", ("127.0.0.1", port)).unwrap();
+        send(DatagramKind::Release, 3);
+        send(DatagramKind::Release, 2);
+        send(DatagramKind::Ping, 9);
+        send_with(DatagramKind::Last, 0, 8);
+        send(DatagramKind::Release, 5);
+        send(DatagramKind::Last, 0);
+        let NextRelease::Release(first) = pace.release(3) else { panic!("none came") };
+        assert_eq!((first.cycle, first.is_overrun, pace.clock_steps()), (3, true, 0));
+        assert!(before <= first.due && first.due <= first.begun, "{before:?} {first:?}");
+        // The second was of a period that is over. As if the clock had been set since they came.
+        pace.clock.was_ahead(Span::from_ms(-3_600_000));
+        let NextRelease::Release(next) = pace.release(4) else { panic!("none came") };
+        assert_eq!((next.cycle, pace.clock_steps()), (5, 1));
+        assert!(before <= next.due && next.due <= next.begun, "{before:?} {next:?}");
+        assert_eq!(pace.release(6), NextRelease::Ended);
+        pace.last = MonotonicClock.now() - Span::from_ms(2_000);
+        assert_eq!(pace.release(6), NextRelease::Ended, "nothing comes any more");
+        stop.store(1, Ordering::Relaxed);
+        assert_eq!(pace.release(7), NextRelease::Stopped);
+    }
+}

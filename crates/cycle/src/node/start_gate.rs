@@ -1,0 +1,77 @@
+//! Start gate of a node's threads: they wait until all nodes are ready, or the start is cancelled.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::SharedState;
+
+/// Interval of the checks of a waiting thread.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Gate that is closed until the awaited value is set.
+pub(crate) struct StartGate<T> {
+    go: Mutex<Option<T>>,
+    is_cancelled: AtomicBool,
+}
+
+impl<T: Clone> StartGate<T> {
+    pub(crate) const fn new() -> Self {
+        Self { go: Mutex::new(None), is_cancelled: AtomicBool::new(false) }
+    }
+
+    /// Releases all threads with the value, or cancels the start if there is none: otherwise they
+    /// would wait forever.
+    ///
+    /// # Errors
+    ///
+    /// The error in `told`, after cancelling.
+    pub(crate) fn release_or_cancel(&self, told: io::Result<Option<T>>) -> io::Result<()> {
+        self.is_cancelled.store(!matches!(told, Ok(Some(_))), Ordering::Relaxed);
+        *self.go.lock().unwrap_or_else(PoisonError::into_inner) = told?;
+        Ok(())
+    }
+
+    /// Waits until all nodes are ready; `None` if the start is cancelled.
+    pub(crate) fn wait(&self, shared: SharedState<'_>) -> Option<T> {
+        loop {
+            if let Some(go) = &*self.go.lock().unwrap_or_else(PoisonError::into_inner) {
+                return Some(go.clone());
+            }
+            if self.is_cancelled.load(Ordering::Relaxed) || shared.is_stopped() {
+                return None;
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::node::region_words;
+
+    #[test]
+    fn whoever_waits_is_let_through_or_called_off() {
+        let words: Vec<AtomicU64> = (0..region_words(1)).map(|_| AtomicU64::new(0)).collect();
+        let shared = SharedState::new(&words, 1).unwrap();
+        let waited = |told: Option<io::Result<Option<u8>>>| {
+            let gate = StartGate::new();
+            thread::scope(|scope| {
+                let waiting = scope.spawn(|| gate.wait(shared));
+                thread::sleep(2 * POLL_INTERVAL);
+                let is_well = told.is_none_or(|told| gate.release_or_cancel(told).is_ok());
+                (waiting.join().unwrap(), is_well)
+            })
+        };
+        assert_eq!(waited(Some(Ok(Some(7)))), (Some(7), true));
+        assert_eq!(waited(Some(Ok(None))), (None, true));
+        assert_eq!(waited(Some(Err(io::ErrorKind::InvalidData.into()))), (None, false));
+        shared.stop();
+        assert_eq!(waited(None), (None, true));
+    }
+}

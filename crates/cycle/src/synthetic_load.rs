@@ -1,0 +1,107 @@
+//! Built-in load: self-dependent arithmetic over a few KiB, in units of equal duration, and the
+//! calibration of a unit on this core.
+
+use std::hint::black_box;
+
+use horolog_sys::clock::MonotonicClock;
+use horolog_time::Clock;
+
+use crate::task::Compute;
+
+/// Words that a unit processes: 4 KiB, which fit in the first-level cache of any processor.
+const WORDS: usize = 512;
+/// Shortest duration of a trial: long enough that reading the clock does not matter, short enough
+/// to fit between two disturbances.
+const TRIAL_NS: u64 = 100_000;
+/// Trials, of which the fastest counts: the others were disturbed.
+const TRIALS: usize = 200;
+
+/// Load that is ready to run.
+#[derive(Debug)]
+pub(crate) struct SyntheticLoad {
+    words: Box<[u64; WORDS]>,
+}
+
+impl Default for SyntheticLoad {
+    fn default() -> Self {
+        let mut words = Box::new([0; WORDS]);
+        for (word, seed) in words.iter_mut().zip(1_u64..) {
+            *word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+        Self { words }
+    }
+}
+
+impl SyntheticLoad {
+    /// Computes `units` units.
+    #[inline]
+    pub(crate) fn run(&mut self, units: u64) {
+        for _ in 0..units {
+            let mut carried = self.words[WORDS - 1];
+            for word in self.words.iter_mut() {
+                // Each step depends on the one before it, so that no processor can execute several
+                // at once and a unit takes as long as its chain.
+                carried = (carried ^ *word).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29);
+                *word = carried;
+            }
+            black_box(&mut self.words);
+        }
+    }
+
+    /// Returns the undisturbed duration of a unit on the core of this thread, in ns: the fastest of
+    /// several trials.
+    pub(crate) fn calibrate(&mut self) -> f64 {
+        let mut units = 16;
+        let mut fastest = f64::INFINITY;
+        let mut trials = 0;
+        while trials < TRIALS {
+            let begun = MonotonicClock.now();
+            self.run(units);
+            let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
+            if taken_ns < TRIAL_NS {
+                units *= 2;
+                continue;
+            }
+            fastest = fastest.min(taken_ns as f64 / units as f64);
+            trials += 1;
+        }
+        fastest
+    }
+}
+
+/// Returns the units of a load on a core on which one unit takes `unit_ns`.
+#[must_use]
+pub(crate) fn units_of(compute: Compute, unit_ns: f64) -> u64 {
+    match compute {
+        Compute::Units(units) => units,
+        Compute::Ns(0) => 0,
+        // A computation is at least one unit.
+        Compute::Ns(ns) => ((ns as f64 / unit_ns).round() as u64).max(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twice_as_many_units_leave_other_numbers_and_take_longer_than_none() {
+        let mut load = SyntheticLoad::default();
+        load.run(1);
+        let one = load.words.clone();
+        load.run(1);
+        assert_ne!(one, load.words);
+        let mut together = SyntheticLoad::default();
+        together.run(2);
+        assert_eq!(together.words, load.words);
+        assert!(load.calibrate() > 0.0);
+    }
+
+    #[test]
+    fn a_time_becomes_units() {
+        assert_eq!(units_of(Compute::Ns(1_000_000), 500.0), 2_000);
+        assert_eq!(units_of(Compute::Ns(1), 500.0), 1);
+        assert_eq!(units_of(Compute::Ns(0), 500.0), 0);
+        assert_eq!(units_of(Compute::Units(7), 500.0), 7);
+    }
+}

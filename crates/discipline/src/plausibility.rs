@@ -1,0 +1,376 @@
+//! Plausibility of a time: one decision for every source alike, be it a receiver's sentence, a
+//! sample of a device, or the system clock as reported by a daemon or the kernel. Pure; it reads no
+//! clock, and the build's date is a value that a simulation can replace.
+//!
+//! A time is judged by these rules, the first that holds:
+//!
+//! 1. It agrees, to a day, with a clock of this host that can be right, or it continues a time that
+//!    was plausible before: plausible.
+//! 2. It is a multiple of 1024 weeks away from one of those: implausible.
+//! 3. It is before the build, or too far beyond it: implausible.
+//! 4. Another source agrees with it to a day: plausible.
+//! 5. It is before the time last saved on disk, or away from a clock that can be right or from the
+//!    time that was confirmed before: doubtful, until a source or the operator confirms it.
+//! 6. Otherwise no clock of this host can be right, and it is plausible, but contradicts nothing:
+//!    the source may name another time later.
+//!
+//! A clock of this host (system clock, RTC) can be right if it is not before the build, not too far
+//! beyond it, and not more than a day before the time last saved.
+
+use horolog_time::leap::Date;
+use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
+use thiserror::Error;
+
+const DAY: Span = Span::from_ns(86_400 * NS_PER_S);
+/// Maximum movement of an accepted time by itself, in nanoseconds.
+const ACCEPTED_NS: u64 = 900 * NS_PER_S as u64;
+/// Mean year of the Gregorian calendar.
+const YEAR_S: i64 = 31_556_952;
+/// Period of the GPS week number, which counts modulo 1024: the time of a receiver that has lost
+/// count is off by a multiple.
+const ROLLOVER: Span = Span::from_ns(1_024 * 7 * DAY.as_ns());
+
+/// Reason for which a time is not plausible.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum Implausible {
+    /// It is before the build.
+    #[error(
+        "it reports {}, before {}, the build date or the value of --plausible-from",
+        Date(*time),
+        Date(*build)
+    )]
+    BeforeBuild {
+        /// The time.
+        time: Timestamp<Utc>,
+        /// The build's date.
+        build: Timestamp<Utc>,
+    },
+    /// It is too far beyond the build.
+    #[error(
+        "it reports {}, after {}, the last plausible date of this build; if it is right, raise \
+         --plausible-years",
+        Date(*time),
+        Date(*last)
+    )]
+    TooFar {
+        /// The time.
+        time: Timestamp<Utc>,
+        /// The last plausible time.
+        last: Timestamp<Utc>,
+    },
+    /// It is this many times 1024 weeks off.
+    #[error("it is {}, the error of a GPS week rollover", Weeks(*.0))]
+    Rollover(i64),
+    /// It is before the time last saved on disk, and nothing confirms it.
+    #[error("it reports {}, before {}, the time last saved", Date(*time), Date(*saved))]
+    BeforeSaved {
+        /// The time.
+        time: Timestamp<Utc>,
+        /// The time last saved.
+        saved: Timestamp<Utc>,
+    },
+    /// It is more than a day away from another time, and nothing confirms either.
+    #[error(
+        "it reports {}, {reference} reports {}, and neither is confirmed",
+        Date(*time),
+        Date(*other)
+    )]
+    Apart {
+        /// The time.
+        time: Timestamp<Utc>,
+        /// Time of the reference.
+        other: Timestamp<Utc>,
+        /// Reference that it was compared with.
+        reference: TimeReference,
+    },
+}
+
+impl Implausible {
+    /// Returns the name under which rejected times, sentences and pulses are counted.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BeforeBuild { .. } => "before_build",
+            Self::TooFar { .. } => "too_far",
+            Self::Rollover(_) => "rollover",
+            Self::BeforeSaved { .. } => "before_saved",
+            Self::Apart { .. } => "apart",
+        }
+    }
+
+    /// Returns true if another source or the operator can confirm the time.
+    #[must_use]
+    pub const fn is_confirmable(self) -> bool {
+        matches!(self, Self::BeforeSaved { .. } | Self::Apart { .. })
+    }
+}
+
+/// Multiples of 1024 weeks in words.
+struct Weeks(i64);
+
+impl std::fmt::Display for Weeks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let way = if self.0 < 0 { "behind" } else { "ahead" };
+        match self.0.unsigned_abs() {
+            1 => write!(f, "1024 weeks {way}"),
+            times => write!(f, "{times} times 1024 weeks {way}"),
+        }
+    }
+}
+
+/// Reference that a time is compared with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeReference {
+    /// The system clock.
+    SystemClock,
+    /// The real-time clock.
+    Rtc,
+    /// The source's own earlier time, carried on by the monotonic clock.
+    Continuation,
+}
+
+impl std::fmt::Display for TimeReference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::SystemClock => "the system clock",
+            Self::Rtc => "the RTC",
+            Self::Continuation => "its own earlier time",
+        })
+    }
+}
+
+/// Facts by which every time is judged: the build's date, and the times of this host at the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plausibility {
+    /// The build's date.
+    pub build: Timestamp<Utc>,
+    /// Maximum distance of a time beyond the build.
+    pub reach: Span,
+    /// The time last saved on disk.
+    pub saved: Option<Timestamp<Utc>>,
+    /// The real-time clock minus the monotonic clock.
+    pub rtc: Option<Span>,
+}
+
+impl Plausibility {
+    /// Lower limit of the build's date, 2026-01-01T00:00:00Z: no build is older.
+    pub const BUILD_MIN: Timestamp<Utc> = Timestamp::from_ns(1_767_225_600 * NS_PER_S);
+    /// Years beyond the build that are plausible by default.
+    pub const YEARS: u16 = 20;
+
+    /// Returns a span of mean years.
+    #[must_use]
+    pub const fn years(years: u16) -> Span {
+        Span::from_ns((years as i64).saturating_mul(YEAR_S * NS_PER_S))
+    }
+
+    /// Checks that a time is neither before the build nor too far beyond it.
+    ///
+    /// # Errors
+    ///
+    /// The limit that it violates.
+    pub fn check(&self, said: Timestamp<Utc>) -> Result<(), Implausible> {
+        let (build, last) = (self.build, self.build + self.reach);
+        if said < build {
+            Err(Implausible::BeforeBuild { time: said, build })
+        } else if said > last {
+            Err(Implausible::TooFar { time: said, last })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Returns the clocks of this host that can be right, ahead of the monotonic clock.
+    fn clocks(&self, evidence: &TimeEvidence<'_>) -> impl Iterator<Item = (TimeReference, Span)> {
+        let own = evidence.system.map(|system| (TimeReference::SystemClock, system));
+        let rtc = self.rtc.map(|rtc| (TimeReference::Rtc, rtc));
+        let (basis, now) = (*self, evidence.now);
+        own.into_iter().chain(rtc).filter(move |(_, ahead)| {
+            let said = utc(now, *ahead);
+            basis.check(said).is_ok() && basis.saved.is_none_or(|saved| said >= saved - DAY)
+        })
+    }
+
+    /// Judges a time that is `ahead` of the monotonic clock, of a source whose time was plausible
+    /// before at `anchor`.
+    fn judge(
+        &self,
+        evidence: &TimeEvidence<'_>,
+        ahead: Span,
+        anchor: Option<Anchor>,
+    ) -> Result<Support, Implausible> {
+        let said = utc(evidence.now, ahead);
+        if self.clocks(evidence).any(|(_, clock)| agree(ahead, clock)) {
+            return Ok(Support::Confirmed);
+        }
+        if let Some(anchor) = anchor.filter(|anchor| agree(ahead, anchor.ahead)) {
+            let is_confirmed = evidence.others.iter().any(|other| agree(ahead, *other));
+            return Ok(match (anchor.is_confirmed, is_confirmed) {
+                (true, _) => Support::Continued,
+                (false, true) => Support::Confirmed,
+                (false, false) => Support::Unopposed,
+            });
+        }
+        let before = anchor.filter(|anchor| anchor.is_confirmed);
+        let before = before.map(|anchor| (TimeReference::Continuation, anchor.ahead));
+        let references = || self.clocks(evidence).chain(before);
+        if let Some(times) = references().find_map(|(_, other)| rollovers(ahead - other)) {
+            return Err(Implausible::Rollover(times));
+        }
+        self.check(said)?;
+        if evidence.others.iter().any(|other| agree(ahead, *other)) {
+            return Ok(Support::Confirmed);
+        }
+        if let Some(saved) = self.saved.filter(|saved| said < *saved - DAY) {
+            return Err(Implausible::BeforeSaved { time: said, saved });
+        }
+        references().next().map_or(Ok(Support::Unopposed), |(reference, other)| {
+            Err(Implausible::Apart { time: said, other: utc(evidence.now, other), reference })
+        })
+    }
+}
+
+impl Default for Plausibility {
+    fn default() -> Self {
+        let reach = Self::years(Self::YEARS);
+        Self { build: Self::BUILD_MIN, reach, saved: None, rtc: None }
+    }
+}
+
+/// Reason for which a time is plausible.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Support {
+    /// A clock or another source agrees.
+    Confirmed,
+    /// It continues a time that was confirmed.
+    Continued,
+    /// Nothing contradicts it, and nothing has confirmed it.
+    Unopposed,
+}
+
+/// Time that was plausible before, ahead of the monotonic clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Anchor {
+    ahead: Span,
+    /// True if it contradicts another time: of two times, one that nothing confirmed may be the
+    /// wrong one.
+    is_confirmed: bool,
+}
+
+/// Evidence by which a time is judged at one instant, as spans ahead of the monotonic clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TimeEvidence<'a> {
+    /// Instant of the evidence.
+    pub now: Timestamp<Monotonic>,
+    /// System clock; `None` if it shows no more than an unconfirmed time that it was set to.
+    pub system: Option<Span>,
+    /// Times of other sources, each independent of the one that is judged.
+    pub others: &'a [Span],
+}
+
+/// Judge of the times of one source.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TimeJudge {
+    basis: Plausibility,
+    /// Last plausible time. Times that merely continue a confirmed one do not move it, so a source
+    /// cannot lead it away by many small jumps.
+    anchor: Option<Anchor>,
+    support: Option<Support>,
+    unconfirmed: Option<Span>,
+    accepted: Option<Span>,
+}
+
+impl TimeJudge {
+    /// Creates a judge by these facts.
+    #[must_use]
+    pub fn new(basis: Plausibility) -> Self {
+        Self { basis, ..Self::default() }
+    }
+
+    /// Judges a time that is `ahead` of the monotonic clock.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which it is not plausible.
+    pub fn judge(&mut self, evidence: &TimeEvidence<'_>, ahead: Span) -> Result<(), Implausible> {
+        let judged = self.basis.judge(evidence, ahead, self.anchor);
+        self.unconfirmed = judged.err().filter(|reason| reason.is_confirmable()).map(|_| ahead);
+        self.support = judged.ok();
+        let support = judged?;
+        if support != Support::Continued {
+            self.anchor = Some(Anchor { ahead, is_confirmed: support == Support::Confirmed });
+        }
+        Ok(())
+    }
+
+    /// Returns a clock of this host that can be right and confirms a time.
+    #[must_use]
+    pub fn host_clock(&self, evidence: &TimeEvidence<'_>, ahead: Span) -> Option<Span> {
+        let mut clocks = self.basis.clocks(evidence);
+        clocks.find_map(|(_, clock)| agree(ahead, clock).then_some(clock))
+    }
+
+    /// Returns the reason for which the last time was plausible; `None` if it was not.
+    #[must_use]
+    pub fn support(&self) -> Option<Support> {
+        self.support
+    }
+
+    /// Judges a time without remembering it: a single sentence establishes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which it is not plausible.
+    pub fn consider(
+        &self,
+        evidence: &TimeEvidence<'_>,
+        ahead: Span,
+    ) -> Result<Support, Implausible> {
+        self.basis.judge(evidence, ahead, self.anchor)
+    }
+
+    /// Accepts the doubtful time on the operator's command, and returns it.
+    pub fn accept(&mut self) -> Option<Span> {
+        let ahead = self.unconfirmed.take()?;
+        self.anchor = Some(Anchor { ahead, is_confirmed: true });
+        self.accepted = Some(ahead);
+        Some(ahead)
+    }
+
+    /// Accepts a time that was found plausible elsewhere, with this support.
+    pub fn vouch(&mut self, ahead: Span, support: Support) {
+        self.anchor = Some(Anchor { ahead, is_confirmed: support != Support::Unopposed });
+    }
+
+    /// Returns true if the operator has accepted this time, to a quarter of an hour.
+    #[must_use]
+    pub fn is_accepted(&self, ahead: Span) -> bool {
+        let is_near = |accepted| (ahead - accepted).as_ns().unsigned_abs() <= ACCEPTED_NS;
+        self.accepted.is_some_and(is_near)
+    }
+}
+
+/// Returns UTC of a clock that is `ahead` of the monotonic clock.
+fn utc(now: Timestamp<Monotonic>, ahead: Span) -> Timestamp<Utc> {
+    Timestamp::from_ns(now.as_ns().saturating_add(ahead.as_ns()))
+}
+
+/// Returns true if two times are a day or less apart.
+#[must_use]
+pub fn agree(one: Span, other: Span) -> bool {
+    (one - other).as_ns().unsigned_abs() <= DAY.as_ns().unsigned_abs()
+}
+
+/// Returns the number of times that 1024 weeks were miscounted, if that explains the difference to
+/// a day.
+#[must_use]
+pub fn rollovers(difference: Span) -> Option<i64> {
+    let period = i128::from(ROLLOVER.as_ns());
+    let difference = i128::from(difference.as_ns());
+    let times = (difference + period / 2).div_euclid(period);
+    let rest = difference - times * period;
+    (times != 0 && rest.abs() < i128::from(DAY.as_ns())).then_some(times as i64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Reasons for which a pulse or a sentence is rejected.
+
+use horolog_time::Span;
+use thiserror::Error;
+
+use crate::Implausible;
+
+/// Reason for which a pulse has no label.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum PulseReject {
+    /// Edge that was already read.
+    #[error("duplicate of an edge read before")]
+    Repeated,
+    /// It came earlier than the previous one.
+    #[error("earlier than the previous pulse")]
+    Backwards,
+    /// No second is established: sentences are awaited.
+    #[error("its second is unknown: sentences must report it several times in a row")]
+    NoSecond,
+    /// It lies between whole seconds.
+    #[error("{0:.3} off the start of a second")]
+    OffGrid(Span),
+    /// It is the first after a gap, and none came a second or two before it to confirm it.
+    #[error("it follows a gap and is not confirmed by a pulse a second earlier")]
+    AfterGap,
+    /// This many come in a second, evenly spaced; only one can be right.
+    #[error("{0} pulses per second: configure the receiver for one")]
+    Rate(u32),
+    /// Sentences have agreed on another second than the pulses' count.
+    #[error("sentences report another second than the count of pulses")]
+    Disputed,
+    /// No sentence has confirmed the count for too long.
+    #[error("no sentence has confirmed the count of seconds for too long")]
+    Unconfirmed,
+    /// The edge is the end of the pulse: the line is high for this long.
+    #[error("the pulse is {0:.1} long from this edge to the next: select the other edge")]
+    Polarity(Span),
+    /// It marks the second 60, for which a POSIX clock has no reading of its own.
+    #[error("it marks a leap second")]
+    LeapSecond,
+}
+
+impl PulseReject {
+    /// Returns the name under which rejects are counted.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Repeated => "repeated",
+            Self::Backwards => "backwards",
+            Self::NoSecond => "no-second",
+            Self::OffGrid(_) => "off-grid",
+            Self::AfterGap => "after-gap",
+            Self::Rate(_) => "rate",
+            Self::Disputed => "disputed",
+            Self::Unconfirmed => "unconfirmed",
+            Self::Polarity(_) => "polarity",
+            Self::LeapSecond => "leap-second",
+        }
+    }
+}
+
+/// Reason for which a sentence was not counted for a second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum SentenceReject {
+    /// The receiver reports that its time is not valid.
+    #[error("the receiver has no fix")]
+    Void,
+    /// It names the second 60, which determines no reading of a clock.
+    #[error("it reports a leap second")]
+    LeapSecond,
+    /// It names the same second as the previous one.
+    #[error("it reports the same second as the previous sentence")]
+    Repeated,
+    /// No regular pulse came before it that it could name.
+    #[error("no pulse arrives every second")]
+    NoPulse,
+    /// None of the pulses can be taken for the start of a second.
+    #[error("{0}")]
+    Pulse(PulseReject),
+    /// It came this long after a pulse, outside the range of sentences.
+    #[error(
+        "it arrived {0:.0} after the instant that it reports, unlike other sentences of its kind"
+    )]
+    Lag(Span),
+    /// It names a second this far from the one that was counted.
+    #[error("it reports a second {0} away from the counted one")]
+    Disagrees(Span),
+    /// It names a time that is not plausible.
+    #[error("{0}")]
+    Implausible(Implausible),
+}
+
+impl SentenceReject {
+    /// Returns the name under which rejects are counted.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Void => "void",
+            Self::LeapSecond => "leap-second",
+            Self::Repeated => "repeated",
+            Self::NoPulse => "no-pulse",
+            Self::Pulse(doubt) => doubt.kind(),
+            Self::Lag(_) => "lag",
+            Self::Disagrees(_) => "disagrees",
+            Self::Implausible(reason) => reason.name(),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Capture socket on an interface: receives the packets between this host and one other host, in
+//! both directions, with kernel timestamps. It is passive.
+//!
+//! The kernel shows capture sockets the packets that pass the network stack or a packet socket's
+//! queue. Packets sent past the queues, and those that XDP sends or takes, are not captured.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use horolog_sys::socket::Socket;
+
+use crate::filter::{Conversation, KEEP_NOTHING, PacketSample};
+use crate::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketError, PacketOptions};
+
+/// Frames received at a time, and bytes of each.
+const SLOTS: usize = 64;
+const FRAME_LEN: usize = 2_048;
+/// Receive buffer size. The kernel charges about 800 bytes for each small frame, so this holds some
+/// 20,000 of them.
+const RECEIVE_BUFFER: usize = 16 << 20;
+
+/// Capture socket, which receives nothing until [`CaptureControl::set_filter`] sets a filter.
+#[derive(Debug)]
+pub struct CaptureSocket {
+    device: PacketDevice,
+    batch: Batch<()>,
+}
+
+/// Handle that sets the filter of a capture socket, also while another thread reads it.
+#[derive(Debug)]
+pub struct CaptureControl {
+    socket: Socket,
+    conversation: Conversation,
+    is_loopback: bool,
+}
+
+impl CaptureSocket {
+    /// Opens a capture socket for a conversation on `interface`. On a loopback interface each
+    /// packet is captured once, on ingress.
+    ///
+    /// # Errors
+    ///
+    /// See [`PacketError`].
+    pub fn open(
+        interface: &str,
+        is_loopback: bool,
+        conversation: Conversation,
+    ) -> Result<(Self, CaptureControl), PacketError> {
+        let options = PacketOptions {
+            slots: SLOTS,
+            selection: FrameSelection::Program(vec![KEEP_NOTHING]),
+            outgoing: !is_loopback,
+            receive_buffer: Some(RECEIVE_BUFFER),
+            ..PacketOptions::default()
+        };
+        let device = PacketDevice::open(interface, &options)?;
+        let socket = device
+            .try_clone_socket()
+            .map_err(|error| PacketError::Other(interface.to_owned(), error))?;
+        let batch = Batch::new(SLOTS, FRAME_LEN);
+        Ok((Self { device, batch }, CaptureControl { socket, conversation, is_loopback }))
+    }
+
+    /// Waits up to `wait` for packets and returns those that arrived.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the interface.
+    pub fn receive(&mut self, wait: Duration) -> io::Result<&Batch<()>> {
+        self.device.receive(&mut self.batch, wait)?;
+        Ok(&self.batch)
+    }
+
+    /// Returns the number of packets lost because they were not read in time.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the kernel.
+    pub fn dropped(&mut self) -> io::Result<u64> {
+        self.device.dropped()
+    }
+}
+
+impl AsFd for CaptureSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
+
+impl CaptureControl {
+    /// Samples the packets from here on with this filter.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the kernel.
+    pub fn set_filter(&self, sample: &PacketSample) -> io::Result<()> {
+        self.socket.attach_filter(&self.conversation.program(sample, !self.is_loopback))
+    }
+}

@@ -1,0 +1,240 @@
+//! The client against servers that answer with given bytes, and against what is no such server.
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::thread::{self, JoinHandle};
+
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ServerConfig, ServerConnection, Stream};
+
+use super::*;
+use crate::certificate::certificates;
+use crate::testing::{Identity, TEST_TIMEOUT, parameters};
+
+const SOON: Duration = Duration::from_millis(300);
+
+fn tls(identity: &Identity, alpn: &[u8]) -> ServerConfig {
+    let chain = certificates(&identity.certificate()).unwrap();
+    let key = PrivateKeyDer::from_pem_file(identity.key()).unwrap();
+    let mut config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    config.alpn_protocols = if alpn.is_empty() { Vec::new() } else { vec![alpn.to_vec()] };
+    config
+}
+
+/// A listener, and a thread that does this with the first connection.
+fn serve<T: Send + 'static>(
+    work: impl FnOnce(TcpStream) -> T + Send + 'static,
+) -> (SocketAddr, JoinHandle<T>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    (at, thread::spawn(move || work(listener.accept().unwrap().0)))
+}
+
+/// A server that answers one request with these bytes; gives whether the client said that it had
+/// done.
+fn answer(config: ServerConfig, response: Vec<u8>) -> (SocketAddr, JoinHandle<bool>) {
+    serve(move |mut stream| {
+        let mut tls = ServerConnection::new(Arc::new(config)).unwrap();
+        let mut tls = Stream::new(&mut tls, &mut stream);
+        let asked = tls.read(&mut [0; 1024]).is_ok_and(|length| length > 0);
+        if !asked || tls.write_all(&response).is_err() {
+            return false;
+        }
+        tls.conn.send_close_notify();
+        let _ = tls.flush();
+        // An end without close_notify is an error here.
+        matches!(tls.read(&mut [0; 1024]), Ok(0))
+    })
+}
+
+/// What a client makes of a server that answers with these bytes.
+fn told(response: &[u8]) -> Result<SessionMaterial, KeError> {
+    let identity = Identity::new();
+    let (at, server) = answer(tls(&identity, ALPN), response.to_vec());
+    let client = KeClient::new(&identity.trust(), &[AES_128_GCM_SIV, AES_SIV_CMAC_256]).unwrap();
+    let got = client.exchange_keys("localhost", at, TEST_TIMEOUT);
+    server.join().unwrap();
+    got
+}
+
+fn grant(algorithm: u16) -> Grant {
+    Grant { algorithm, cookies: vec![vec![7; 100]], ..Grant::default() }
+}
+
+#[test]
+fn it_says_that_it_has_done() {
+    let identity = Identity::new();
+    let response = KeResponse::Granted(grant(AES_SIV_CMAC_256)).to_bytes();
+    let (at, server) = answer(tls(&identity, ALPN), response);
+    let client = KeClient::new(&identity.trust(), &[AES_SIV_CMAC_256]).unwrap();
+    let got = client.exchange_keys("localhost", at, TEST_TIMEOUT).unwrap();
+    assert_eq!((got.cookies, got.keys_uncertain), (vec![vec![7; 100]], false));
+    assert!(server.join().unwrap());
+}
+
+#[test]
+fn a_response_of_65536_bytes_is_read_and_a_longer_one_is_not() {
+    let cookies = |count: usize| {
+        let cookies = vec![vec![7; 6548]; count];
+        KeResponse::Granted(Grant { cookies, ..grant(AES_SIV_CMAC_256) }).to_bytes()
+    };
+    let response = cookies(10);
+    assert_eq!(response.len(), RESPONSE_LEN_MAX);
+    assert_eq!(told(&response).unwrap().cookies.len(), 10);
+    assert!(matches!(told(&cookies(11)), Err(KeError::TooLong)));
+}
+
+#[test]
+fn keys_of_which_the_context_is_a_guess_are_uncertain_and_the_second_attempt_is_not() {
+    let uncertain = told(&KeResponse::Granted(grant(AES_128_GCM_SIV)).to_bytes()).unwrap();
+    assert!(uncertain.keys_uncertain);
+    let exact = Grant { exact_exporter: true, ..grant(AES_128_GCM_SIV) };
+    assert!(!told(&KeResponse::Granted(exact).to_bytes()).unwrap().keys_uncertain);
+    let identity = Identity::new();
+    let client = |algorithms: &[u16]| KeClient::new(&identity.trust(), algorithms).unwrap();
+    let second = client(&[AES_128_GCM_SIV, AES_SIV_CMAC_256]).certain();
+    assert_eq!(second.request.algorithms, [AES_SIV_CMAC_256]);
+    assert!(!second.request.exact_exporter);
+    let (at, server) =
+        answer(tls(&identity, ALPN), KeResponse::Granted(grant(AES_128_GCM_SIV)).to_bytes());
+    let only = client(&[AES_128_GCM_SIV]).certain();
+    assert!(!only.exchange_keys("localhost", at, TEST_TIMEOUT).unwrap().keys_uncertain);
+    server.join().unwrap();
+}
+
+#[test]
+fn each_failure_has_its_own_words_and_says_what_to_do() {
+    let good = KeResponse::Granted(grant(AES_SIV_CMAC_256)).to_bytes();
+    let refused = |code| KeResponse::Error(code).to_bytes();
+    let failures = [
+        told(&refused(0)),
+        told(&refused(1)),
+        told(&refused(2)),
+        told(&refused(9)),
+        told(&KeResponse::Disagreed(NegotiationFailure::Protocol).to_bytes()),
+        told(&KeResponse::Disagreed(NegotiationFailure::Algorithm).to_bytes()),
+        told(&KeResponse::Granted(grant(17)).to_bytes()),
+        told(&KeResponse::Granted(Grant { cookies: Vec::new(), ..grant(15) }).to_bytes()),
+        told(&KeResponse::Granted(Grant { port: Some(0), ..grant(15) }).to_bytes()),
+        told(&[&[0xc0, 1, 0, 0][..], &good].concat()),
+        told(&[&[0x80, 3, 0, 2, 0, 9][..], &good].concat()),
+        told(&[&[0, 0, 0, 1, 0][..], &good].concat()),
+        told(&good[..good.len() - 4]),
+        told(&[]),
+        told(&vec![0x10; RESPONSE_LEN_MAX + 1]),
+        with_certificate("127.0.0.2", 2000..4000),
+        with_certificate("localhost", 2000..2001),
+        with_certificate("localhost", 3000..4000),
+        of_stranger("another"),
+        of_stranger(""),
+        with_alpn(b"http/1.1"),
+        with_alpn(b""),
+        plain(b"HTTP/1.1 400 Bad Request\r\n\r\n", true),
+        // A fatal alert protocol_version; and nothing at all, closed or not.
+        plain(&[21, 3, 3, 0, 2, 2, 70], true),
+        plain(&[21, 3, 3, 0, 2, 2, 112], true),
+        plain(b"", true),
+        plain(b"", false),
+        nobody(),
+    ];
+    let mut said = BTreeSet::new();
+    for (number, failure) in failures.into_iter().enumerate() {
+        let error = failure.unwrap_err();
+        let (words, hint) = (error.to_string(), error.hint());
+        assert!(!words.contains('\n') && !hint.is_empty() && hint != "see the message", "{words}");
+        let about_certificate = words.contains("certificate");
+        assert!(about_certificate || !hint.contains("certificate") || words.contains("host name"));
+        assert!(said.insert(words.clone()), "{number}: {words} is said twice");
+    }
+    let one_has = |part: &str| said.iter().any(|words| words.contains(part));
+    for part in [
+        "expired at 2001-01-01",
+        "not valid before 3000-01-01",
+        "is for 127.0.0.2, not for localhost",
+        "not from a trusted authority",
+        "does not match the trusted authority",
+        "does not support TLS 1.3",
+        "does not use TLS",
+        "connection refused",
+    ] {
+        assert!(one_has(part), "{part}: {said:#?}");
+    }
+}
+
+fn ask(identity: &Identity, trust: &TrustAnchors, alpn: &[u8]) -> Result<SessionMaterial, KeError> {
+    let response = KeResponse::Granted(grant(AES_SIV_CMAC_256)).to_bytes();
+    let (at, server) = answer(tls(identity, alpn), response);
+    let got = exchange_keys("localhost", at, trust, &[AES_SIV_CMAC_256], TEST_TIMEOUT);
+    server.join().unwrap();
+    got
+}
+
+fn with_certificate(name: &str, years: std::ops::Range<i32>) -> Result<SessionMaterial, KeError> {
+    let identity = Identity::new();
+    let mut parameters = CertificateParams::new([name.to_owned()]).unwrap();
+    parameters.not_before = rcgen::date_time_ymd(years.start, 1, 1);
+    parameters.not_after = rcgen::date_time_ymd(years.end, 1, 1);
+    identity.write(&parameters, &KeyPair::generate().unwrap());
+    ask(&identity, &identity.trust(), ALPN)
+}
+
+/// Of an authority that is not trusted, whose name is that of a trusted one or another.
+fn of_stranger(name: &str) -> Result<SessionMaterial, KeError> {
+    let (identity, trusted) = (Identity::new(), Identity::new());
+    let mut parameters = parameters();
+    if !name.is_empty() {
+        parameters.distinguished_name.push(rcgen::DnType::CommonName, name);
+    }
+    identity.write(&parameters, &KeyPair::generate().unwrap());
+    ask(&identity, &trusted.trust(), ALPN)
+}
+
+fn with_alpn(alpn: &[u8]) -> Result<SessionMaterial, KeError> {
+    let identity = Identity::new();
+    ask(&identity, &identity.trust(), alpn)
+}
+
+/// What a client makes of one who sends these bytes, and then closes or does not.
+fn plain(bytes: &'static [u8], closes: bool) -> Result<SessionMaterial, KeError> {
+    let (at, _server) = serve(move |mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        stream.write_all(bytes).unwrap();
+        // The other end sees no end as long as this one is open.
+        (!closes).then_some(stream)
+    });
+    let timeout = if closes { TEST_TIMEOUT } else { SOON };
+    let trust = Identity::new().trust();
+    exchange_keys("localhost", at, &trust, &[AES_SIV_CMAC_256], timeout)
+}
+
+fn nobody() -> Result<SessionMaterial, KeError> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    drop(listener);
+    exchange_keys("localhost", at, &Identity::new().trust(), &[AES_SIV_CMAC_256], TEST_TIMEOUT)
+}
+
+#[test]
+fn what_is_waited_for_is_named() {
+    let identity = Identity::new();
+    let config = tls(&identity, ALPN);
+    let (at, server) = serve(move |mut stream| {
+        let mut tls = ServerConnection::new(Arc::new(config)).unwrap();
+        let mut tls = Stream::new(&mut tls, &mut stream);
+        let _ = tls.read(&mut [0; 1024]);
+        let _ = tls.write_all(&[0x80, 1, 0]);
+        let _ = tls.flush();
+        // Until the client has had enough.
+        let _ = tls.read(&mut [0; 1024]);
+    });
+    let got = exchange_keys("localhost", at, &identity.trust(), &[AES_SIV_CMAC_256], SOON);
+    assert!(matches!(got, Err(KeError::TimedOut { phase: ExchangePhase::Rest, .. })), "{got:?}");
+    server.join().unwrap();
+}

@@ -1,0 +1,190 @@
+//! Limits of each prefix of addresses: simultaneous connections and connections per second. A
+//! prefix without recent connections is not kept.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::config::KeLimits;
+
+/// Greatest number of prefixes, above the connections of several seconds. When it is reached, idle
+/// prefixes are removed.
+const KNOWN_MAX: usize = 1 << 16;
+const IPV6_PREFIX: u32 = 64;
+
+/// One IPv4 address or the network of an IPv6 address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct ClientPrefix(u128);
+
+impl ClientPrefix {
+    pub(crate) fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Self(v4.to_ipv6_mapped().to_bits()),
+            IpAddr::V6(v6) => Self(v6.to_bits() & (u128::MAX << (u128::BITS - IPV6_PREFIX))),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PrefixUsage {
+    open: u32,
+    /// Instant at which all connections so far would have arrived at the allowed rate.
+    due: Instant,
+}
+
+impl PrefixUsage {
+    fn is_at_rest(&self, now: Instant) -> bool {
+        self.open == 0 && self.due <= now
+    }
+}
+
+/// Limit for which a connection is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LimitExceeded {
+    AtATime,
+    ASecond,
+}
+
+#[derive(Debug)]
+struct UsageTable {
+    by_prefix: HashMap<ClientPrefix, PrefixUsage>,
+    last_purge: Option<Instant>,
+}
+
+/// All known prefixes, under one lock: it is held for tens of nanoseconds, and a handshake takes
+/// some hundred microseconds.
+#[derive(Debug)]
+pub(crate) struct PrefixLimiter(Mutex<UsageTable>);
+
+impl PrefixLimiter {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(UsageTable { by_prefix: HashMap::new(), last_purge: None }))
+    }
+
+    /// Records a new connection, if the prefix may have one more.
+    pub(crate) fn admit(
+        &self,
+        prefix: ClientPrefix,
+        limits: &KeLimits,
+        now: Instant,
+    ) -> Result<(), LimitExceeded> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.has_room(prefix, now) {
+            return Err(LimitExceeded::ASecond);
+        }
+        let fresh = PrefixUsage { open: 0, due: now };
+        let neighbour = known.by_prefix.entry(prefix).or_insert(fresh);
+        let due = neighbour.due.max(now);
+        if limits.connections_per_prefix != 0 && neighbour.open >= limits.connections_per_prefix {
+            return Err(LimitExceeded::AtATime);
+        }
+        if limits.rate_per_prefix != 0 {
+            let interval = Duration::from_secs(1) / limits.rate_per_prefix;
+            if due - now > interval * limits.burst_per_prefix.saturating_sub(1) {
+                return Err(LimitExceeded::ASecond);
+            }
+            neighbour.due = due + interval;
+        }
+        neighbour.open += 1;
+        Ok(())
+    }
+
+    /// Records the end of an admitted connection.
+    pub(crate) fn release(&self, prefix: ClientPrefix, now: Instant) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut entry) = known.by_prefix.entry(prefix) {
+            entry.get_mut().open = entry.get().open.saturating_sub(1);
+            if entry.get().is_at_rest(now) {
+                entry.remove();
+            }
+        }
+    }
+}
+
+impl UsageTable {
+    /// Returns true if the prefix is in the table or can be added.
+    fn has_room(&mut self, prefix: ClientPrefix, now: Instant) -> bool {
+        if self.by_prefix.len() < KNOWN_MAX || self.by_prefix.contains_key(&prefix) {
+            return true;
+        }
+        // The removal visits all of them, so it does not run for each new one.
+        let pause = Duration::from_millis(100);
+        if self.last_purge.is_none_or(|last| now.duration_since(last) >= pause) {
+            self.last_purge = Some(now);
+            self.by_prefix.retain(|_, neighbour| !neighbour.is_at_rest(now));
+        }
+        self.by_prefix.len() < KNOWN_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str) -> ClientPrefix {
+        ClientPrefix::of(text.parse().unwrap())
+    }
+
+    #[test]
+    fn who_counts_as_one() {
+        assert_eq!(prefix("192.0.2.1"), prefix("::ffff:192.0.2.1"));
+        assert_ne!(prefix("192.0.2.1"), prefix("192.0.2.2"));
+        assert_eq!(prefix("2001:db8:1:2::1"), prefix("2001:db8:1:2:ffff::9"));
+        assert_ne!(prefix("2001:db8:1:2::1"), prefix("2001:db8:1:3::1"));
+    }
+
+    #[test]
+    fn so_many_at_a_time() {
+        let limits =
+            KeLimits { connections_per_prefix: 2, rate_per_prefix: 0, ..KeLimits::default() };
+        let (neighbours, now) = (PrefixLimiter::new(), Instant::now());
+        let (one, other) = (prefix("192.0.2.1"), prefix("192.0.2.2"));
+        assert_eq!(neighbours.admit(one, &limits, now), Ok(()));
+        assert_eq!(neighbours.admit(one, &limits, now), Ok(()));
+        assert_eq!(neighbours.admit(one, &limits, now), Err(LimitExceeded::AtATime));
+        assert_eq!(neighbours.admit(other, &limits, now), Ok(()));
+        neighbours.release(one, now);
+        assert_eq!(neighbours.admit(one, &limits, now), Ok(()));
+    }
+
+    #[test]
+    fn so_many_a_second_after_a_burst() {
+        let limits = KeLimits {
+            connections_per_prefix: 0,
+            rate_per_prefix: 10,
+            burst_per_prefix: 3,
+            ..KeLimits::default()
+        };
+        let (neighbours, start) = (PrefixLimiter::new(), Instant::now());
+        let one = prefix("192.0.2.1");
+        let admitted = |now| {
+            let mut admitted = 0;
+            while neighbours.admit(one, &limits, now).is_ok() {
+                admitted += 1;
+            }
+            admitted
+        };
+        assert_eq!(admitted(start), 3);
+        assert_eq!(admitted(start + Duration::from_millis(99)), 0);
+        assert_eq!(admitted(start + Duration::from_millis(200)), 2);
+        assert_eq!(admitted(start + Duration::from_mins(1)), 3);
+    }
+
+    #[test]
+    fn the_known_are_bounded() {
+        let limits = KeLimits { rate_per_prefix: 1, ..KeLimits::default() };
+        let (neighbours, now) = (PrefixLimiter::new(), Instant::now());
+        let nth = |number: usize| ClientPrefix(number as u128);
+        for number in 0..KNOWN_MAX {
+            assert_eq!(neighbours.admit(nth(number), &limits, now), Ok(()));
+            neighbours.release(nth(number), now);
+        }
+        assert_eq!(neighbours.admit(nth(KNOWN_MAX), &limits, now), Err(LimitExceeded::ASecond));
+        assert_eq!(neighbours.admit(nth(0), &limits, now), Ok(()), "who is known stays welcome");
+        let later = now + Duration::from_secs(2);
+        assert_eq!(neighbours.admit(nth(KNOWN_MAX), &limits, later), Ok(()));
+        assert_eq!(neighbours.0.lock().unwrap().by_prefix.len(), 2);
+    }
+}

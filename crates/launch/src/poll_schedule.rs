@@ -1,0 +1,236 @@
+//! Schedule of the checks of each condition, and the decision whether all of them hold: a pure
+//! function of check results and times. Times are counted from the start of the wait.
+
+use std::time::Duration;
+
+use crate::condition::CheckResult;
+
+/// Longest time since a condition was last confirmed; older ones are checked again when the last
+/// one holds.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Pauses between the checks of one condition.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Backoff {
+    /// Pause from the first check to the second.
+    pub first: Duration,
+    /// Factor from one pause to the next.
+    pub factor: f64,
+    /// Longest pause.
+    pub longest: Duration,
+}
+
+impl Backoff {
+    /// Returns the pause after this number of failed checks, at least one.
+    fn pause(&self, looks: u32) -> Duration {
+        let exponent = i32::try_from(looks.saturating_sub(1)).unwrap_or(i32::MAX);
+        let pause = self.first.as_secs_f64() * self.factor.powi(exponent);
+        Duration::try_from_secs_f64(pause).map_or(self.longest, |pause| pause.min(self.longest))
+    }
+}
+
+/// State of one condition.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ConditionState {
+    /// Time since which it has held.
+    pub held_after: Option<Duration>,
+    /// Number of checks.
+    pub tries: u64,
+    /// Number of times it held and then did not.
+    pub lost: u64,
+    /// Detail of the last check.
+    pub detail: Option<String>,
+    /// Time of the last check in which it held.
+    confirmed: Duration,
+    /// Failed checks since it last held.
+    failures: u32,
+    /// True while a check is in progress.
+    busy: bool,
+    /// Time of the next check, if it does not hold.
+    due: Duration,
+}
+
+/// Change that is reported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConditionChange {
+    /// The condition holds now.
+    Held,
+    /// The condition no longer holds.
+    Lost,
+}
+
+/// Wait for several conditions.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PollSchedule {
+    known: Vec<ConditionState>,
+    backoff: Backoff,
+}
+
+impl PollSchedule {
+    /// Returns a schedule of unchecked conditions, each with its first check at the time in `due`.
+    #[must_use]
+    pub fn new(due: impl IntoIterator<Item = Duration>, backoff: Backoff) -> Self {
+        let known = due
+            .into_iter()
+            .map(|due| ConditionState { due, ..ConditionState::default() })
+            .collect();
+        Self { known, backoff }
+    }
+
+    /// Returns the state of each condition, in order.
+    #[must_use]
+    pub fn known(&self) -> &[ConditionState] {
+        &self.known
+    }
+
+    /// Returns the conditions to check now. The caller must check each and record the result.
+    pub fn take_due(&mut self, now: Duration) -> Vec<usize> {
+        let all_held = self.known.iter().all(|known| known.held_after.is_some());
+        let mut taken = Vec::new();
+        for (index, known) in self.known.iter_mut().enumerate() {
+            let is_due = match known.held_after {
+                None => known.due <= now,
+                Some(_) => all_held && known.is_stale(now),
+            };
+            if is_due && !known.busy {
+                known.busy = true;
+                taken.push(index);
+            }
+        }
+        taken
+    }
+
+    /// Returns the time of the next check; `None` if none is due, as checks are in progress or all
+    /// conditions hold.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Duration> {
+        let waiting = self.known.iter().filter(|known| known.held_after.is_none() && !known.busy);
+        waiting.map(|known| known.due).min()
+    }
+
+    /// Records the result of a check.
+    pub fn record_check(
+        &mut self,
+        index: usize,
+        now: Duration,
+        sight: CheckResult,
+    ) -> Option<ConditionChange> {
+        let backoff = self.backoff;
+        let known = self.known.get_mut(index)?;
+        known.busy = false;
+        known.tries += 1;
+        known.detail = Some(sight.detail);
+        let held = known.held_after.is_some();
+        if sight.holds {
+            known.confirmed = now;
+            known.failures = 0;
+            known.held_after.get_or_insert(now);
+            return (!held).then_some(ConditionChange::Held);
+        }
+        known.failures = known.failures.saturating_add(1);
+        known.due = now.saturating_add(backoff.pause(known.failures));
+        if held {
+            known.held_after = None;
+            known.lost += 1;
+        }
+        held.then_some(ConditionChange::Lost)
+    }
+
+    /// Returns true if all conditions hold and each was confirmed recently.
+    #[must_use]
+    pub fn is_done(&self, now: Duration) -> bool {
+        self.known
+            .iter()
+            .all(|known| known.held_after.is_some() && !known.busy && !known.is_stale(now))
+    }
+}
+
+impl ConditionState {
+    fn is_stale(&self, now: Duration) -> bool {
+        now.saturating_sub(self.confirmed) > FRESH
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BACKOFF: Backoff =
+        Backoff { first: Duration::from_millis(100), factor: 2.0, longest: Duration::from_secs(5) };
+
+    fn sight(holds: bool) -> CheckResult {
+        CheckResult { holds, detail: String::new() }
+    }
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// Conditions that hold during their times; when the wait was done, and looks of each.
+    fn simulate(holds: &[&[(u64, u64)]], look_ms: u64) -> (Option<u64>, Vec<u64>) {
+        let mut course = PollSchedule::new(holds.iter().map(|_| Duration::ZERO), BACKOFF);
+        let mut open: Vec<(u64, usize)> = Vec::new();
+        for now in 0..200_000 {
+            for (_, index) in open.extract_if(.., |(end, _)| *end == now) {
+                let holds = holds[index].iter().any(|(from, to)| (*from..*to).contains(&now));
+                course.record_check(index, ms(now), sight(holds));
+            }
+            if course.is_done(ms(now)) {
+                let looks = course.known().iter().map(|known| known.tries).collect();
+                return (Some(now), looks);
+            }
+            open.extend(course.take_due(ms(now)).into_iter().map(|index| (now + look_ms, index)));
+        }
+        (None, course.known().iter().map(|known| known.tries).collect())
+    }
+
+    #[test]
+    fn pauses_grow_up_to_the_longest() {
+        let pauses = [1, 2, 3, 6, 7, u32::MAX].map(|looks| BACKOFF.pause(looks).as_millis());
+        assert_eq!(pauses, [100, 200, 400, 3_200, 5_000, 5_000]);
+    }
+
+    #[test]
+    fn what_holds_at_once_is_looked_at_once() {
+        assert_eq!(simulate(&[&[(0, u64::MAX)], &[(0, u64::MAX)]], 2), (Some(2), vec![1, 1]));
+    }
+
+    #[test]
+    fn what_held_long_ago_is_looked_at_again_at_the_end() {
+        let (done, looks) = simulate(&[&[(0, u64::MAX)], &[(9_000, u64::MAX)]], 1);
+        assert!(done.is_some_and(|done| (9_000..15_000).contains(&done)), "{done:?}");
+        assert_eq!(looks[0], 2);
+    }
+
+    #[test]
+    fn what_is_lost_meanwhile_is_waited_for_again() {
+        let (done, _) = simulate(&[&[(0, 100), (30_000, u64::MAX)], &[(9_000, u64::MAX)]], 1);
+        assert!(done.is_some_and(|done| done >= 30_000), "{done:?}");
+        let never = simulate(&[&[(0, 100)], &[(9_000, u64::MAX)]], 1);
+        assert_eq!(never.0, None);
+    }
+
+    proptest! {
+        /// Never done while one does not hold, and no look before its pause.
+        #[test]
+        fn looks_keep_their_pauses(answers in vec(any::<bool>(), 1..40)) {
+            let mut course = PollSchedule::new([Duration::ZERO], BACKOFF);
+            let mut now = Duration::ZERO;
+            for answer in answers {
+                if course.is_done(now) {
+                    break;
+                }
+                now = course.next_due().unwrap_or(now);
+                prop_assert_eq!(course.take_due(now), vec![0]);
+                prop_assert!(course.take_due(now).is_empty(), "a look is under way");
+                let change = course.record_check(0, now, sight(answer));
+                prop_assert_eq!(change, answer.then_some(ConditionChange::Held));
+                prop_assert_eq!(course.is_done(now), answer);
+                prop_assert!(answer || course.next_due().unwrap() >= now + BACKOFF.first);
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Preparations against latency in a run: a real-time priority and locked memory. Whatever is
+//! refused becomes a finding, and the run continues without it.
+
+use std::io;
+use std::time::Duration;
+
+use horolog_record::{AtScheduling, Finding, FindingCode, Severity};
+use horolog_sys::affinity::{SchedulingParameters, nice};
+use horolog_sys::capability::{Capabilities, Capability};
+use horolog_sys::memory::LockedMemory;
+use horolog_sys::spawn::{DefaultScheduling, StartPriority};
+
+use super::TimedRunOptions;
+
+/// Priority above most computing tasks, and below the kernel's own threads at 50 and more.
+const PRIORITY: i32 = 40;
+
+/// Conditions in effect while instants are waited for.
+#[derive(Debug)]
+pub(super) struct TimedRunConditions {
+    scheduling: AtScheduling,
+    usual: DefaultScheduling,
+    start_priority: Option<StartPriority>,
+    head_start: Option<Duration>,
+    memory: Option<LockedMemory>,
+    memory_locked: bool,
+    findings: Vec<Finding>,
+}
+
+impl TimedRunConditions {
+    /// Sets a real-time priority for this thread, which threads that start programs inherit, and
+    /// locks memory, as far as permitted.
+    pub(super) fn arrange(options: &TimedRunOptions) -> io::Result<Self> {
+        let usual = DefaultScheduling::current()?;
+        let rush = start_priority(usual, options.head_start);
+        let (scheduling, rush, refused) = if usual.policy().is_real_time() {
+            (AtScheduling::RealTime, None, None)
+        } else {
+            match SchedulingParameters::fifo(PRIORITY, false).apply() {
+                Ok(()) => (AtScheduling::RealTime, Some(rush), None),
+                Err(error) => (AtScheduling::Ordinary, None, Some(error)),
+            }
+        };
+        let keeps = rush.is_some_and(|rush| rush.keep) && !options.programs.is_empty();
+        let memory = LockedMemory::lock_present();
+        let unlocked = memory.as_ref().err().map(unlocked);
+        Ok(Self {
+            scheduling,
+            usual,
+            start_priority: rush,
+            head_start: keeps.then_some(options.head_start),
+            memory_locked: memory.is_ok(),
+            memory: memory.ok(),
+            findings: refused.as_ref().map(refused_real_time).into_iter().chain(unlocked).collect(),
+        })
+    }
+
+    /// Returns the default scheduling of programs.
+    pub(super) const fn usual(&self) -> DefaultScheduling {
+        self.usual
+    }
+
+    pub(super) const fn scheduling(&self) -> AtScheduling {
+        self.scheduling
+    }
+
+    /// Returns the priority with which programs are started at an instant.
+    pub(super) const fn start_priority(&self) -> Option<StartPriority> {
+        self.start_priority
+    }
+
+    /// Returns the time for which they keep it, if they do.
+    pub(super) const fn head_start(&self) -> Option<Duration> {
+        self.head_start
+    }
+
+    pub(super) const fn memory_locked(&self) -> bool {
+        self.memory_locked
+    }
+
+    /// Returns the findings on refused preparations.
+    pub(super) fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// Locks present memory before a near instant.
+    pub(super) fn hold(&mut self) {
+        if self.memory_locked && self.memory.is_none() {
+            self.memory = LockedMemory::lock_present().ok();
+            self.memory_locked = self.memory.is_some();
+        }
+    }
+
+    /// Unlocks memory until the next, distant instant.
+    pub(super) fn rest(&mut self) {
+        self.memory = None;
+    }
+}
+
+/// Returns the start priority of a program. The priority is another process's, so removing it needs
+/// `CAP_SYS_NICE` in any case. Processes that the program starts meanwhile get default scheduling,
+/// so this process's own default scheduling must be the same.
+fn start_priority(usual: DefaultScheduling, head_start: Duration) -> StartPriority {
+    let may_take = Capabilities::effective().is_ok_and(|all| all.has(Capability::SysNice));
+    let is_default = usual.policy().is_default() && nice().is_ok_and(|nice| nice == 0);
+    StartPriority { priority: PRIORITY, keep: may_take && is_default && !head_start.is_zero() }
+}
+
+fn refused_real_time(error: &io::Error) -> Finding {
+    Finding {
+        code: FindingCode::RealTimeRefused,
+        severity: Severity::Warning,
+        message: format!(
+            "SCHED_FIFO was refused ({error}): on a busy host other processes may delay the start \
+             by some milliseconds."
+        ),
+        advice: "Run as root, with CAP_SYS_NICE, or with an RLIMIT_RTPRIO that allows it."
+            .to_owned(),
+        trial: None,
+    }
+}
+
+fn unlocked(error: &io::Error) -> Finding {
+    Finding {
+        code: FindingCode::MemoryNotLocked,
+        severity: Severity::Note,
+        message: format!(
+            "Memory could not be locked ({error}): under memory pressure, a page may have to be \
+             read back."
+        ),
+        advice: "Run as root, with CAP_IPC_LOCK, or with a larger RLIMIT_MEMLOCK.".to_owned(),
+        trial: None,
+    }
+}

@@ -1,0 +1,165 @@
+//! Stats of a run: start latency, outcome of the programs, findings.
+
+use horolog_record::{
+    AT_SCHEMA, AtEnd, AtProgram, AtResult, AtTimescale, Distribution, Finding, FindingCode, Host,
+    Severity, rfc3339_now,
+};
+use horolog_stats::Recorder;
+use horolog_sys::adjtimex::kernel_clock;
+use horolog_time::Span;
+
+use super::conditions::TimedRunConditions;
+use super::{SLACK_NS, STEP_MIN, TimedRunOptions, TimedRunOutcome};
+use crate::instant::{Instant, InstantTimescale};
+use crate::program::{NotStarted, ProgramEvent};
+use crate::signals::CaughtSignal;
+
+pub(super) struct RunStats {
+    result: AtResult,
+    woken: Recorder,
+    started: Recorder,
+    steps: (u64, Span),
+    failed: Option<i32>,
+    not_started: Option<String>,
+}
+
+impl RunStats {
+    pub(super) fn new(
+        options: &TimedRunOptions,
+        first: Instant,
+        conditions: &TimedRunConditions,
+    ) -> Self {
+        let program = |program: &crate::program::Program| AtProgram {
+            program: program.shown(),
+            runs: 0,
+            failed: 0,
+            last_status: None,
+        };
+        let result = AtResult {
+            schema: AT_SCHEMA.to_owned(),
+            started: rfc3339_now(),
+            command: options.command.clone(),
+            host: Host::read(),
+            first: first.to_string(),
+            timescale: match first.scale {
+                InstantTimescale::Utc => AtTimescale::Utc,
+                InstantTimescale::Tai => AtTimescale::Tai,
+            },
+            first_ns: first.ns,
+            every_ns: options.every.map(|every| ns(every.as_nanos())),
+            end: AtEnd::Done,
+            met: 0,
+            missed: 0,
+            scheduling: conditions.scheduling(),
+            timer_slack_ns: SLACK_NS.into(),
+            head_start_ns: conditions.head_start().map(|time| ns(time.as_nanos())),
+            memory_locked: conditions.memory_locked(),
+            woken_late_ns: None,
+            started_late_ns: None,
+            programs: options.programs.iter().map(program).collect(),
+            findings: unsynchronised()
+                .into_iter()
+                .chain(conditions.findings().iter().cloned())
+                .collect(),
+        };
+        let (woken, started) = (Recorder::new(), Recorder::new());
+        Self { result, woken, started, steps: (0, Span::ZERO), failed: None, not_started: None }
+    }
+
+    /// Records an instant that has come, and the change of the system clock meanwhile.
+    pub(super) fn woken(&mut self, instant_ns: i64, now_ns: i64, moved: Span) {
+        self.result.met += 1;
+        self.woken.record(late(instant_ns, now_ns));
+        if moved.as_ns().unsigned_abs() >= STEP_MIN.as_ns().unsigned_abs() {
+            self.steps = (self.steps.0 + 1, self.steps.1 + moved);
+        }
+    }
+
+    pub(super) fn started(&mut self, instant_ns: i64, now_ns: i64) {
+        self.started.record(late(instant_ns, now_ns));
+    }
+
+    pub(super) fn missed(&mut self, instants: u64) {
+        self.result.missed = self.result.missed.saturating_add(instants);
+    }
+
+    /// Records the last event of a program.
+    pub(super) fn ended(&mut self, index: usize, news: &ProgramEvent) {
+        match news {
+            ProgramEvent::Ended(status) => self.ran(index, *status),
+            ProgramEvent::NotStarted(failure) => self.not_started(index, failure),
+            ProgramEvent::Cancelled | ProgramEvent::Woken(_) | ProgramEvent::Started(..) => {}
+        }
+    }
+
+    fn ran(&mut self, index: usize, status: i32) {
+        let Some(program) = self.result.programs.get_mut(index) else { return };
+        program.runs += 1;
+        program.last_status = Some(status);
+        if status != 0 {
+            program.failed += 1;
+            self.failed.get_or_insert(status);
+        }
+    }
+
+    fn not_started(&mut self, index: usize, failure: &NotStarted) {
+        let Some(program) = self.result.programs.get_mut(index) else { return };
+        program.failed += 1;
+        program.last_status = Some(failure.status);
+        self.failed.get_or_insert(failure.status);
+        let shown = program.program.first().map_or("", String::as_str);
+        self.not_started.get_or_insert(format!("cannot start '{shown}': {}", failure.error));
+    }
+
+    pub(super) fn finish(mut self, end: AtEnd, signal: Option<CaughtSignal>) -> TimedRunOutcome {
+        self.result.end = end;
+        self.result.woken_late_ns = Distribution::of_recorder(&self.woken);
+        self.result.started_late_ns = Distribution::of_recorder(&self.started);
+        let (steps, by) = self.steps;
+        if steps > 0 {
+            self.result.findings.push(Finding {
+                code: FindingCode::ClockStepped,
+                severity: Severity::Warning,
+                message: format!(
+                    "The system clock was stepped {} during the wait for an instant, by {:+.3} s \
+                     in total.",
+                    if steps == 1 { "once".to_owned() } else { format!("{steps} times") },
+                    by.as_seconds()
+                ),
+                advice: "Start times refer to the stepped clock; start latency includes a forward \
+                         step over an instant."
+                    .to_owned(),
+                trial: None,
+            });
+        }
+        TimedRunOutcome {
+            result: self.result,
+            failed: self.failed,
+            not_started: self.not_started,
+            signal,
+        }
+    }
+}
+
+fn ns(ns: u128) -> u64 {
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
+
+fn late(instant_ns: i64, now_ns: i64) -> u64 {
+    u64::try_from(now_ns.saturating_sub(instant_ns)).unwrap_or(0)
+}
+
+fn unsynchronised() -> Option<Finding> {
+    let clock = kernel_clock().ok().filter(|clock| !clock.synchronised)?;
+    Some(Finding {
+        code: FindingCode::ClockUnsynchronised,
+        severity: Severity::Warning,
+        message: format!(
+            "The system clock is not synchronised (maximum error {:.0} s): start times refer to \
+             its reading.",
+            clock.maximum_error.as_seconds()
+        ),
+        advice: "Run a time daemon, and wait for it with 'horolog after --clock 1ms'.".to_owned(),
+        trial: None,
+    })
+}

@@ -1,0 +1,121 @@
+//! Compliant clients beside the load: each has its own address and keeps to the poll interval,
+//! through its own packets and counters. Compliant loss is the cost of a server's rate limits.
+//!
+//! The clients run on one thread, which owns their engine from the first trial to the last.
+
+use std::ops::ControlFlow;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::Duration;
+
+use horolog_record::{CompliantClients, Distribution, Spacing};
+use horolog_sys::netlink::Prefix;
+
+use crate::engine::packet::PacketEngine;
+use crate::engine::{EngineError, LoadEngine};
+use crate::fairness::ClientReplyCounts;
+use crate::plan::{RunPlan, TrialPlan};
+use crate::request_tracker::TrialCounts;
+
+/// Options of the compliant clients.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CompliantClientOptions {
+    /// Number of clients.
+    pub clients: u32,
+    /// Time between the starts of two bursts of one client.
+    pub interval: Duration,
+    /// Requests in a burst, one after the other.
+    pub burst: u32,
+    /// Network of the clients; `None` takes a part of the load's network that it does not use.
+    pub network: Option<Prefix>,
+}
+
+impl CompliantClientOptions {
+    /// Returns the requests per second of all clients together.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        f64::from(self.clients) * f64::from(self.burst) / self.interval.as_secs_f64()
+    }
+}
+
+/// Handle of the clients' thread.
+pub(crate) struct CompliantClientGroup {
+    options: CompliantClientOptions,
+    plans: Sender<TrialPlan>,
+    counts: Receiver<Result<TrialCounts, EngineError>>,
+}
+
+impl CompliantClientGroup {
+    /// Opens their engine for a run.
+    pub(crate) fn open(
+        manners: CompliantClientOptions,
+        plan: RunPlan,
+    ) -> Result<Self, EngineError> {
+        let (plans, asked) = mpsc::channel::<TrialPlan>();
+        let (told, counts) = mpsc::channel();
+        let work = move || {
+            let mut engine = match PacketEngine::open(&plan) {
+                Ok(engine) => engine,
+                // The caller waits for it.
+                Err(error) => return drop(told.send(Err(error))),
+            };
+            let mut heard = told.send(Ok(TrialCounts::default())).is_ok();
+            // Until the run is over, and with it the other end of the channel.
+            while heard && let Ok(trial) = asked.recv() {
+                heard = told.send(engine.trial(&trial, &mut || ControlFlow::Continue(()))).is_ok();
+            }
+        };
+        thread::Builder::new()
+            .name("well-behaved".to_owned())
+            .spawn(work)
+            .map_err(EngineError::system("start a thread"))?;
+        let beside = Self { options: manners, plans, counts };
+        beside.take()?;
+        Ok(beside)
+    }
+
+    fn take(&self) -> Result<TrialCounts, EngineError> {
+        let gone = |_| std::io::Error::other("thread ended unexpectedly");
+        let action = "run compliant clients";
+        self.counts.recv().map_err(gone).map_err(EngineError::system(action))?
+    }
+
+    /// Runs the clients during `during`, which lasts for `duration`.
+    pub(crate) fn run_during<T>(
+        &self,
+        duration: Duration,
+        during: impl FnOnce() -> Result<T, EngineError>,
+    ) -> Result<(T, CompliantClients), EngineError> {
+        let plan = TrialPlan {
+            rate: self.options.rate(),
+            duration,
+            spacing: Spacing::Constant,
+            clients: self.options.clients,
+            nts: false,
+            profile: None,
+            parts: Vec::new(),
+        };
+        // A thread that has ended is detected when its counts are collected.
+        let _ = self.plans.send(plan);
+        let result = during();
+        let counts = self.take()?;
+        Ok((result?, self.record(&counts)))
+    }
+
+    fn record(&self, counts: &TrialCounts) -> CompliantClients {
+        let asking = || counts.clients.iter().filter(|client| client.count_request > 0);
+        let hurt = |client: &&ClientReplyCounts| client.answered < client.count_request;
+        CompliantClients {
+            clients: u64::from(self.options.clients),
+            interval_s: self.options.interval.as_secs_f64(),
+            burst: self.options.burst,
+            sent: counts.sent,
+            received: counts.received,
+            lost: counts.lost(),
+            invalid: counts.invalid.iter().sum(),
+            clients_active: asking().count() as u64,
+            clients_affected: asking().filter(hurt).count() as u64,
+            rtt_ns: Distribution::of_recorder(&counts.rtt),
+        }
+    }
+}

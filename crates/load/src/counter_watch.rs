@@ -1,0 +1,238 @@
+//! Counters that locate packet loss: on the interface that requests leave by and, if the server
+//! runs on this host, on the server's side too. The other end of a veth pair is looked up in the
+//! accessible network namespaces; unreadable counters are left out. If the server's host exports
+//! counter snapshots, these are the only source for its side.
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use horolog_sys::ethtool;
+use horolog_sys::namespace::{NetNs, list_named};
+use horolog_sys::netlink::{self, Netlink};
+
+use crate::loss_attribution::{Counters, InterfaceCounters, ServerCounters, UdpCounters};
+use crate::ptp::PtpLoadTransport;
+use crate::remote_counters::{RemoteCounterErrors, RemoteCounters};
+use crate::target::Route;
+
+/// Source of the counters of a server that runs in this process, or that accepts queries for them;
+/// returns `None` if they are unavailable.
+pub type ServerCounterSource = Box<dyn FnMut() -> Option<ServerCounters> + Send>;
+
+/// Counters that are read before and after each trial.
+pub struct CounterWatch {
+    own: Option<WatchedInterface>,
+    peer: Option<VethPeer>,
+    page: Option<RemoteCounters>,
+    /// The target is an address of this host.
+    shared_host: bool,
+    ipv4: bool,
+    ptp: Option<PtpLoadTransport>,
+    counter_source: Option<ServerCounterSource>,
+}
+
+/// An interface and the connection to its namespace.
+struct WatchedInterface {
+    netlink: Netlink,
+    index: u32,
+    name: String,
+    is_veth: bool,
+}
+
+/// The other end of the local interface's veth pair.
+struct VethPeer {
+    namespace: NetNs,
+    interface: WatchedInterface,
+    /// The target's address is in that namespace, so the UDP counters there are the server's.
+    has_target: bool,
+}
+
+impl CounterWatch {
+    /// Finds the counters to read for a target behind `route`. Besides the named namespaces it
+    /// searches `namespaces`.
+    #[must_use]
+    pub fn new(target: IpAddr, route: &Route, namespaces: &[NetNs]) -> Self {
+        let link = match route {
+            Route::ThisHost => None,
+            Route::Link(link) => Some(link),
+        };
+        let own = link.and_then(|link| {
+            let (index, name) = (link.index, link.interface.clone());
+            let mut netlink = Netlink::open().ok()?;
+            let is_veth = netlink.link_by_index(index).is_ok_and(|link| is_veth(&link));
+            Some(WatchedInterface { netlink, index, name, is_veth })
+        });
+        let mut watch = Self {
+            own,
+            peer: None,
+            page: None,
+            shared_host: link.is_none(),
+            ipv4: target.is_ipv4(),
+            ptp: None,
+            counter_source: None,
+        };
+        watch.peer = watch.own.as_mut().and_then(|own| own.find_peer(target, namespaces));
+        watch
+    }
+
+    /// Sets the source of the server's own counters.
+    #[must_use]
+    pub fn with_server(mut self, ask: Option<ServerCounterSource>) -> Self {
+        self.counter_source = ask;
+        self
+    }
+
+    /// Distinguishes unsolicited messages of a PTP master from replies.
+    #[must_use]
+    pub const fn of_ptp(mut self, transport: Option<PtpLoadTransport>) -> Self {
+        self.ptp = transport;
+        self
+    }
+
+    /// Sets the counter snapshots of the server's host as the source for its side.
+    #[must_use]
+    pub(crate) fn with_page(mut self, page: Option<RemoteCounters>) -> Self {
+        self.page = page;
+        self
+    }
+
+    /// Returns the errors of the remote counters, if there are any remote counters.
+    pub(crate) fn remote_errors(&self) -> Option<&RemoteCounterErrors> {
+        self.page.as_ref().map(RemoteCounters::errors)
+    }
+
+    /// Returns true if the server was found to run on this host.
+    #[must_use]
+    pub fn is_server_local(&self) -> bool {
+        self.shared_host
+            || self.counter_source.is_some()
+            || self.peer.as_ref().is_some_and(|peer| peer.has_target)
+    }
+
+    /// Reads all counters.
+    pub fn read(&mut self) -> Counters {
+        let ipv4 = self.ipv4;
+        let mut own = self.own.as_mut().and_then(WatchedInterface::counters);
+        let mut counters = Counters {
+            shared_host: self.shared_host,
+            own_is_veth: self.own.as_ref().is_some_and(|own| own.is_veth),
+            server: self.counter_source.as_mut().and_then(|ask| ask()),
+            ptp: self.ptp,
+            ..Counters::default()
+        };
+        if self.shared_host {
+            counters.udp = udp_counters(ipv4);
+        }
+        if let Some(page) = &mut self.page {
+            let told = page.read();
+            (counters.peer, counters.udp) = (told.interface, told.udp);
+            counters.server = told.server;
+            if let (Some(own), true) = (&mut own, counters.own_is_veth) {
+                own.rx_dropped_at_peer = told.xdp_tx_errors;
+            }
+        } else if let Some(peer) = &mut self.peer {
+            let (name, has_target) = (peer.interface.name.clone(), peer.has_target);
+            let there = peer.namespace.run(|| {
+                let udp = if has_target { udp_counters(ipv4) } else { None };
+                (sum_of(&name, XDP_TX_ERRORS), udp)
+            });
+            let (tx_errors, udp) = there.unwrap_or_default();
+            counters.udp = udp;
+            counters.peer = peer.interface.counters();
+            // Packets that one end of a veth could not send count as dropped at both ends.
+            if let (Some(own), Some(tx_errors)) = (&mut own, tx_errors) {
+                own.rx_dropped_at_peer = tx_errors;
+            }
+        }
+        // Only a veth has these counters, and its other end then counts the same drops.
+        if let (Some(peer), Some(own)) = (&mut counters.peer, &self.own) {
+            peer.rx_dropped_at_peer = sum_of(&own.name, XDP_XMIT_ERRORS).unwrap_or(0);
+        }
+        counters.local = own;
+        counters
+    }
+}
+
+/// Suffix of the counters in which a veth counts, for each queue, frames that its XDP program sent
+/// back and that did not fit into the other end's ring.
+const XDP_TX_ERRORS: &str = "_xdp_tx_errors";
+/// Suffix of the counters of frames that were redirected to a veth and did not fit.
+const XDP_XMIT_ERRORS: &str = "_xdp_xmit_errors";
+
+/// Returns the sum over all queues of the driver's counters with this suffix.
+fn sum_of(interface: &str, ending: &str) -> Option<u64> {
+    let stats = ethtool::stats(interface).ok()?;
+    Some(stats.iter().filter(|(name, _)| name.ends_with(ending)).map(|(_, count)| count).sum())
+}
+
+/// Returns the UDP counters in the namespace of this thread.
+fn udp_counters(ipv4: bool) -> Option<UdpCounters> {
+    if ipv4 {
+        UdpCounters::parse_snmp(&fs::read_to_string("/proc/thread-self/net/snmp").ok()?)
+    } else {
+        UdpCounters::parse_snmp6(&fs::read_to_string("/proc/thread-self/net/snmp6").ok()?)
+    }
+}
+
+fn is_veth(link: &netlink::Link) -> bool {
+    link.kind.as_deref() == Some("veth")
+}
+
+impl WatchedInterface {
+    fn counters(&mut self) -> Option<InterfaceCounters> {
+        let counters = self.netlink.link_by_index(self.index).ok()?.counters;
+        Some(InterfaceCounters {
+            rx_packets: counters.rx_packets,
+            tx_packets: counters.tx_packets,
+            tx_dropped: counters.tx_dropped,
+            rx_dropped: counters.rx_dropped,
+            rx_dropped_at_peer: 0,
+            rx_missed: counters.rx_missed,
+        })
+    }
+
+    fn find_peer(&mut self, target: IpAddr, namespaces: &[NetNs]) -> Option<VethPeer> {
+        let link = self.netlink.link_by_index(self.index).ok()?;
+        let (peer_index, nsid) = (link.peer_index?, link.peer_nsid?);
+        if !self.is_veth {
+            return None;
+        }
+        let named = list_named().unwrap_or_default();
+        let named = named.iter().filter_map(|name| NetNs::open_named(name).ok());
+        let namespace = namespaces.iter().cloned().chain(named).find(|namespace| {
+            self.netlink.nsid_of(namespace.as_fd()).is_ok_and(|found| found == Some(nsid))
+        })?;
+        let mut netlink = namespace.run(Netlink::open).ok()?.ok()?;
+        let peer: netlink::Link = netlink.link_by_index(peer_index).ok()?;
+        let addresses = netlink.addresses().ok()?;
+        let has_target = addresses.iter().any(|own| own.prefix.address() == target);
+        let interface =
+            WatchedInterface { netlink, index: peer_index, name: peer.name, is_veth: true };
+        Some(VethPeer { namespace, interface, has_target })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_on_this_host_is_watched_through_the_host_s_own_counters() {
+        let target = IpAddr::from([127, 0, 0, 1]);
+        let mut watch = CounterWatch::new(target, &Route::ThisHost, &[]);
+        assert!(watch.is_server_local());
+        let counters = watch.read();
+        assert!(counters.shared_host && counters.udp.is_some());
+        assert_eq!((counters.local, counters.peer, counters.server), (None, None, None));
+    }
+
+    #[test]
+    fn a_server_that_can_be_asked_is_asked() {
+        let target = IpAddr::from([127, 0, 0, 1]);
+        let told = ServerCounters { received: 5, answered: 4 };
+        let mut watch = CounterWatch::new(target, &Route::ThisHost, &[])
+            .with_server(Some(Box::new(move || Some(told))));
+        assert_eq!(watch.read().server, Some(told));
+    }
+}

@@ -1,0 +1,80 @@
+//! Forwarding of the lanes' progress to the interval sink, at its chosen rate.
+
+use horolog_record::{Progress, ProgressSlots, SNAPSHOT_INTERVAL};
+use horolog_time::{Monotonic, Span, Timestamp};
+
+use super::IntervalSink;
+
+/// Returns one progress slot for each counting thread, if `intervals` wants snapshots.
+pub(super) fn slots_if_wanted(count: usize, intervals: &dyn IntervalSink) -> Option<ProgressSlots> {
+    intervals.wants_snapshots().then(|| ProgressSlots::new(count))
+}
+
+/// Forwards progress at the chosen rate.
+#[derive(Debug)]
+pub(super) struct ProgressForwarder<'a> {
+    slots: &'a ProgressSlots,
+    sum: Progress,
+    next: Span,
+}
+
+impl<'a> ProgressForwarder<'a> {
+    pub(super) fn new(slots: &'a ProgressSlots) -> Self {
+        Self { slots, sum: Progress::default(), next: SNAPSHOT_INTERVAL }
+    }
+
+    /// Forwards the next snapshot of a trial that began at `start`, if it is due. Its time is that
+    /// of the lanes' last update: a rate covers the time until then, not until now.
+    pub(super) fn forward(
+        &mut self,
+        start: Timestamp<Monotonic>,
+        elapsed: Span,
+        intervals: &mut dyn IntervalSink,
+    ) {
+        if elapsed >= self.next {
+            self.next = elapsed + SNAPSHOT_INTERVAL;
+            self.slots.sum(&mut self.sum);
+            let counted = self.sum.published.map_or(elapsed, |told| told - start);
+            intervals.report_progress(counted, &self.sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_record::ProgressPublisher;
+
+    use super::*;
+    use crate::request_tracker::TrialCounts;
+
+    /// Until when what was looked at was counted, and how much.
+    #[derive(Default)]
+    struct Seen(Vec<(Span, u64)>);
+
+    impl IntervalSink for Seen {
+        fn closed(&mut self, _: TrialCounts) {}
+
+        fn wants_snapshots(&self) -> bool {
+            true
+        }
+
+        fn report_progress(&mut self, counted: Span, so_far: &Progress) {
+            self.0.push((counted, so_far.counts.sent));
+        }
+    }
+
+    #[test]
+    fn a_look_is_as_old_as_what_was_told() {
+        let (start, mut seen) = (Timestamp::from_ns(1_000_000_000), Seen::default());
+        let slots = slots_if_wanted(2, &seen).unwrap();
+        for (lane, told_ms) in [(0, 380), (1, 420)] {
+            let mut telling = ProgressPublisher::new(slots.of(lane).unwrap(), start);
+            let mut told = telling.slot_if_due(start + Span::from_ms(told_ms)).unwrap();
+            told.counts.sent = told_ms as u64;
+        }
+        let mut looking = ProgressForwarder::new(&slots);
+        looking.forward(start, Span::from_ms(499), &mut seen);
+        looking.forward(start, Span::from_ms(500), &mut seen);
+        assert_eq!(seen.0, [(Span::from_ms(400), 800)]);
+    }
+}

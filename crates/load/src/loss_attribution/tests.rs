@@ -1,0 +1,236 @@
+//! Losses are assigned on the evidence of counters alone, whatever those say.
+
+use super::*;
+use proptest::prelude::*;
+
+fn after(own: u64, udp: u64, unanswered: u64) -> Counters {
+    Counters {
+        local: Some(InterfaceCounters { tx_dropped: own, ..InterfaceCounters::default() }),
+        own_is_veth: true,
+        peer: Some(InterfaceCounters::default()),
+        udp: Some(UdpCounters { receive_buffer_errors: udp, ..UdpCounters::default() }),
+        server: Some(ServerCounters { received: 100, answered: 100 - unanswered }),
+        shared_host: false,
+        ptp: None,
+    }
+}
+
+fn lost(lost: u64) -> MissingReplies {
+    MissingReplies { lost, ..MissingReplies::default() }
+}
+
+#[test]
+fn each_counter_has_its_place() {
+    let missing = MissingReplies { ring_dropped: 5, late: 4, ..lost(20) };
+    let places = attribute(missing, &after(0, 0, 0), &after(1, 2, 4));
+    let expected = [
+        (LossLocation::OwnRing, 5),
+        (LossLocation::Interface, 1),
+        (LossLocation::Socket, 2),
+        // Counters of a server that answered less since `before` do not run backwards.
+        (LossLocation::Late, 4),
+        (LossLocation::Unknown, 8),
+    ];
+    assert_eq!(places, BTreeMap::from(expected));
+}
+
+#[test]
+fn what_was_answered_and_not_valid_is_no_loss_on_the_way() {
+    let own = |rx_packets| InterfaceCounters { rx_packets, ..InterfaceCounters::default() };
+    let peer = |packets| InterfaceCounters {
+        rx_packets: packets,
+        tx_packets: packets,
+        ..InterfaceCounters::default()
+    };
+    let counters = |mine, theirs| Counters {
+        local: Some(own(mine)),
+        own_is_veth: true,
+        peer: Some(peer(theirs)),
+        ..Counters::default()
+    };
+    let missing = MissingReplies { sent: 100, invalid: 98, arrived: 98, ..lost(100) };
+    // XDP took the replies before the interface counted them.
+    for came in [0, 100] {
+        let places = attribute(missing, &counters(0, 0), &counters(came, 100));
+        assert_eq!(
+            places,
+            BTreeMap::from([(LossLocation::Invalid, 98), (LossLocation::Unknown, 2)])
+        );
+    }
+}
+
+#[test]
+fn a_counter_that_was_not_read_claims_nothing() {
+    let places = attribute(lost(9), &Counters::default(), &after(9, 9, 9));
+    assert_eq!(places, BTreeMap::from([(LossLocation::Unknown, 9)]));
+}
+
+#[test]
+fn what_an_interface_of_its_own_kind_drops_is_the_generator_s() {
+    let counters = |tx_dropped| Counters {
+        local: Some(InterfaceCounters { tx_dropped, ..InterfaceCounters::default() }),
+        ..Counters::default()
+    };
+    let places = attribute(lost(3), &counters(0), &counters(3));
+    assert_eq!(places, BTreeMap::from([(LossLocation::Generator, 3)]));
+}
+
+#[test]
+fn own_sockets_on_a_shared_host_are_not_the_server_s() {
+    let udp = |errors| Counters {
+        udp: Some(UdpCounters { receive_buffer_errors: errors, ..UdpCounters::default() }),
+        shared_host: true,
+        ..Counters::default()
+    };
+    let places = attribute(MissingReplies { ring_dropped: 6, ..lost(10) }, &udp(0), &udp(8));
+    assert_eq!(
+        places,
+        BTreeMap::from([
+            (LossLocation::Socket, 2),
+            (LossLocation::OwnRing, 6),
+            (LossLocation::Unknown, 2)
+        ])
+    );
+}
+
+/// Both ends of a way over cards and switches, which count so many packets each.
+fn far(own_rx: u64, peer: (u64, u64), server: (u64, u64)) -> Counters {
+    Counters {
+        local: Some(InterfaceCounters { rx_packets: own_rx, ..InterfaceCounters::default() }),
+        peer: Some(InterfaceCounters {
+            rx_packets: peer.0,
+            tx_packets: peer.1,
+            ..InterfaceCounters::default()
+        }),
+        server: Some(ServerCounters { received: server.0, answered: server.1 }),
+        ..Counters::default()
+    }
+}
+
+#[test]
+fn what_left_one_interface_and_came_to_no_other_is_lost_on_the_link() {
+    let missing = MissingReplies { sent: 100, received: 70, ..lost(30) };
+    // 12 requests and 8 replies did not arrive; the server left 10 unanswered.
+    let places = attribute(missing, &far(0, (0, 0), (0, 0)), &far(70, (88, 78), (88, 78)));
+    assert_eq!(places, BTreeMap::from([(LossLocation::Link, 20), (LossLocation::Server, 10)]));
+}
+
+#[test]
+fn an_interface_that_does_not_count_what_came_proves_nothing() {
+    let missing = MissingReplies { sent: 100, received: 70, ..lost(30) };
+    let places = attribute(missing, &far(0, (0, 0), (0, 0)), &far(0, (0, 70), (100, 70)));
+    assert_eq!(places, BTreeMap::from([(LossLocation::Server, 30)]));
+}
+
+#[test]
+fn of_a_server_that_tells_nothing_udp_tells() {
+    let udp = |in_datagrams, out_datagrams, shared_host| Counters {
+        udp: Some(UdpCounters { in_datagrams, out_datagrams, ..UdpCounters::default() }),
+        shared_host,
+        ..Counters::default()
+    };
+    let places = attribute(lost(9), &udp(10, 10, false), &udp(110, 105, false));
+    assert_eq!(places, BTreeMap::from([(LossLocation::Server, 5), (LossLocation::Unknown, 4)]));
+    let places = attribute(lost(9), &udp(10, 10, true), &udp(110, 105, true));
+    assert_eq!(
+        places,
+        BTreeMap::from([(LossLocation::Unknown, 9)]),
+        "the generator's own are among them"
+    );
+}
+
+/// A master at the other end of a veth that answers nobody, and sends 3 messages of its own accord,
+/// which nobody takes.
+#[test]
+fn what_a_master_sends_to_all_is_no_reply() {
+    let missing = MissingReplies { sent: 1_000, lost: 1_000, ..MissingReplies::default() };
+    let own = InterfaceCounters { rx_packets: 3, rx_dropped: 3, ..InterfaceCounters::default() };
+    let peer =
+        InterfaceCounters { rx_packets: 1_000, tx_packets: 3, ..InterfaceCounters::default() };
+    let udp = UdpCounters { in_datagrams: 1_000, out_datagrams: 3, ..UdpCounters::default() };
+    for transport in [PtpLoadTransport::Udp, PtpLoadTransport::Ethernet] {
+        let base = Counters { own_is_veth: true, ptp: Some(transport), ..Counters::default() };
+        let with = |own, peer, udp| Counters {
+            local: Some(own),
+            peer: Some(peer),
+            udp: Some(udp),
+            ..base
+        };
+        let none = InterfaceCounters::default();
+        let (before, after) = (with(none, none, UdpCounters::default()), with(own, peer, udp));
+        let places = attribute(missing, &before, &after);
+        assert_eq!(places, BTreeMap::from([(LossLocation::Server, 1_000)]), "{transport:?}");
+        // Where it answers all but one, what it sends beside that hides nothing.
+        let missing =
+            MissingReplies { sent: 1_000, received: 999, arrived: 999, lost: 1, ..missing };
+        let after = with(
+            InterfaceCounters { rx_packets: 1_002, ..own },
+            InterfaceCounters { tx_packets: 1_002, ..peer },
+            UdpCounters { out_datagrams: 1_002, ..udp },
+        );
+        let places = attribute(missing, &before, &after);
+        assert_eq!(places, BTreeMap::from([(LossLocation::Server, 1)]), "{transport:?}");
+    }
+}
+
+fn counters() -> impl Strategy<Value = Counters> {
+    let number = || prop_oneof![0_u64..100, Just(u64::MAX)];
+    let interface = || {
+        prop::option::of([number(), number(), number(), number(), number(), number()]).prop_map(
+            |numbers| {
+                let [rx_packets, tx_packets, tx_dropped, rx_dropped, rx_dropped_at_peer, rx_missed] =
+                    numbers?;
+                Some(InterfaceCounters {
+                    rx_packets,
+                    tx_packets,
+                    tx_dropped,
+                    rx_dropped,
+                    rx_dropped_at_peer,
+                    rx_missed,
+                })
+            },
+        )
+    };
+    let pair = || prop::option::of((number(), number()));
+    (interface(), interface(), pair(), pair(), any::<(bool, bool)>()).prop_map(
+        |(own, peer, udp, server, (own_is_veth, shared_host))| Counters {
+            local: own,
+            own_is_veth,
+            peer,
+            udp: udp.map(|(receive_buffer_errors, no_ports)| UdpCounters {
+                receive_buffer_errors,
+                no_ports,
+                ..UdpCounters::default()
+            }),
+            server: server.map(|(received, answered)| ServerCounters { received, answered }),
+            shared_host,
+            ptp: own_is_veth.then_some(PtpLoadTransport::Ethernet),
+        },
+    )
+}
+
+proptest! {
+    /// Whatever counters say, and however they contradict one another.
+    #[test]
+    fn places_add_up(
+        lost in 0_u64..50,
+        received in 0_u64..50,
+        ring in 0_u64..50,
+        before in counters(),
+        after in counters(),
+    ) {
+        let missing =
+            MissingReplies {
+                sent: lost + received,
+                received,
+                lost,
+                ring_dropped: ring,
+                late: lost / 3,
+                invalid: lost / 5,
+                arrived: received + lost / 5,
+            };
+        let places = attribute(missing, &before, &after);
+        prop_assert_eq!(places.values().sum::<u64>(), lost);
+        prop_assert!(places.values().all(|&count| count > 0));
+    }
+}

@@ -1,0 +1,129 @@
+//! Checks before an NTS load begins: the NTP server that NTS-KE names, and one exchange to verify
+//! the keys if implementations export them in different ways.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use horolog_ke::SessionMaterial as Given;
+use horolog_nts::{Nonces, ReplyError, SessionKeys, UNIQUE_ID_LEN, open_reply, seal_request};
+use horolog_record::{Finding, FindingCode, Severity};
+use horolog_sys::zone;
+use horolog_time::NtpTimestamp;
+use horolog_wire::ntp::{HEADER_LEN, Header};
+
+/// Reply timeout.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Returns false if the server's reply to one request shows that it has other keys. Without a reply
+/// the result is unknown.
+pub(super) fn fit(keys: &SessionKeys, cookies: &[Vec<u8>], target: SocketAddr) -> bool {
+    let answer = cookies.first().and_then(|cookie| exchange(keys, cookie, target));
+    !matches!(answer, Some(Err(ReplyError::Refused | ReplyError::Forged)))
+}
+
+fn exchange(
+    keys: &SessionKeys,
+    cookie: &[u8],
+    target: SocketAddr,
+) -> Option<Result<(), ReplyError>> {
+    let mut nonces = Nonces::new().ok()?;
+    let (mut nonce, mut unique_id, mut transmit) = ([0; 16], [0; UNIQUE_ID_LEN], [0; 8]);
+    nonces.fill(&mut nonce);
+    nonces.fill(&mut unique_id);
+    nonces.fill(&mut transmit);
+    let mut header = [0; HEADER_LEN];
+    Header::request(4, NtpTimestamp::from_bits(u64::from_ne_bytes(transmit))).emit(&mut header);
+    let (mut packet, mut text) = ([0; 2048], [0; 2048]);
+    let len = seal_request(keys, &header, &unique_id, cookie, 0, &nonce, &mut packet);
+    let any: IpAddr = match target {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(target).ok()?;
+    socket.set_read_timeout(Some(REPLY_TIMEOUT)).ok()?;
+    socket.send(&packet[..len]).ok()?;
+    let came = socket.recv(&mut packet).ok()?;
+    Some(open_reply(keys, &packet[..came], &unique_id, &mut text).map(drop))
+}
+
+/// Returns a finding if the keys are for another server than the one under load.
+pub(super) fn other_server(given: &Given, target: SocketAddr) -> Option<Finding> {
+    let port = given.port.unwrap_or(target.port());
+    let (is_target, named) = match &given.server {
+        None => (port == target.port(), format!("its port {port}")),
+        Some(host) => (leads_to(host, port, target), format!("{host}, port {port},")),
+    };
+    (!is_target).then(|| Finding {
+        code: FindingCode::OtherNtpServer,
+        severity: Severity::Warning,
+        message: format!("the NTS-KE server names {named} as NTP server, not {target}"),
+        advice:
+            "requests are refused unless both share their keys; load the named server, or name the \
+             matching NTS-KE server with --nts-ke"
+                .to_owned(),
+        trial: None,
+    })
+}
+
+/// Returns true if this host is the target, whose zone a link-local address shares that another
+/// host names without one. Names that a proxy hides behind one address are unknown here.
+fn leads_to(host: &str, port: u16, target: SocketAddr) -> bool {
+    let scope = zone::scope_of(target).unwrap_or(0);
+    let is_target = |address| zone::with_scope(address, scope) == target;
+    match zone::plain_address(host) {
+        Some(address) => is_target(SocketAddr::new(address, port)),
+        None => zone::resolve(host, port).into_iter().flatten().any(is_target),
+    }
+}
+
+/// Returns the note that keys for one algorithm did not fit.
+pub(super) fn abandoned() -> Finding {
+    Finding {
+        code: FindingCode::AlgorithmAbandoned,
+        severity: Severity::Note,
+        message: "NTS keys for AES-128-GCM-SIV did not match, so keys were negotiated \
+                  again"
+            .to_owned(),
+        advice:
+            "RFC 8915 and chrony 4.4 to 4.6 export these keys differently; a server that does not \
+             announce RFC conformance with record 1024 is treated as such a chrony"
+                .to_owned(),
+        trial: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(server: Option<&str>, port: Option<u16>) -> Given {
+        Given {
+            algorithm: 15,
+            c2s: vec![0; 32].into(),
+            s2c: vec![0; 32].into(),
+            cookies: Vec::new(),
+            server: server.map(str::to_owned),
+            port,
+            keys_uncertain: false,
+        }
+    }
+
+    #[test]
+    fn a_link_local_target_is_not_another_server() {
+        let global = "[2001:db8::1]:123".parse().unwrap();
+        let link_local = zone::with_scope("[fe80::1]:123".parse().unwrap(), 7);
+        for (target, address) in [(link_local, "fe80::1"), (global, "2001:db8::1")] {
+            for server in [None, Some(address)] {
+                assert_eq!(other_server(&given(server, None), target), None, "{target}");
+                assert_eq!(other_server(&given(server, Some(123)), target), None, "{target}");
+                assert!(other_server(&given(server, Some(124)), target).is_some(), "{target}");
+            }
+            let other = other_server(&given(Some("fe80::2"), None), target);
+            assert!(other.is_some_and(|other| other.message.contains("fe80::2, port 123,")));
+        }
+        let port = other_server(&given(None, Some(124)), global).map(|finding| finding.message);
+        let expected = "the NTS-KE server names its port 124 as NTP server, not [2001:db8::1]:123";
+        assert_eq!(port.as_deref(), Some(expected));
+    }
+}

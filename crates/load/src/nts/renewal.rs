@@ -1,0 +1,270 @@
+//! Renewal of keys during a load: a server that refuses all cookies, or authenticates no request
+//! any more, has lost its keys (RFC 8915, section 5.7). A separate thread runs the NTS-KE
+//! exchanges, so that the lanes never wait; they adopt the new keys between two requests.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use horolog_record::{Finding, FindingCode, Severity};
+
+use super::{NtsError, SessionSecrets};
+
+/// Interval of the checks of the lanes' counts.
+const TICK: Duration = Duration::from_secs(1);
+/// Ticks with requests and without an authentic reply after which an outage is assumed.
+const OUTAGE_TICKS: u32 = 2;
+/// Time from one attempt to the next (RFC 8915, section 4.2); it grows by half with each attempt
+/// until a reply is authentic.
+const RETRY_MIN: Duration = Duration::from_secs(10);
+const RETRY_MAX: Duration = Duration::from_hours(1);
+
+/// Counters of one lane, on their own cache line. Only the lane writes them.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct LaneNtsCounters {
+    sealed: AtomicU64,
+    authentic: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl LaneNtsCounters {
+    pub(super) fn sealed(&self) {
+        add_one(&self.sealed);
+    }
+
+    pub(super) fn authentic(&self) {
+        add_one(&self.authentic);
+    }
+
+    pub(super) fn refused(&self) {
+        add_one(&self.refused);
+    }
+}
+
+/// Increments a counter with a single writer, so no update is lost.
+fn add_one(counter: &AtomicU64) {
+    counter.store(counter.load(Relaxed) + 1, Relaxed);
+}
+
+/// State shared by the lanes, the thread and the result.
+#[derive(Default)]
+pub(super) struct SessionRenewal {
+    lanes: Mutex<Vec<Arc<LaneNtsCounters>>>,
+    generation: AtomicU64,
+    fresh: Mutex<Vec<SessionSecrets>>,
+    failed: AtomicU64,
+    failure: Mutex<Option<String>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SessionRenewal {
+    /// Returns the counters of one more lane.
+    pub(super) fn lane(&self) -> Arc<LaneNtsCounters> {
+        let counts = Arc::new(LaneNtsCounters::default());
+        locked(&self.lanes).push(Arc::clone(&counts));
+        counts
+    }
+
+    /// Returns the number of renewals.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Acquire)
+    }
+
+    /// Returns the newest keys and cookies.
+    pub(super) fn fresh(&self) -> MutexGuard<'_, Vec<SessionSecrets>> {
+        locked(&self.fresh)
+    }
+
+    fn sum(&self, count: fn(&LaneNtsCounters) -> &AtomicU64) -> u64 {
+        locked(&self.lanes).iter().map(|lane| count(lane).load(Relaxed)).sum()
+    }
+
+    fn attempt(&self, establish: &dyn Fn() -> Result<Vec<SessionSecrets>, NtsError>) {
+        match establish() {
+            Ok(fresh) => {
+                *self.fresh() = fresh;
+                self.generation.fetch_add(1, Release);
+            }
+            Err(error) => {
+                self.failed.fetch_add(1, Relaxed);
+                locked(&self.failure).get_or_insert_with(|| error.to_string());
+            }
+        }
+    }
+
+    /// Returns the finding at the end of a run; `can_renew` is true if there was a renewal thread.
+    pub(super) fn finding(&self, can_renew: bool) -> Option<Finding> {
+        let (renewed, failed) = (self.generation(), self.failed.load(Relaxed));
+        let refused = self.sum(|lane| &lane.refused);
+        if renewed + failed + refused == 0 {
+            return None;
+        }
+        let mut message = format!(
+            "the server refused NTS cookies {refused} times (NTSN); keys were renewed {renewed} times, \
+             {failed} attempts failed"
+        );
+        if let Some(failure) = &*locked(&self.failure) {
+            message = format!("{message}; first error: {failure}");
+        }
+        let advice = if can_renew {
+            "the server restarted with other keys, or its NTS-KE belongs to another server; \
+             refused requests count as lost with an invalid reply (nts)"
+        } else {
+            "the server lacks the keys of these sessions, or dropped them: run NTS-KE again"
+        };
+        Some(Finding {
+            code: FindingCode::KeysRenewed,
+            severity: Severity::Warning,
+            message,
+            advice: advice.to_owned(),
+            trial: None,
+        })
+    }
+}
+
+/// Thread that renews keys, until this is dropped.
+pub(super) struct Renewer {
+    refusal_sender: SyncSender<()>,
+}
+
+impl Renewer {
+    pub(super) fn start(
+        renewal: Arc<SessionRenewal>,
+        establish: impl Fn() -> Result<Vec<SessionSecrets>, NtsError> + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (ask, asked) = sync_channel(1);
+        let run = move || run(&renewal, &asked, &establish);
+        // The thread is not joined: it may be in the middle of an NTS-KE exchange.
+        thread::Builder::new().name("nts-renewal".to_owned()).spawn(run)?;
+        Ok(Self { refusal_sender: ask })
+    }
+
+    /// Reports a refused cookie. Never blocks.
+    pub(super) fn refused(&self) {
+        let _ = self.refusal_sender.try_send(());
+    }
+}
+
+/// Checks the lanes' counts until the renewer is dropped.
+fn run(
+    renewal: &SessionRenewal,
+    asked: &Receiver<()>,
+    establish: &dyn Fn() -> Result<Vec<SessionSecrets>, NtsError>,
+) {
+    let (mut silence, mut pause) = (UnansweredTicks::default(), Pause::default());
+    loop {
+        let is_asked = match asked.recv_timeout(TICK) {
+            Ok(()) => true,
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let authentic = renewal.sum(|lane| &lane.authentic);
+        let is_silent = !is_asked && silence.tick(renewal.sum(|lane| &lane.sealed), authentic);
+        if (is_asked || is_silent) && pause.is_over(Instant::now(), is_asked) {
+            pause.begin(Instant::now(), authentic, is_asked);
+            renewal.attempt(establish);
+            // Requests in flight meanwhile are refused as well.
+            thread::sleep(TICK);
+            while asked.try_recv().is_ok() {}
+            silence = UnansweredTicks::default();
+        }
+    }
+}
+
+/// Ticks without authentic replies. Pure.
+#[derive(Default)]
+struct UnansweredTicks {
+    last: (u64, u64),
+    ticks: u32,
+}
+
+impl UnansweredTicks {
+    /// Returns true if requests were sent and none was answered for long enough.
+    fn tick(&mut self, sealed: u64, authentic: u64) -> bool {
+        let (before, answered) = std::mem::replace(&mut self.last, (sealed, authentic));
+        match (sealed > before, authentic > answered) {
+            (_, true) => self.ticks = 0,
+            (true, false) => self.ticks += 1,
+            (false, false) => {}
+        }
+        // The first tick has nothing to compare with.
+        self.ticks > OUTAGE_TICKS
+    }
+}
+
+/// Pause between two attempts. Pure.
+#[derive(Default)]
+struct Pause {
+    until: Option<Instant>,
+    length: Duration,
+    /// Authentic replies before the last attempt.
+    authentic: u64,
+    for_outage: bool,
+}
+
+impl Pause {
+    /// Returns true if an attempt may follow. A refusal after an attempt because of an outage is
+    /// new information: the server is available again.
+    fn is_over(&self, now: Instant, is_refusal: bool) -> bool {
+        (is_refusal && self.for_outage) || self.until.is_none_or(|until| now >= until)
+    }
+
+    fn begin(&mut self, now: Instant, authentic: u64, is_refusal: bool) {
+        let grown = if authentic > self.authentic { RETRY_MIN } else { self.length * 3 / 2 };
+        self.length = grown.clamp(RETRY_MIN, RETRY_MAX);
+        (self.until, self.authentic) = (Some(now + self.length), authentic);
+        self.for_outage = !is_refusal;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_silent_when_requests_go_out_and_nothing_authentic_comes() {
+        let mut silence = UnansweredTicks::default();
+        let counts = [(10, 10), (20, 20), (30, 20), (30, 20), (40, 20), (50, 20)];
+        let seen: Vec<_> = counts.map(|(sealed, authentic)| silence.tick(sealed, authentic)).into();
+        assert_eq!(seen, [false, false, false, false, false, true]);
+        assert!(!silence.tick(60, 21), "it is there again");
+    }
+
+    #[test]
+    fn attempts_keep_their_distance_until_replies_are_authentic() {
+        let (mut pause, begun) = (Pause::default(), Instant::now());
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        assert!(pause.is_over(at(0), false));
+        pause.begin(at(0), 5, false);
+        assert!(!pause.is_over(at(9), false) && pause.is_over(at(10), false));
+        assert!(pause.is_over(at(1), true), "the first refusal after silence");
+        pause.begin(at(1), 5, true);
+        assert!(!pause.is_over(at(15), true) && pause.is_over(at(16), true));
+        pause.begin(at(16), 6, true);
+        assert!(pause.is_over(at(26), true));
+    }
+
+    #[test]
+    fn refusals_bring_new_keys_and_are_told() {
+        let renewal = Arc::new(SessionRenewal::default());
+        assert!(renewal.finding(true).is_none());
+        let renewer = Renewer::start(Arc::clone(&renewal), || Ok(Vec::new())).unwrap();
+        renewal.lane().refused();
+        renewer.refused();
+        let begun = Instant::now();
+        while renewal.generation() == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(20));
+            thread::sleep(Duration::from_millis(1));
+        }
+        let said = renewal.finding(true).unwrap();
+        assert_eq!(said.code, FindingCode::KeysRenewed);
+        assert!(said.message.contains("refused NTS cookies 1 times"), "{}", said.message);
+    }
+}

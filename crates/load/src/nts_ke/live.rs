@@ -1,0 +1,190 @@
+//! Snapshots of a running NTS-KE load: all clients publish their counts in one place, and the
+//! observer receives them twice a second.
+
+use std::convert::Infallible;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use horolog_record::{NtsKeTrial, Percentiles, Progress, SNAPSHOT_INTERVAL, Snapshot, lock};
+use horolog_time::Span;
+
+use crate::request_tracker::TrialCounts;
+use crate::run::{CurrentPart, LiveSampler};
+
+/// Observer of a running NTS-KE load.
+pub trait NtsKeObserver {
+    /// Returns true if snapshots of running trials are wanted.
+    fn wants_snapshots(&self) -> bool {
+        false
+    }
+
+    /// Takes a snapshot of a running trial, twice a second, and one at its end.
+    fn snapshot(&mut self, _look: Snapshot) {}
+
+    /// Takes a finished trial.
+    fn ended(&mut self, _index: usize, _trial: &NtsKeTrial) {}
+}
+
+/// No observer.
+impl NtsKeObserver for () {}
+
+/// Progress of the clients in a trial, if it is observed.
+pub(super) struct NtsKeProgress(Option<Mutex<Progress>>);
+
+impl NtsKeProgress {
+    pub(super) fn begins(&self) {
+        if let Some(so_far) = &self.0 {
+            lock(so_far).counts.sent += 1;
+        }
+    }
+
+    pub(super) fn completed(&self, time: Duration) {
+        if let Some(so_far) = &self.0 {
+            let mut so_far = lock(so_far);
+            so_far.counts.received += 1;
+            so_far.latency.record(time.as_nanos() as u64);
+        }
+    }
+}
+
+/// State kept from one trial to the next.
+pub(super) struct NtsKeSampler<'a> {
+    follower: &'a mut dyn NtsKeObserver,
+    sampler: LiveSampler,
+    index: usize,
+}
+
+impl<'a> NtsKeSampler<'a> {
+    pub(super) fn new(follower: &'a mut dyn NtsKeObserver) -> Self {
+        Self { follower, sampler: LiveSampler::new(), index: 0 }
+    }
+
+    /// Returns a progress slot for the next trial.
+    pub(super) fn progress_for_trial(&self) -> NtsKeProgress {
+        NtsKeProgress(self.follower.wants_snapshots().then(Mutex::default))
+    }
+
+    /// Samples until all senders of `over` are dropped.
+    pub(super) fn watch(
+        &mut self,
+        over: &Receiver<Infallible>,
+        place: &NtsKeProgress,
+        (rate, duration): (Option<f64>, Duration),
+    ) {
+        let Some(so_far) = &place.0 else { return };
+        let (begun, mut seen) = (Instant::now(), Progress::default());
+        let every = Duration::from_nanos(SNAPSHOT_INTERVAL.as_ns().unsigned_abs());
+        self.sampler.begin(self.index);
+        while over.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+            seen.clear();
+            seen.merge(&lock(so_far));
+            let elapsed = Span::from_ns(begun.elapsed().as_nanos() as i64);
+            let look =
+                self.sampler.sample(&self.under(rate, duration.as_secs_f64()), elapsed, &seen);
+            self.follower.snapshot(look);
+        }
+    }
+
+    /// Reports the end of a trial.
+    pub(super) fn end(&mut self, trial: &NtsKeTrial) {
+        if self.follower.wants_snapshots() {
+            let counts = TrialCounts {
+                sent: trial.sent,
+                received: trial.received,
+                ..TrialCounts::default()
+            };
+            let under = self.under(trial.offered_rate, trial.duration_s);
+            if let Some(look) = self.sampler.end(&under, std::iter::once(&counts)) {
+                let latency_ns = trial.handshake_ns.as_ref().map(Percentiles::of);
+                self.follower.snapshot(Snapshot { latency_ns, ..look });
+            }
+        }
+        self.follower.ended(self.index, trial);
+        self.index += 1;
+    }
+
+    const fn under(&self, rate: Option<f64>, duration_s: f64) -> CurrentPart<'static> {
+        CurrentPart { index: self.index, name: "", rate, begun_s: 0.0, duration_s }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Seen {
+        wants: bool,
+        looks: Vec<Snapshot>,
+        ended: Vec<usize>,
+    }
+
+    impl NtsKeObserver for Seen {
+        fn wants_snapshots(&self) -> bool {
+            self.wants
+        }
+
+        fn snapshot(&mut self, look: Snapshot) {
+            self.looks.push(look);
+        }
+
+        fn ended(&mut self, index: usize, _: &NtsKeTrial) {
+            self.ended.push(index);
+        }
+    }
+
+    fn trial() -> NtsKeTrial {
+        NtsKeTrial {
+            offered_rate: None,
+            achieved_rate: 1.0,
+            duration_s: 2.0,
+            clients: 1,
+            sent: 4,
+            received: 3,
+            lost: 1,
+            failures: BTreeMap::new(),
+            handshake_ns: None,
+        }
+    }
+
+    #[test]
+    fn what_clients_tell_is_seen_meanwhile_and_at_the_end() {
+        let mut seen = Seen { wants: true, ..Seen::default() };
+        let mut looking = NtsKeSampler::new(&mut seen);
+        let (place, (alive, over)) = (looking.progress_for_trial(), mpsc::channel());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                (0..3).for_each(|_| place.begins());
+                (0..2).for_each(|_| place.completed(Duration::from_millis(5)));
+                thread::sleep(Duration::from_millis(1_200));
+                drop(alive);
+            });
+            looking.watch(&over, &place, (None, Duration::from_secs(2)));
+        });
+        looking.end(&trial());
+        let first = &seen.looks[0];
+        assert_eq!((first.counts.sent, first.counts.received), (3, 2));
+        assert!(first.latency_ns.is_some_and(|times| times.p50 / 1_000 == 5_000), "{first:?}");
+        let last = seen.looks.last().unwrap();
+        assert_eq!((last.counts.sent, last.sent_rate, last.offered_rate), (4, 2.0, None));
+        assert_eq!(seen.ended, [0]);
+    }
+
+    #[test]
+    fn nobody_tells_where_nobody_looks() {
+        let mut seen = Seen::default();
+        let mut looking = NtsKeSampler::new(&mut seen);
+        let (place, (alive, over)) = (looking.progress_for_trial(), mpsc::channel());
+        drop(alive);
+        place.begins();
+        assert!(place.0.is_none());
+        looking.watch(&over, &place, (None, Duration::ZERO));
+        looking.end(&trial());
+        assert_eq!((seen.looks.len(), seen.ended), (0, vec![0]));
+    }
+}

@@ -1,0 +1,168 @@
+//! Outages of a server: periods in which requests were sent and none of them was answered. A server
+//! that dies and restarts shows in any run, to the millisecond. Late or invalid replies are not an
+//! outage. No conclusions are drawn here.
+
+use horolog_time::{Monotonic, Span, Timestamp};
+
+/// Shortest outage that is reported; a shorter one may be caused by a busy CPU.
+pub const OUTAGE_MIN: Span = Span::from_ms(100);
+
+/// Unanswered requests of one lane that make an outage: a few may just be lost.
+const REQUESTS_MIN: u64 = 10;
+
+/// Outages kept per trial; a server with more of them is described by its loss.
+const OUTAGES_MAX: usize = 64;
+
+/// A period without a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outage {
+    /// Intended send time of the last answered request before it, since the start of the trial.
+    pub from: Span,
+    /// Intended send time of the first answered request after it, or of the last request.
+    pub to: Span,
+    /// True if the server answered again within the trial.
+    pub ended: bool,
+}
+
+/// Detects outages from the requests that are answered.
+#[derive(Clone, Debug)]
+pub struct OutageDetector {
+    start: Timestamp<Monotonic>,
+    /// Latest intended send time of an answered request.
+    answered: Timestamp<Monotonic>,
+    /// Requests that had been sent by then.
+    sent: u64,
+    found: Vec<Outage>,
+}
+
+impl OutageDetector {
+    /// Starts a trial at `start`.
+    #[must_use]
+    pub const fn new(start: Timestamp<Monotonic>) -> Self {
+        Self { start, answered: start, sent: 0, found: Vec::new() }
+    }
+
+    /// Records that the request due at `intended` was answered, when `sent` requests had been sent.
+    #[inline]
+    pub fn answered(&mut self, intended: Timestamp<Monotonic>, sent: u64) {
+        self.record_between(intended, intended, sent);
+    }
+
+    /// Records a datagram received at `received` that is not a valid reply, to a request of the
+    /// last `timeout`, when `sent` requests had been sent. Its sender is not down.
+    pub fn record_invalid(&mut self, received: Timestamp<Monotonic>, timeout: Span, sent: u64) {
+        self.record_between(received - timeout, received, sent);
+    }
+
+    #[inline]
+    fn record_between(
+        &mut self,
+        earliest: Timestamp<Monotonic>,
+        latest: Timestamp<Monotonic>,
+        sent: u64,
+    ) {
+        if latest <= self.answered {
+            return;
+        }
+        if earliest - self.answered >= OUTAGE_MIN {
+            self.note(earliest, sent, true);
+        }
+        self.answered = latest;
+        self.sent = sent;
+    }
+
+    #[cold]
+    fn note(&mut self, to: Timestamp<Monotonic>, sent: u64, ended: bool) {
+        if sent.saturating_sub(self.sent) < REQUESTS_MIN || self.found.len() == OUTAGES_MAX {
+            return;
+        }
+        let (from, to) = (self.answered - self.start, to - self.start);
+        self.found.push(Outage { from, to, ended });
+    }
+
+    /// Returns the outages of a trial whose last request was sent at `last_sent`.
+    #[must_use]
+    pub fn close(mut self, last_sent: Timestamp<Monotonic>, sent: u64) -> Vec<Outage> {
+        if last_sent - self.answered >= OUTAGE_MIN {
+            self.note(last_sent, sent, false);
+        }
+        self.found
+    }
+}
+
+/// Returns the periods in which two parts of the same trial both had an outage.
+#[must_use]
+pub fn common(one: &[Outage], other: &[Outage]) -> Vec<Outage> {
+    let both = one.iter().flat_map(|one| {
+        other.iter().map(|other| Outage {
+            from: one.from.max(other.from),
+            to: one.to.min(other.to),
+            ended: one.ended || other.ended,
+        })
+    });
+    both.filter(|both| both.to - both.from >= OUTAGE_MIN).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Timestamp<Monotonic> = Timestamp::from_ns(1_000_000_000_000);
+
+    fn silence(from: i64, to: i64, ended: bool) -> Outage {
+        Outage { from: Span::from_ms(from), to: Span::from_ms(to), ended }
+    }
+
+    /// A request each millisecond for a second, answered where `answers` says so.
+    fn listen(answers: impl Fn(i64) -> bool) -> Vec<Outage> {
+        let mut listener = OutageDetector::new(START);
+        for ms in (0..1000).filter(|ms| answers(*ms)) {
+            listener.answered(START + Span::from_ms(ms), ms as u64 + 1);
+        }
+        listener.close(START + Span::from_ms(999), 1000)
+    }
+
+    #[test]
+    fn a_server_that_dies_and_comes_back_is_silent_in_between() {
+        assert_eq!(listen(|ms| !(300..=500).contains(&ms)), [silence(299, 501, true)]);
+        assert_eq!(listen(|ms| ms >= 200), [silence(0, 200, true)]);
+        assert_eq!(listen(|ms| ms < 700), [silence(699, 999, false)]);
+        assert_eq!(listen(|_| false), [silence(0, 999, false)]);
+        assert_eq!(listen(|ms| ms % 90 == 0), []);
+    }
+
+    #[test]
+    fn invalid_replies_end_a_silence_only_if_no_request_can_have_waited_for_them() {
+        let timeout = Span::from_ms(300);
+        for (came, silences) in [(399, vec![]), (400, vec![silence(0, 100, true)])] {
+            let mut listener = OutageDetector::new(START);
+            listener.record_invalid(START + Span::from_ms(came), timeout, 500);
+            listener.record_invalid(START + Span::from_ms(980), Span::from_ms(600), 980);
+            assert_eq!(listener.close(START + Span::from_ms(1_000), 1_000), silences);
+        }
+    }
+
+    #[test]
+    fn few_requests_without_an_answer_are_no_silence() {
+        let mut listener = OutageDetector::new(START);
+        listener.answered(START + Span::from_ms(900), 9);
+        assert_eq!(listener.close(START + Span::from_ms(900), 9), []);
+    }
+
+    #[test]
+    fn replies_out_of_order_make_no_silence() {
+        let mut listener = OutageDetector::new(START);
+        for (sent, ms) in (100..).step_by(100).zip([50, 140, 60, 170, 150, 200]) {
+            listener.answered(START + Span::from_ms(ms), sent);
+        }
+        assert_eq!(listener.close(START + Span::from_ms(210), 1000), []);
+    }
+
+    #[test]
+    fn parts_are_silent_together_where_both_are() {
+        let (long, short) = ([silence(100, 500, true)], [silence(300, 900, false)]);
+        assert_eq!(common(&long, &short), [silence(300, 500, true)]);
+        assert_eq!(common(&long, &[]), []);
+        assert_eq!(common(&long, &[silence(420, 900, true)]), []);
+    }
+}

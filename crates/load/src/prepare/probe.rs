@@ -1,0 +1,270 @@
+//! Choice of an engine by a test of its requests: a few are sent before the first trial, and an
+//! engine whose frames do not arrive is passed over, or refused if it was named. A target that
+//! answers no engine decides nothing.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use horolog_record::{LoadEngineKind as Kind, Spacing};
+use horolog_xdp::reported_redirect_support;
+
+use super::PreparedLoad;
+use crate::clients::ClientsError;
+use crate::engine::{self, EngineError};
+use crate::error::{self, LoadError};
+use crate::loss_attribution::MissingReplies;
+use crate::options::LoadOptions;
+use crate::plan::TrialPlan;
+use crate::ptp::PtpLoadTransport;
+use crate::target::{FirstLink, Route, TargetError, return_route_command};
+
+/// Engines from best to simplest.
+const PREFERENCE: [Kind; 3] = [Kind::Xdp, Kind::Packet, Kind::Udp];
+
+/// Requests that verify that an engine receives replies.
+const PROBE: TrialPlan = TrialPlan {
+    rate: 500.0,
+    duration: Duration::from_millis(20),
+    spacing: Spacing::Constant,
+    clients: 0,
+    nts: false,
+    profile: None,
+    parts: Vec::new(),
+};
+
+type Opening<'a> = &'a mut dyn FnMut(Kind) -> Result<PreparedLoad, LoadError>;
+
+/// Opens the named engine. The in-kernel one, if its interface does not report that frames leave by
+/// it, is refused if its requests are not answered and those of the next one are.
+pub(super) fn open_named(kind: Kind, open: Opening<'_>) -> Result<PreparedLoad, LoadError> {
+    let ready = open(kind)?;
+    if kind != Kind::Xdp || has_redirect_support(&ready) {
+        return Ok(ready);
+    }
+    let (answered, ready) = probe(ready)?;
+    if answered {
+        return Ok(ready);
+    }
+    // Its program would take the replies to the other engine.
+    drop(ready);
+    match open(Kind::Packet).and_then(probe) {
+        Ok((true, other)) => Err(not_arriving(&other).into()),
+        _ => open(kind),
+    }
+}
+
+/// Opens the first engine of [`PREFERENCE`] that works and receives replies. If none does, sockets
+/// are used, which need no return route, or if they are impossible, the in-kernel engine.
+pub(super) fn open_best(
+    options: &LoadOptions,
+    open: Opening<'_>,
+) -> Result<PreparedLoad, LoadError> {
+    let over_ethernet = options.ptp.is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet);
+    let simulated = options.source_network.is_some() || options.random_sources || over_ethernet;
+    let (mut fallbacks, mut silent) = (Vec::new(), Vec::new());
+    for kind in PREFERENCE {
+        if kind == Kind::Udp && (simulated || options.well_behaved.is_some()) {
+            break;
+        }
+        // The last one has no other to be compared with.
+        let is_last = kind == Kind::Udp || (simulated && kind == Kind::Packet && silent.is_empty());
+        // Simulated clients need a return route, which the user has arranged: an engine that
+        // reports that its frames leave needs no reply as proof.
+        let is_known = |ready: &PreparedLoad| is_last || simulated && has_redirect_support(ready);
+        let opened = open(kind)
+            .and_then(|ready| if is_known(&ready) { Ok((true, ready)) } else { probe(ready) });
+        match opened {
+            Ok((true, ready)) => {
+                if kind == Kind::Packet && silent.contains(&Kind::Xdp) {
+                    fallbacks = vec![(Kind::Xdp, not_arriving(&ready).to_string())];
+                }
+                return Ok(PreparedLoad { fallbacks, ..ready });
+            }
+            Ok((false, ready)) => {
+                fallbacks.push((kind, no_way_back(&ready).to_string()));
+                silent.push(kind);
+            }
+            Err(error) if may_fall_back(&error, kind, over_ethernet) => {
+                fallbacks.push((kind, error.to_string()));
+            }
+            Err(_) if simulated && !silent.is_empty() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    match silent.first() {
+        Some(&first) if simulated => open(first),
+        _ => Err(none_works(&fallbacks)),
+    }
+}
+
+/// Returns true if the engine is the in-kernel one and its interface reports that frames leave by
+/// it.
+fn has_redirect_support(ready: &PreparedLoad) -> bool {
+    let sends = |link: &FirstLink| reported_redirect_support(link.index) == Some(true);
+    ready.engine.kind() == Kind::Xdp && link(ready).is_some_and(sends)
+}
+
+/// Returns true if the next engine may work after this one's error.
+fn may_fall_back(error: &LoadError, kind: Kind, over_ethernet: bool) -> bool {
+    match error {
+        LoadError::Engine(_) => kind == Kind::Xdp || (kind == Kind::Packet && !over_ethernet),
+        LoadError::Target(TargetError::NoEthernet(_))
+        | LoadError::Clients(ClientsError::NoDefault) => !over_ethernet,
+        _ => false,
+    }
+}
+
+fn none_works(fallbacks: &[(Kind, String)]) -> LoadError {
+    let reasons = error::by_reason(fallbacks).into_iter();
+    let told: Vec<_> = reasons.map(|(engines, why)| format!("{engines}: {why}")).collect();
+    LoadError::NoSimulation(told.join("; "))
+}
+
+/// Sends a few requests; with the engine returns true if any reply arrives, whatever its content.
+fn probe(mut ready: PreparedLoad) -> Result<(bool, PreparedLoad), LoadError> {
+    let (clients, parts) = (ready.clients, ready.plan.parts.clone());
+    let plan = TrialPlan { clients, parts, ..PROBE };
+    let counts = ready.engine.trial(&plan, &mut || ControlFlow::Continue(()))?;
+    Ok((MissingReplies::of(&counts).arrived > 0, ready))
+}
+
+/// Returns the error of an engine whose simulated clients receive no reply, most likely for lack of
+/// a return route to them.
+fn no_way_back(ready: &PreparedLoad) -> EngineError {
+    let network = ready.plan.network.map_or_else(String::new, |net| net.prefix().to_string());
+    let command = link(ready).map(|link| return_route_command(&network, link.source));
+    engine::unfit(
+        ready.engine.kind(),
+        format!("no reply to simulated clients from {network} was received"),
+        &format!(
+            "if other clients receive replies, add the route '{}' on the server",
+            command.unwrap_or_default()
+        ),
+    )
+}
+
+/// Returns the error of the in-kernel engine if only `other` receives replies.
+fn not_arriving(other: &PreparedLoad) -> EngineError {
+    let name = link(other).map_or("", |link| &link.interface);
+    let other = other.engine.kind().name();
+    engine::unfit(
+        Kind::Xdp,
+        format!("requests of engine '{name}' received no reply, those of engine '{other}' did"),
+        &format!(
+            "the driver or the link behind it loses XDP frames (a veth: enable GRO at the peer end \
+             or attach an XDP program there); or use --engine {other}"
+        ),
+    )
+}
+
+fn link(ready: &PreparedLoad) -> Option<&FirstLink> {
+    match &ready.plan.route {
+        Route::Link(link) => Some(link),
+        Route::ThisHost => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{IntervalSink, LoadEngine};
+    use crate::options::LoadJob;
+    use crate::prepare::EngineOpener;
+    use crate::ramp::Ramp;
+    use crate::request_tracker::TrialCounts;
+
+    /// An engine whose requests are answered or not.
+    struct Fake(Kind, bool);
+
+    impl LoadEngine for Fake {
+        fn kind(&self) -> Kind {
+            self.0
+        }
+
+        fn run(&mut self, _: &TrialPlan, all: &mut dyn IntervalSink) -> Result<(), EngineError> {
+            // A reply that is wrong in all else has come as well.
+            let mut invalid = TrialCounts::default().invalid;
+            invalid[0] = u64::from(self.1);
+            all.closed(TrialCounts { sent: 10, invalid, ..TrialCounts::default() });
+            Ok(())
+        }
+    }
+
+    fn options(simulated: bool) -> LoadOptions {
+        let duration = Duration::from_secs(1);
+        let ramp = Ramp { min: 1000.0, max: 1000.0, multiplier: 1.5, duration };
+        let usual = LoadOptions::new("127.0.0.1:50123".parse().unwrap(), LoadJob::Ramp(ramp));
+        let source_network = simulated.then(|| "10.64.0.0/10".parse().unwrap());
+        LoadOptions { source_network, ..usual }
+    }
+
+    /// Opens the engine that was named, or the best, where those that simulate clients are
+    /// answered, silent, or not to be opened.
+    fn chosen(
+        named: Option<Kind>,
+        simulated: bool,
+        [xdp, packet]: [Option<bool>; 2],
+    ) -> Result<PreparedLoad, LoadError> {
+        let options = options(false);
+        let mut opener = EngineOpener::new(&options).unwrap();
+        let mut open = |kind| {
+            let answered = match kind {
+                Kind::Xdp => xdp,
+                Kind::Packet => packet,
+                Kind::Udp => Some(true),
+            };
+            let refused = || engine::unfit(kind, "it is not here".to_owned(), "do without");
+            let engine = Box::new(Fake(kind, answered.ok_or_else(refused)?));
+            let (plan, clients) = opener.plan(Kind::Udp)?;
+            Ok(PreparedLoad {
+                plan,
+                engine,
+                clients,
+                compliant_clients: None,
+                fallbacks: Vec::new(),
+            })
+        };
+        match named {
+            Some(kind) => open_named(kind, &mut open),
+            None => open_best(&self::options(simulated), &mut open),
+        }
+    }
+
+    #[test]
+    fn an_engine_is_one_that_is_answered() {
+        use Kind::{Packet, Udp, Xdp};
+        let (yes, silent) = (Some(true), Some(false));
+        for (simulated, answers, kind, fallbacks) in [
+            (true, [yes, yes], Xdp, vec![]),
+            (true, [silent, yes], Packet, vec![Xdp]),
+            (true, [None, silent], Packet, vec![Xdp]),
+            // The target is silent, so nothing is known against the best.
+            (true, [silent, silent], Xdp, vec![]),
+            (true, [silent, None], Xdp, vec![]),
+            (false, [silent, yes], Packet, vec![Xdp]),
+            (false, [silent, silent], Udp, vec![Xdp, Packet]),
+            (false, [None, None], Udp, vec![Xdp, Packet]),
+        ] {
+            let prepared = chosen(None, simulated, answers).unwrap();
+            assert_eq!(prepared.engine.kind(), kind, "{simulated}, {answers:?}");
+            let left: Vec<_> = prepared.fallbacks.iter().map(|(kind, _)| *kind).collect();
+            assert_eq!(left, fallbacks, "{simulated}, {answers:?}");
+        }
+        let why = &chosen(None, true, [silent, yes]).unwrap().fallbacks[0].1;
+        assert!(why.contains("loses XDP frames") && why.contains("--engine packet"), "{why}");
+        assert!(matches!(chosen(None, true, [None, None]), Err(LoadError::NoSimulation(_))));
+    }
+
+    #[test]
+    fn a_named_engine_is_refused_where_another_is_answered() {
+        let (yes, silent) = (Some(true), Some(false));
+        for answers in [[yes, yes], [yes, None], [silent, silent], [silent, None]] {
+            let prepared = chosen(Some(Kind::Xdp), true, answers).unwrap();
+            assert_eq!(prepared.engine.kind(), Kind::Xdp, "{answers:?}");
+        }
+        let error = chosen(Some(Kind::Xdp), true, [silent, yes]).err().unwrap();
+        assert!(error.to_string().contains("loses XDP frames") && !error.is_usage(), "{error}");
+        let prepared = chosen(Some(Kind::Packet), true, [yes, silent]).unwrap();
+        assert_eq!(prepared.engine.kind(), Kind::Packet);
+    }
+}

@@ -1,0 +1,196 @@
+//! Counts of a lane: one set for the whole trial, or one for each interval of its load profile. A
+//! request and its outcome count in the interval in which it was due, so that the intervals add up
+//! whatever was in flight when one ended.
+
+use std::collections::VecDeque;
+
+use horolog_record::{LiveCounts, Progress};
+use horolog_time::{Monotonic, Span, Timestamp};
+
+use super::TrialCounts;
+
+/// Counts of a closed interval, with its number.
+pub type ClosedInterval = (u64, Box<TrialCounts>);
+
+/// Counts of the open intervals.
+#[derive(Debug)]
+pub(super) struct IntervalCounts {
+    start: Timestamp<Monotonic>,
+    /// Length of an interval; `None` if one set covers the trial.
+    interval: Option<Span>,
+    /// Number of the first open interval.
+    first: u64,
+    open: VecDeque<Box<TrialCounts>>,
+    /// Counts of the closed intervals.
+    closed: LiveCounts,
+    /// Initial counts of an interval: zeros also in fields that other kinds of requests do not
+    /// have.
+    blank: TrialCounts,
+    /// Start and end of the last open interval.
+    current: (Timestamp<Monotonic>, Timestamp<Monotonic>),
+}
+
+impl IntervalCounts {
+    pub(super) fn new(
+        start: Timestamp<Monotonic>,
+        interval: Option<Span>,
+        blank: TrialCounts,
+    ) -> Self {
+        let end = interval.map_or(Timestamp::from_ns(i64::MAX), |interval| start + interval);
+        let open = VecDeque::from([Box::new(blank.clone())]);
+        // Nothing is due before the start, except by rounding: it counts in the first interval.
+        Self {
+            start,
+            interval,
+            first: 0,
+            open,
+            closed: LiveCounts::default(),
+            blank,
+            current: (Timestamp::from_ns(i64::MIN), end),
+        }
+    }
+
+    /// Moves the start, before anything is counted.
+    pub(super) fn begin_at(&mut self, start: Timestamp<Monotonic>) {
+        *self = Self::new(start, self.interval, std::mem::take(&mut self.blank));
+    }
+
+    /// Returns the counts of a request that was due at `intended`. If its interval was closed long
+    /// ago, the oldest open one is used.
+    #[inline]
+    pub(super) fn of(&mut self, intended: Timestamp<Monotonic>) -> &mut TrialCounts {
+        if (self.current.0..self.current.1).contains(&intended) {
+            return self.latest();
+        }
+        self.turn_to(intended)
+    }
+
+    #[cold]
+    fn turn_to(&mut self, intended: Timestamp<Monotonic>) -> &mut TrialCounts {
+        let Some(interval) = self.interval else { return self.latest() };
+        let number = ((intended - self.start).as_ns() / interval.as_ns()).max(0) as u64;
+        let place = number.saturating_sub(self.first) as usize;
+        while self.open.len() <= place {
+            self.open.push_back(Box::new(self.blank.clone()));
+            let last = self.first as i64 + self.open.len() as i64 - 1;
+            let begin = self.start + Span::from_ns(last * interval.as_ns());
+            self.current = (begin, begin + interval);
+        }
+        &mut self.open[place]
+    }
+
+    /// Returns the counts of the latest interval.
+    pub(super) fn latest(&mut self) -> &mut TrialCounts {
+        if self.open.is_empty() {
+            self.open.push_back(Box::new(self.blank.clone()));
+        }
+        let last = self.open.len() - 1;
+        &mut self.open[last]
+    }
+
+    /// Closes the first interval if it ended `patience` before `now`.
+    pub(super) fn close_first(
+        &mut self,
+        now: Timestamp<Monotonic>,
+        patience: Span,
+    ) -> Option<ClosedInterval> {
+        let interval = self.interval?.as_ns();
+        let end = self.start + Span::from_ns((self.first as i64 + 1) * interval);
+        // The latest interval stays open: its end may be reported later.
+        (now - end > patience && self.open.len() > 1).then(|| self.close()).flatten()
+    }
+
+    /// Publishes the counts of all intervals, closed or open, and the times of the latest one that
+    /// has all its requests, or otherwise of the only one.
+    pub(super) fn publish_progress(&self, told: &mut Progress) {
+        told.clear();
+        told.counts = self.closed;
+        self.open.iter().for_each(|book| told.counts.add(&book.live_counts()));
+        if let Some(book) = self.open.get(self.open.len().saturating_sub(2)) {
+            told.latency.merge(&book.rtt);
+            told.lateness.merge(&book.lateness);
+        }
+    }
+
+    fn close(&mut self) -> Option<ClosedInterval> {
+        let book = self.open.pop_front()?;
+        self.closed.add(&book.live_counts());
+        self.first += 1;
+        Some((self.first - 1, book))
+    }
+
+    /// Closes all open intervals, in order.
+    pub(super) fn close_all(mut self) -> Vec<ClosedInterval> {
+        std::iter::from_fn(|| self.close()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Timestamp<Monotonic> = Timestamp::from_ns(5_000_000_000);
+
+    fn at(ms: i64) -> Timestamp<Monotonic> {
+        START + Span::from_ms(ms)
+    }
+
+    #[test]
+    fn one_book_is_for_all_where_there_are_no_intervals() {
+        let mut books = IntervalCounts::new(START, None, TrialCounts::default());
+        for ms in [-1, 0, 1_000_000] {
+            books.of(at(ms)).sent += 1;
+        }
+        assert!(books.close_first(at(1 << 40), Span::ZERO).is_none());
+        let all = books.close_all();
+        assert_eq!((all.len(), all[0].0, all[0].1.sent), (1, 0, 3));
+    }
+
+    #[test]
+    fn requests_stand_in_the_book_of_their_interval() {
+        let mut books =
+            IntervalCounts::new(START, Some(Span::from_ms(100)), TrialCounts::default());
+        for ms in [0, 99, 100, 350, 110, -1, 399] {
+            books.of(at(ms)).sent += 1;
+        }
+        let closed = books.close_first(at(121), Span::from_ms(20)).unwrap();
+        assert_eq!((closed.0, closed.1.sent), (0, 3));
+        assert!(books.close_first(at(219), Span::from_ms(20)).is_none());
+        books.of(at(50)).late += 1; // too late for its own book
+        let rest: Vec<_> =
+            books.close_all().into_iter().map(|(n, c)| (n, c.sent, c.late)).collect();
+        assert_eq!(rest, [(1, 2, 1), (2, 0, 0), (3, 2, 0)]);
+    }
+
+    #[test]
+    fn what_is_told_meanwhile_stands_in_all_books() {
+        let mut books =
+            IntervalCounts::new(START, Some(Span::from_ms(100)), TrialCounts::default());
+        let mut told = Progress::default();
+        for (ms, rtt) in [(0, 10), (110, 20), (210, 30)] {
+            let book = books.of(at(ms));
+            (book.sent, book.received) = (2, 1);
+            book.rtt.record(rtt);
+        }
+        for _ in 0..2 {
+            books.publish_progress(&mut told);
+            assert_eq!((told.counts.sent, told.counts.received), (6, 3));
+            // The last interval is still going on.
+            assert_eq!((told.latency.count(), told.latency.max()), (1, Some(20)));
+            books.close_first(at(250), Span::ZERO).unwrap();
+        }
+        let mut only = IntervalCounts::new(START, None, TrialCounts::default());
+        only.of(at(1)).rtt.record(7);
+        only.publish_progress(&mut told);
+        assert_eq!((told.counts.sent, told.latency.max()), (0, Some(7)));
+    }
+
+    #[test]
+    fn the_latest_book_is_not_closed_before_the_end() {
+        let mut books =
+            IntervalCounts::new(START, Some(Span::from_ms(100)), TrialCounts::default());
+        assert!(books.close_first(at(100_000), Span::ZERO).is_none());
+        books.latest().refused += 1;
+        assert_eq!(books.close_all()[0].1.refused, 1);
+    }
+}

@@ -1,0 +1,66 @@
+//! Additions behind requests made by hand, and replies that have them, have others, or have none.
+
+use super::*;
+
+const ASKED: RequestRef = RequestRef { client: 0, sequence: 0, transmit: 7 };
+
+fn keys() -> Arc<KeyTable> {
+    let text = b"1 SHA256 HEX:00112233\n2 AES128 HEX:000102030405060708090a0b0c0d0e0f";
+    Arc::new(KeyFile::parse(text).keys)
+}
+
+fn tail(fields: &[&str], key: Option<u32>, version: u8) -> RequestTrailer {
+    let fields = fields.iter().map(|field| field.parse().unwrap()).collect();
+    RequestTrailer::Added(TrailerTemplate::new(
+        &TrailerOptions { fields, mac: key.map(|id| (keys(), id)) },
+        version,
+    ))
+}
+
+#[test]
+fn a_request_has_what_was_asked_for() {
+    for (fields, key, version, len) in [
+        (&["1:00"][..], None, 4, 48 + 28),
+        (&["1:00", "2:00"][..], None, 4, 48 + 16 + 28),
+        (&["1:00"][..], Some(1), 4, 48 + 16 + 4 + 20),
+        (&[][..], Some(1), 4, 48 + 4 + 20),
+        (&[][..], Some(1), 3, 48 + 4 + 32),
+        (&[][..], Some(2), 4, 48 + 4 + 16),
+    ] {
+        let mut tail = tail(fields, key, version);
+        assert_eq!(tail.request_len_max(), len);
+        let request = tail.request(0, RequestTimestamps::basic(0x0102_0304_0506_0708), None);
+        assert_eq!((request.len(), &request[40..48]), (len, &[1, 2, 3, 4, 5, 6, 7, 8][..]));
+        let authentic = keys().verify(request).map(|authentic| authentic.key.id());
+        assert_eq!(authentic.ok(), key, "each request has a MAC of its own");
+        assert!(!tail.has_nts(0));
+    }
+}
+
+#[test]
+fn a_reply_has_a_mac_of_the_same_key() {
+    let mut tail = tail(&[], Some(2), 4);
+    let mut reply = tail.request(0, RequestTimestamps::basic(1), None).to_vec();
+    assert_eq!(tail.judge(ASKED, &reply), Ok(()));
+    assert_eq!(tail.judge(ASKED, &reply[..HEADER_LEN]), Err(InvalidReason::Mac));
+    reply[9] ^= 1;
+    assert_eq!(tail.judge(ASKED, &reply), Err(InvalidReason::Mac));
+    let keys = keys();
+    let mut other = vec![0; 48 + 4 + 20];
+    keys.get(1).unwrap().append(20, &mut other, 48);
+    assert!(keys.verify(&other).is_ok());
+    assert_eq!(tail.judge(ASKED, &other), Err(InvalidReason::Length), "longer than its request");
+    let mut tail = self::tail(&["9:00"], Some(2), 4);
+    assert_eq!(tail.judge(ASKED, &other), Err(InvalidReason::Mac), "of another key");
+}
+
+#[test]
+fn a_reply_may_have_fields_where_the_request_had_some() {
+    let mut tail = tail(&["1:00"], None, 4);
+    let request = tail.request(0, RequestTimestamps::basic(1), None).to_vec();
+    assert_eq!(tail.judge(ASKED, &request), Ok(()));
+    assert_eq!(tail.judge(ASKED, &request[..HEADER_LEN]), Ok(()));
+    assert_eq!(tail.judge(ASKED, &request[..HEADER_LEN + 9]), Err(InvalidReason::Length));
+    let longer = [&request[..], &[0; 4]].concat();
+    assert_eq!(tail.judge(ASKED, &longer), Err(InvalidReason::Length));
+}

@@ -1,0 +1,220 @@
+//! OS noise by a thread that spins and reads the clock: between two readings there is only its own
+//! loop, unless the core was taken from it. After each gap the context switches show whether
+//! another thread ran.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use horolog_conditions as conditions;
+use horolog_record::{Distribution, OsNoise, OsNoiseGap, OsNoiseShare};
+use horolog_stats::Recorder;
+use horolog_sys::clock::MonotonicClock;
+use horolog_sys::thread_usage::{Switches, run_delay_ns};
+use horolog_time::{Clock, Monotonic, Span, Timestamp};
+
+use super::counters::CoreCounters;
+use crate::host::{HostError, figures};
+
+/// Longest gaps reported one by one.
+const LONGEST: usize = 10;
+/// Turns of the loop between two checks of whether the run is to end.
+const TURNS: u32 = 256;
+
+/// Environment of a spinning thread.
+trait SpinEnvironment {
+    fn now(&mut self) -> Timestamp<Monotonic>;
+    /// Returns the number of context switches of this thread so far.
+    fn switches(&mut self) -> u64;
+    fn is_over(&mut self) -> bool;
+}
+
+struct LiveEnvironment<'a> {
+    end: Timestamp<Monotonic>,
+    stop: &'a AtomicBool,
+}
+
+impl SpinEnvironment for LiveEnvironment<'_> {
+    #[inline]
+    fn now(&mut self) -> Timestamp<Monotonic> {
+        MonotonicClock.now()
+    }
+
+    fn switches(&mut self) -> u64 {
+        // Cannot fail; if it did, no gap would be attributed to another thread.
+        Switches::now().map_or(0, Switches::all)
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.now() >= self.end
+    }
+}
+
+/// Gaps of a spin.
+#[derive(Debug)]
+struct NoiseGaps {
+    duration_ns: u64,
+    lengths: Recorder,
+    by_threads: OsNoiseShare,
+    by_others: OsNoiseShare,
+    longest: Vec<OsNoiseGap>,
+}
+
+impl NoiseGaps {
+    /// Spins until the run is over.
+    fn find(here: &mut impl SpinEnvironment, threshold_ns: u64) -> Self {
+        let mut gaps = Self {
+            duration_ns: 0,
+            lengths: Recorder::new(),
+            by_threads: OsNoiseShare::default(),
+            by_others: OsNoiseShare::default(),
+            longest: Vec::with_capacity(LONGEST + 1),
+        };
+        let mut switches = here.switches();
+        let begun = here.now();
+        let mut last = begun;
+        while !here.is_over() {
+            // The time of that check is measured as well: a gap may occur in it.
+            for _ in 0..TURNS {
+                let now = here.now();
+                let length_ns = (now - last).as_ns().unsigned_abs();
+                if length_ns > threshold_ns {
+                    let after = here.switches();
+                    gaps.add(OsNoiseGap {
+                        at_s: (last - begun).as_ns() as f64 / 1e9,
+                        length_ns,
+                        by_threads: after > switches,
+                    });
+                    switches = after;
+                    // The time of the query belongs to no gap.
+                    last = here.now();
+                } else {
+                    last = now;
+                }
+            }
+        }
+        gaps.duration_ns = (last - begun).as_ns().unsigned_abs();
+        gaps
+    }
+
+    fn add(&mut self, gap: OsNoiseGap) {
+        self.lengths.record(gap.length_ns);
+        let part = if gap.by_threads { &mut self.by_threads } else { &mut self.by_others };
+        part.gaps += 1;
+        part.total_ns += gap.length_ns;
+        part.max_ns = part.max_ns.max(gap.length_ns);
+        let place = self.longest.partition_point(|one| one.length_ns >= gap.length_ns);
+        if place < LONGEST {
+            self.longest.insert(place, gap);
+            self.longest.truncate(LONGEST);
+        }
+    }
+
+    fn all(&self) -> OsNoiseShare {
+        let (one, other) = (self.by_threads, self.by_others);
+        OsNoiseShare {
+            gaps: one.gaps + other.gaps,
+            total_ns: one.total_ns + other.total_ns,
+            max_ns: one.max_ns.max(other.max_ns),
+        }
+    }
+}
+
+/// Spins on a core, in the calling thread, with sched-other.
+pub(super) fn measure(
+    core: usize,
+    spin: Duration,
+    threshold: Duration,
+    stop: &AtomicBool,
+) -> Result<OsNoise, HostError> {
+    conditions::apply_to_thread(core, None)?;
+    let turn_ns = figures::clock_ns();
+    let threshold_ns = threshold.as_nanos() as u64;
+    let before = (run_delay_ns().ok(), CoreCounters::read(core));
+    let end = MonotonicClock.now() + Span::from_ns(spin.as_nanos() as i64);
+    let gaps = NoiseGaps::find(&mut LiveEnvironment { end, stop }, threshold_ns);
+    let after = (run_delay_ns().ok(), CoreCounters::read(core));
+    let since = |before: Option<u64>, after: Option<u64>| Some(after?.saturating_sub(before?));
+    Ok(OsNoise {
+        core,
+        duration_ns: gaps.duration_ns,
+        turn_ns,
+        threshold_ns,
+        all: gaps.all(),
+        by_threads: gaps.by_threads,
+        by_others: gaps.by_others,
+        gap_ns: Distribution::of_recorder(&gaps.lengths),
+        longest: gaps.longest,
+        run_delay_ns: since(before.0, after.0),
+        steal_ns: since(before.1.steal_ns, after.1.steal_ns),
+        interrupts: since(before.1.interrupts, after.1.interrupts),
+        system_management: since(before.1.system_management, after.1.system_management),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A loop of 50 ns a turn, with gaps of these lengths at these turns, some of which are
+    /// switches.
+    struct Simulated {
+        now_ns: i64,
+        turn: u64,
+        gaps: Vec<(u64, i64, bool)>,
+        switches: u64,
+    }
+
+    impl SpinEnvironment for Simulated {
+        fn now(&mut self) -> Timestamp<Monotonic> {
+            self.turn += 1;
+            self.now_ns += 50;
+            for &(turn, length_ns, is_switch) in &self.gaps {
+                if turn == self.turn {
+                    self.now_ns += length_ns;
+                    self.switches += u64::from(is_switch);
+                }
+            }
+            Timestamp::from_ns(self.now_ns)
+        }
+
+        fn switches(&mut self) -> u64 {
+            self.switches
+        }
+
+        fn is_over(&mut self) -> bool {
+            self.turn > 10_000
+        }
+    }
+
+    fn find(gaps: &[(u64, i64, bool)]) -> NoiseGaps {
+        let mut here = Simulated { now_ns: 0, turn: 0, gaps: gaps.to_vec(), switches: 7 };
+        NoiseGaps::find(&mut here, 1_000)
+    }
+
+    #[test]
+    fn gaps_are_found_and_told_apart() {
+        let gaps = find(&[(100, 2_000_000, true), (500, 3_000, false), (501, 900, false)]);
+        assert_eq!((gaps.by_threads.gaps, gaps.by_threads.total_ns), (1, 2_000_050));
+        assert_eq!((gaps.by_others.gaps, gaps.by_others.max_ns), (1, 3_050));
+        assert_eq!((gaps.all().gaps, gaps.lengths.count()), (2, 2));
+        assert!(gaps.longest[0].by_threads && !gaps.longest[1].by_threads);
+        assert!((gaps.longest[0].at_s - 4.9e-6).abs() < 1e-12, "{:?}", gaps.longest[0]);
+    }
+
+    #[test]
+    fn the_longest_are_kept_and_all_are_counted() {
+        let gaps: Vec<_> = (1..100).map(|at| (at * 50, at as i64 * 10_000, false)).collect();
+        let found = find(&gaps);
+        assert_eq!(found.all().gaps, 99);
+        let longest: Vec<_> = found.longest.iter().map(|gap| gap.length_ns).collect();
+        assert_eq!(longest.len(), LONGEST);
+        assert_eq!((longest[0], longest[9]), (990_050, 900_050));
+    }
+
+    #[test]
+    fn a_quiet_core_has_none() {
+        let gaps = find(&[]);
+        assert!(gaps.all() == OsNoiseShare::default() && gaps.longest.is_empty());
+        assert!(gaps.duration_ns > 400_000, "{}", gaps.duration_ns);
+    }
+}

@@ -1,0 +1,155 @@
+//! Progress of connections for the observer, and rows as it sees them. Live values come from
+//! numbers that exist anyway: an unobserved connection does no work for them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use horolog_record::{
+    LiveCounts, PartSummary, Percentiles, Progress, ProgressPublisher, ProgressSlots, TcpBandwidth,
+    TcpFigures, TcpLatency,
+};
+use horolog_stats::Recorder;
+use horolog_time::{Monotonic, Timestamp};
+
+use super::super::live_sampler::{CurrentRow, PathLiveSampler, PathObserver};
+use super::latency::ns;
+
+/// Observer, and the sampler state kept from row to row.
+pub(super) struct TcpSampler<'a> {
+    observer: &'a dyn PathObserver,
+    sampler: PathLiveSampler,
+}
+
+impl<'a> TcpSampler<'a> {
+    pub(super) fn new(onlooker: &'a dyn PathObserver) -> Self {
+        Self { observer: onlooker, sampler: PathLiveSampler::new() }
+    }
+
+    /// Samples while a row is measured, in a thread of its own.
+    pub(super) fn during<T>(
+        &self,
+        under: CurrentRow<'_>,
+        connections: u32,
+        measure: impl FnOnce(&ProgressSlots) -> T,
+    ) -> T {
+        let slots = ProgressSlots::new(connections as usize);
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| self.sampler.sample_until(self.observer, under, &slots, &is_done));
+            let measured = measure(&slots);
+            is_done.store(true, Ordering::Relaxed);
+            measured
+        })
+    }
+
+    /// Reports a completed row.
+    pub(super) fn end(&mut self, under: CurrentRow<'_>, (counts, row): (LiveCounts, PartSummary)) {
+        self.sampler.end(self.observer, under, counts, row);
+    }
+}
+
+/// Publishes the counts of one connection several times a second.
+pub(super) struct ProgressReporter<'a> {
+    begun: Instant,
+    publisher: Option<ProgressPublisher<'a>>,
+}
+
+impl<'a> ProgressReporter<'a> {
+    /// Returns the reporter of the connection with this index, inactive without an observer.
+    pub(super) fn new(slots: Option<&'a ProgressSlots>, index: usize) -> Self {
+        let begun = Instant::now();
+        let slot = slots.and_then(|slots| slots.of(index));
+        Self {
+            begun,
+            publisher: slot.map(|slot| ProgressPublisher::new(slot, Timestamp::from_ns(0))),
+        }
+    }
+
+    /// Publishes round trips if due. Returns true if it did, since that took a moment.
+    pub(super) fn round_trips(&mut self, now: Instant, times: &Recorder) -> bool {
+        self.publish(now, |told| {
+            told.counts = exchanges(times.count());
+            told.latency.merge(times);
+        })
+    }
+
+    /// Publishes bytes if due.
+    pub(super) fn bytes(&mut self, now: Instant, bytes: u64) {
+        self.publish(now, |told| told.counts.bytes = bytes);
+    }
+
+    fn publish(&mut self, now: Instant, what: impl FnOnce(&mut Progress)) -> bool {
+        let Some(telling) = &mut self.publisher else { return false };
+        let since = i64::try_from(ns(now.saturating_duration_since(self.begun)));
+        let now = Timestamp::<Monotonic>::from_ns(since.unwrap_or(i64::MAX));
+        let Some(mut told) = telling.slot_if_due(now) else { return false };
+        told.clear();
+        what(&mut told);
+        true
+    }
+}
+
+/// Returns counts in which each message was answered: otherwise the connection would be over.
+fn exchanges(count: u64) -> LiveCounts {
+    LiveCounts { sent: count, received: count, ..LiveCounts::default() }
+}
+
+fn sent_again(tcp: Option<&TcpFigures>) -> Option<u64> {
+    tcp.map(|tcp| tcp.retransmitted)
+}
+
+/// Returns a completed row of round trips. They follow one another on each connection, so the sum
+/// of their times is its duration, also for a row that was ended early.
+pub(super) fn of_latency(row: &TcpLatency, connections: u32) -> (LiveCounts, PartSummary) {
+    let mean_s = row.rtt_ns.as_ref().map_or(0.0, |rtt| rtt.mean / 1e9);
+    let achieved_rate = if mean_s > 0.0 { f64::from(connections) / mean_s } else { 0.0 };
+    let ended = PartSummary {
+        achieved_rate,
+        duration_s: row.round_trips as f64 * mean_s / f64::from(connections.max(1)),
+        sent: row.round_trips,
+        received: row.round_trips,
+        retransmitted: sent_again(row.tcp.as_ref()),
+        latency_ns: row.rtt_ns.as_ref().map(Percentiles::of),
+        ..PartSummary::default()
+    };
+    (exchanges(row.round_trips), ended)
+}
+
+/// Returns a completed row of transfers.
+pub(super) fn of_bandwidth(row: &TcpBandwidth) -> (LiveCounts, PartSummary) {
+    let ended = PartSummary {
+        achieved_rate: row.message_rate,
+        duration_s: row.duration_ns as f64 / 1e9,
+        byte_rate: Some(row.rate),
+        retransmitted: sent_again(row.tcp.as_ref()),
+        ..PartSummary::default()
+    };
+    (LiveCounts { bytes: row.received_bytes, ..LiveCounts::default() }, ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_tells_now_and_then_and_only_who_looks() {
+        let slots = ProgressSlots::new(1);
+        let (mut watched, mut alone) =
+            (ProgressReporter::new(Some(&slots), 0), ProgressReporter::new(None, 0));
+        let mut times = Recorder::new();
+        times.record(1_000);
+        let now = watched.begun;
+        assert!(watched.round_trips(now, &times) && !alone.round_trips(now, &times));
+        times.record(3_000);
+        assert!(!watched.round_trips(now + Duration::from_millis(1), &times), "it was just now");
+        let mut sum = Progress::default();
+        slots.sum(&mut sum);
+        assert_eq!((sum.counts.received, sum.latency.count()), (1, 1));
+        assert!(watched.round_trips(now + Duration::from_secs(1), &times));
+        slots.sum(&mut sum);
+        assert_eq!((sum.counts.received, sum.latency.count()), (2, 2));
+    }
+}

@@ -1,0 +1,73 @@
+//! The books of a flow against a path that loses, copies, delays and swaps.
+
+use super::*;
+
+const WARM_UP: u32 = 2;
+
+fn books() -> (FlowStats, DuplicateWindow) {
+    let seen = DuplicateWindow::new(1_000).unwrap();
+    (0..100).for_each(|sequence| seen.open(sequence));
+    let mut books = FlowStats::new(WARM_UP, Span::from_ms(10));
+    books.counts.sent = 98;
+    (books, seen)
+}
+
+fn reply(sequence: u32, arrivals: u32, behind: u32) -> ProbeReply {
+    ProbeReply {
+        sequence,
+        is_warm_up: false,
+        received_ns: 5_000,
+        sent_ns: 6_000,
+        counted: Some(SessionCounts { arrivals, behind, load: 0 }),
+        arrivals: Some(arrivals),
+        traffic_class: Some(0xb8),
+        error: None,
+    }
+}
+
+fn at(latency_ns: i64) -> ExchangeTimes {
+    ExchangeTimes {
+        latency: Span::from_ns(latency_ns),
+        sent_ns: 1_000,
+        taken_ns: 9_500,
+        left_ns: Some(2_000),
+        received_ns: Some(9_000),
+    }
+}
+
+#[test]
+fn each_reply_is_counted_as_what_it_is() {
+    let (mut books, seen) = books();
+    assert_eq!(books.take(&reply(0, 0, 0), &at(1), &seen), ReplyClass::Other, "of the warm-up");
+    assert_eq!(books.take(&reply(2, 1, 0), &at(8_500), &seen), ReplyClass::First);
+    // 4 overtook 3 on the way there; 6's echo overtook 5's.
+    for one in [reply(4, 2, 0), reply(3, 3, 1), reply(6, 5, 1), reply(5, 4, 1)] {
+        assert_eq!(books.take(&one, &at(8_500), &seen), ReplyClass::First);
+    }
+    assert_eq!(books.take(&reply(7, 6, 1), &at(10_000_001), &seen), ReplyClass::Other, "late");
+    // One copy made on the way there, one on the way back.
+    books.take(&reply(8, 7, 1), &at(8_500), &seen);
+    books.take(&reply(8, 8, 2), &at(8_500), &seen);
+    books.take(&reply(6, 5, 1), &at(8_500), &seen);
+    books.take(&reply(1_000_000, 8, 2), &at(1), &seen);
+    let PathCounts { received, late, duplicate, reordered, invalid, .. } = books.counts;
+    assert_eq!((received, late, duplicate, reordered, invalid), (6, 1, 2, 2, 1));
+    let (forward, backward) = books.directions().unwrap();
+    assert_eq!((forward.lost, forward.duplicate, forward.reordered), (91, 1, 1));
+    assert_eq!((backward.lost, backward.duplicate, backward.reordered), (0, 1, 1));
+}
+
+#[test]
+fn times_are_split_between_host_wire_and_far_end() {
+    let (mut books, seen) = books();
+    books.take(&reply(2, 1, 0), &at(8_500), &seen);
+    assert_eq!(books.forward.summary().unwrap().min, 3_000);
+    assert_eq!(books.backward.summary().unwrap().min, 3_000);
+    let one = |recorder: &Recorder| recorder.min().unwrap();
+    assert_eq!((one(&books.rtt), one(&books.far)), (8_500, 1_000));
+    assert_eq!((one(&books.host_send), one(&books.host_receive)), (1_000, 500));
+    assert_eq!(one(&books.wire), 6_000);
+    let mut other = FlowStats::new(WARM_UP, Span::from_ms(10));
+    other.merge(&books);
+    assert_eq!((other.rtt.count(), other.counts.sent, other.class_there), (1, 98, Some(0xb8)));
+}

@@ -1,0 +1,82 @@
+//! Packet timestamps with their source. Of several for the same packet the best is kept: hardware,
+//! then kernel, then user. Pure.
+
+use horolog_record::{TimestampCounts, TimestampSource};
+use horolog_time::{Span, Timestamp, Utc};
+
+/// Instant at which a packet was sent or received, on the system clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketTimestamp {
+    /// Instant.
+    pub at: Timestamp<Utc>,
+    /// Source.
+    pub kind: TimestampSource,
+    /// Error that conversion from another clock may have added.
+    pub conversion: Span,
+}
+
+impl PacketTimestamp {
+    /// Returns a user timestamp.
+    #[must_use]
+    pub const fn user(at: Timestamp<Utc>) -> Self {
+        Self { at, kind: TimestampSource::User, conversion: Span::ZERO }
+    }
+
+    /// Returns a kernel timestamp.
+    #[must_use]
+    pub const fn kernel(at: Timestamp<Utc>) -> Self {
+        Self { at, kind: TimestampSource::Kernel, conversion: Span::ZERO }
+    }
+
+    /// Returns a hardware timestamp, converted from the NIC's clock.
+    #[must_use]
+    pub const fn hardware(at: Timestamp<Utc>, conversion: Span) -> Self {
+        Self { at, kind: TimestampSource::Hardware, conversion }
+    }
+
+    /// Returns the better one of two timestamps of the same packet.
+    #[must_use]
+    pub fn best_of(self, other: Option<Self>) -> Self {
+        other.filter(|other| rank(other.kind) > rank(self.kind)).unwrap_or(self)
+    }
+}
+
+/// Returns the rank of a source by its distance from the wire.
+pub(crate) const fn rank(kind: TimestampSource) -> u8 {
+    match kind {
+        TimestampSource::User => 0,
+        TimestampSource::Kernel => 1,
+        TimestampSource::Hardware => 2,
+    }
+}
+
+/// Counts a timestamp of this source.
+pub(crate) fn count(counts: &mut TimestampCounts, kind: TimestampSource) {
+    *match kind {
+        TimestampSource::Hardware => &mut counts.hardware,
+        TimestampSource::Kernel => &mut counts.kernel,
+        TimestampSource::User => &mut counts.user,
+    } += 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearer_to_the_wire_the_better() {
+        let at = |ns| Timestamp::from_ns(ns);
+        let (user, kernel) = (PacketTimestamp::user(at(1)), PacketTimestamp::kernel(at(2)));
+        let hardware = PacketTimestamp::hardware(at(3), Span::from_ns(50));
+        assert_eq!(user.best_of(None), user);
+        assert_eq!(user.best_of(Some(kernel)), kernel);
+        assert_eq!(kernel.best_of(Some(user)), kernel);
+        assert_eq!(user.best_of(Some(kernel)).best_of(Some(hardware)), hardware);
+        assert_eq!(hardware.best_of(Some(kernel)), hardware);
+        let mut counts = TimestampCounts::default();
+        for one in [user, kernel, kernel] {
+            count(&mut counts, one.kind);
+        }
+        assert_eq!(counts, TimestampCounts { hardware: 0, kernel: 2, user: 1 });
+    }
+}

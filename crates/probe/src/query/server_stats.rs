@@ -1,0 +1,178 @@
+//! Stats of one server while it is polled, and the effects of a Kiss-o'-Death. Pure.
+
+use horolog_record::{
+    ExchangeSample, LeapState, QueryCounts, QueryEnd, QueryEndReason, ServerState, TimestampCounts,
+};
+use horolog_wire::ntp::{Header, LeapIndicator, ReplyStatus};
+
+use super::client::NtpExchange;
+use super::exchange::{Precision, measure};
+use super::packet_timestamp;
+
+/// RATE kisses obeyed; the next one ends the polls, when the interval is sixteen times as long.
+const RATE_KISSES_MAX: u32 = 4;
+
+/// Stats of one server.
+#[derive(Debug, Default)]
+pub(crate) struct ServerStats {
+    pub(crate) counts: QueryCounts,
+    pub(crate) transmit_timestamps: TimestampCounts,
+    pub(crate) receive_timestamps: TimestampCounts,
+    pub(crate) server_state: Option<ServerState>,
+    pub(crate) samples: Vec<ExchangeSample>,
+    pub(crate) ended: Option<QueryEnd>,
+    /// Advice, if there is better than the general one for the reason.
+    pub(crate) hint: Option<&'static str>,
+    /// Requests since the last valid reply that had none.
+    pub(crate) unanswered: u64,
+    /// Requests rejected by the server's host with "port unreachable".
+    pub(crate) closed: u64,
+    rate_kisses: u32,
+}
+
+impl ServerStats {
+    /// Ends the polls for this reason, unless there is one already.
+    pub(crate) fn end(&mut self, reason: QueryEndReason, message: impl Into<String>) {
+        self.ended.get_or_insert_with(|| QueryEnd { reason, message: message.into() });
+    }
+
+    /// Returns the intervals of the plan from one exchange to the next: doubled by each RATE kiss.
+    pub(crate) const fn stride(&self) -> u64 {
+        1 << self.rate_kisses
+    }
+
+    /// Obeys a Kiss-o'-Death (RFC 5905, section 7.4). Its code is one of few.
+    pub(crate) fn apply_kiss(&mut self, code: [u8; 4]) {
+        let name = String::from_utf8_lossy(&code).into_owned();
+        match &code {
+            b"RATE" => {
+                self.rate_kisses += 1;
+                if self.rate_kisses > RATE_KISSES_MAX {
+                    self.rate_kisses = RATE_KISSES_MAX;
+                    self.end(QueryEndReason::Kiss, "it kept requesting a lower rate (RATE)");
+                }
+            }
+            b"DENY" | b"RSTR" => {
+                self.end(QueryEndReason::Kiss, format!("it refuses access ({name})"));
+            }
+            _ => {}
+        }
+        *self.counts.kisses.entry(name).or_default() += 1;
+    }
+
+    /// Counts an exchange without a valid reply in time.
+    pub(crate) fn lost(&mut self) {
+        self.counts.lost += 1;
+        self.unanswered += 1;
+    }
+
+    /// Counts a valid reply.
+    pub(crate) fn received(&mut self, header: &Header, interleaved: bool) {
+        self.counts.received += 1;
+        self.unanswered = 0;
+        self.counts.interleaved += u64::from(interleaved);
+        let is_unsynchronised = header.reply_status() == Some(ReplyStatus::Unsynchronised);
+        self.counts.unsynchronised += u64::from(is_unsynchronised);
+        self.server_state = Some(state(header));
+    }
+
+    /// Adds a complete exchange.
+    pub(crate) fn complete(&mut self, exchange: &NtpExchange, own_precision: i8) {
+        let NtpExchange { t1, t2, t3, t4, .. } = *exchange;
+        let precision = Precision {
+            server: exchange.precision,
+            own: own_precision,
+            conversion: t1.conversion + t4.conversion,
+        };
+        let measured = measure(t1.at, [t2, t3], t4.at, &precision);
+        packet_timestamp::count(&mut self.transmit_timestamps, t1.kind);
+        packet_timestamp::count(&mut self.receive_timestamps, t4.kind);
+        self.samples.push(ExchangeSample {
+            sequence: exchange.slot,
+            t1_ns: t1.at.as_ns(),
+            t2_ns: measured.t2.as_ns(),
+            t3_ns: measured.t3.as_ns(),
+            t4_ns: t4.at.as_ns(),
+            offset_ns: measured.offset.as_ns(),
+            delay_ns: measured.delay.as_ns(),
+            dispersion_ns: measured.dispersion_ns,
+            transmit: t1.kind,
+            receive: t4.kind,
+            interleaved: exchange.interleaved,
+        });
+    }
+}
+
+fn state(header: &Header) -> ServerState {
+    ServerState {
+        leap: match header.leap {
+            LeapIndicator::None => LeapState::None,
+            LeapIndicator::Insert => LeapState::Insert,
+            LeapIndicator::Delete => LeapState::Delete,
+            LeapIndicator::Unsynchronised => LeapState::Unsynchronised,
+        },
+        version: header.version,
+        stratum: header.stratum,
+        reference_id: reference_id(header.stratum, header.reference_id),
+        root_delay_ns: header.root_delay.to_span().as_ns().unsigned_abs(),
+        root_dispersion_ns: header.root_dispersion.to_span().as_ns().unsigned_abs(),
+        precision: header.precision,
+    }
+}
+
+/// Formats a reference identifier. A primary server's is text, padded with zeros; a secondary's is
+/// an IPv4 address, or four bytes of a hash of an IPv6 address, which look like one (RFC 5905,
+/// section 7.3).
+fn reference_id(stratum: u8, id: [u8; 4]) -> String {
+    let text = id.split(|byte| *byte == 0).next().unwrap_or_default();
+    let is_text = !text.is_empty()
+        && text.iter().all(u8::is_ascii_graphic)
+        && id[text.len()..].iter().all(|byte| *byte == 0);
+    if is_text && !(2..16).contains(&stratum) {
+        return String::from_utf8_lossy(text).into_owned();
+    }
+    std::net::Ipv4Addr::from(id).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn reference_identifiers_are_read_as_their_stratum_has_them() {
+        assert_eq!(reference_id(1, *b"GPS\0"), "GPS");
+        assert_eq!(reference_id(1, *b"PTP4"), "PTP4");
+        assert_eq!(reference_id(2, *b"GPS\0"), "71.80.83.0");
+        assert_eq!(reference_id(3, [192, 0, 2, 1]), "192.0.2.1");
+        assert_eq!(reference_id(16, *b"INIT"), "INIT");
+        assert_eq!(reference_id(16, [0; 4]), "0.0.0.0");
+        assert_eq!(reference_id(1, *b"A\0B\0"), "65.0.66.0");
+    }
+
+    #[test]
+    fn a_kiss_slows_down_or_ends() {
+        let mut account = ServerStats::default();
+        for expected in [2, 4, 8, 16, 16] {
+            assert_eq!(account.ended, None);
+            account.apply_kiss(*b"RATE");
+            assert_eq!(account.stride(), expected);
+        }
+        assert_eq!(account.ended.as_ref().map(|end| end.reason), Some(QueryEndReason::Kiss));
+        assert_eq!(account.counts.kisses["RATE"], 5);
+        let mut account = ServerStats::default();
+        account.apply_kiss(*b"NKEY");
+        assert_eq!((account.ended.is_none(), account.stride()), (true, 1));
+        account.apply_kiss(*b"DENY");
+        assert!(account.ended.unwrap().message.contains("DENY"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_identifier_has_a_text(stratum: u8, id: [u8; 4]) {
+            let text = reference_id(stratum, id);
+            prop_assert!(!text.is_empty() && text.chars().all(|c| c.is_ascii_graphic()));
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Reasons for which replies are invalid, numbered identically in all engines.
+
+use serde::{Deserialize, Serialize};
+
+/// Reason for which a reply is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InvalidReason {
+    /// Shorter than an NTP header or longer than the request; for PTP, a length other than that
+    /// stated by the message or its TLVs.
+    Length,
+    /// Not mode 4 (server); for PTP, a message that is no reply.
+    Mode,
+    /// Version different from the request's.
+    Version,
+    /// Origin timestamp, or requesting port of a PTP message, that is not one of ours.
+    Origin,
+    /// Reply to a client that did not send the request.
+    Client,
+    /// Stratum above 16; in earlier results also 0.
+    Stratum,
+    /// Earlier results only: leap 3 without stratum 16, or the reverse.
+    Leap,
+    /// Transmit timestamp that is 0, unless the server is unsynchronised, or lies before the
+    /// receive timestamp; for PTP also an invalid timestamp.
+    Timestamp,
+    /// Another PTP domain or profile.
+    Domain,
+    /// Unicast flag of a PTP message that contradicts its destination.
+    Flags,
+    /// Sequence number of a PTP message that matches no outstanding request.
+    Sequence,
+    /// PTP port different from the one that replied first.
+    Source,
+    /// Reply without NetSync Monitor data although requested.
+    Monitor,
+    /// Kiss of death RATE: the server demands fewer requests (RFC 5905, section 7.4).
+    KissRate,
+    /// Kiss of death DENY: the server refuses access.
+    KissDeny,
+    /// Kiss of death RSTR: the server refuses access by its local policy.
+    KissRstr,
+    /// Any other kiss of death but NTSN.
+    KissOther,
+    /// Unicast grant of a PTP master that differs from the request or is missing.
+    UnicastTerms,
+    /// Missing or failed NTS authentication of a reply that requires it.
+    Nts,
+    /// Missing or wrong MAC for the request's key.
+    Mac,
+    /// Kiss of death NTSN: the server rejected the cookie (RFC 8915, section 5.7).
+    KissNtsn,
+}
+
+/// Lower case, as in the JSON.
+impl std::fmt::Display for InvalidReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        Serialize::serialize(self, f)
+    }
+}
+
+impl InvalidReason {
+    /// All variants, in the engines' numbering. The in-kernel engine, which neither negotiates
+    /// unicast messages nor supports NTS or MACs, has no numbers for the last four.
+    pub const ALL: [Self; 21] = [
+        Self::Length,
+        Self::Mode,
+        Self::Version,
+        Self::Origin,
+        Self::Client,
+        Self::Stratum,
+        Self::Leap,
+        Self::Timestamp,
+        Self::Domain,
+        Self::Flags,
+        Self::Sequence,
+        Self::Source,
+        Self::Monitor,
+        Self::KissRate,
+        Self::KissDeny,
+        Self::KissRstr,
+        Self::KissOther,
+        Self::UnicastTerms,
+        Self::Nts,
+        Self::Mac,
+        Self::KissNtsn,
+    ];
+
+    /// Returns the code of a kiss of death; `None` for other replies.
+    #[must_use]
+    pub const fn kiss(self) -> Option<&'static str> {
+        match self {
+            Self::KissRate => Some("RATE"),
+            Self::KissDeny => Some("DENY"),
+            Self::KissRstr => Some("RSTR"),
+            Self::KissNtsn => Some("NTSN"),
+            Self::KissOther => Some("other"),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_in_the_list_once() {
+        for (place, reason) in InvalidReason::ALL.into_iter().enumerate() {
+            assert_eq!(place_of(reason), place, "{reason:?}");
+        }
+    }
+
+    /// Where it stands in the list. A new reason does not compile before it has a place here.
+    fn place_of(reason: InvalidReason) -> usize {
+        match reason {
+            InvalidReason::Length => 0,
+            InvalidReason::Mode => 1,
+            InvalidReason::Version => 2,
+            InvalidReason::Origin => 3,
+            InvalidReason::Client => 4,
+            InvalidReason::Stratum => 5,
+            InvalidReason::Leap => 6,
+            InvalidReason::Timestamp => 7,
+            InvalidReason::Domain => 8,
+            InvalidReason::Flags => 9,
+            InvalidReason::Sequence => 10,
+            InvalidReason::Source => 11,
+            InvalidReason::Monitor => 12,
+            InvalidReason::KissRate => 13,
+            InvalidReason::KissDeny => 14,
+            InvalidReason::KissRstr => 15,
+            InvalidReason::KissOther => 16,
+            InvalidReason::UnicastTerms => 17,
+            InvalidReason::Nts => 18,
+            InvalidReason::Mac => 19,
+            InvalidReason::KissNtsn => 20,
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! Live values of a running measurement, shared by the terminal view, the live page and the
+//! metrics. They are stored in a ring, so a run of any length takes the same memory. This module
+//! does not measure, and none of its values goes into a result.
+//!
+//! Live counts differ from those of a result: a request in transit is neither answered nor lost, so
+//! snapshots state how many are unanswered, and only ended parts state losses.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Serialize;
+
+use crate::{Finding, LossLocation, NtsKeTrial, Percentiles, Trial};
+
+/// Schema of the live page's data.
+pub const LIVE_SCHEMA: &str = "horolog.live/2";
+
+/// Largest number of stored snapshots: ten minutes at two per second.
+pub const SNAPSHOTS_MAX: usize = 1_200;
+
+/// Largest number of stored ended parts.
+const ENDED_MAX: usize = 256;
+
+/// Counts so far; none of them ever decreases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LiveCounts {
+    /// Requests sent.
+    pub sent: u64,
+    /// Valid replies within the timeout, only the first to each request.
+    pub received: u64,
+    /// Valid replies after the timeout.
+    pub late: u64,
+    /// Further valid replies to an answered request.
+    pub duplicate: u64,
+    /// NTP replies of `received` whose server reports that it is not synchronised.
+    pub unsynchronised: u64,
+    /// Invalid replies.
+    pub invalid: u64,
+    /// Requests refused by the own sending path.
+    pub refused: u64,
+    /// Replies for which the own receive rings or sockets had no room, as far as already counted.
+    pub dropped: u64,
+    /// Payload bytes transferred, if these are measured.
+    pub bytes: u64,
+}
+
+impl LiveCounts {
+    /// Returns the number of requests that are lost or in transit.
+    #[must_use]
+    pub const fn unanswered(&self) -> u64 {
+        self.sent.saturating_sub(self.received)
+    }
+
+    /// Returns the counts since `before`.
+    #[must_use]
+    pub const fn since(&self, before: &Self) -> Self {
+        Self {
+            sent: self.sent.saturating_sub(before.sent),
+            received: self.received.saturating_sub(before.received),
+            late: self.late.saturating_sub(before.late),
+            duplicate: self.duplicate.saturating_sub(before.duplicate),
+            unsynchronised: self.unsynchronised.saturating_sub(before.unsynchronised),
+            invalid: self.invalid.saturating_sub(before.invalid),
+            refused: self.refused.saturating_sub(before.refused),
+            dropped: self.dropped.saturating_sub(before.dropped),
+            bytes: self.bytes.saturating_sub(before.bytes),
+        }
+    }
+
+    /// Adds the counts of another source.
+    pub const fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.received += other.received;
+        self.late += other.late;
+        self.duplicate += other.duplicate;
+        self.unsynchronised += other.unsynchronised;
+        self.invalid += other.invalid;
+        self.refused += other.refused;
+        self.dropped += other.dropped;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Trial, phase or row in progress.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PartProgress {
+    /// Number of the part, from 0.
+    pub index: usize,
+    /// Name of the part.
+    pub name: String,
+    /// Elapsed time, in seconds.
+    pub elapsed_s: f64,
+    /// Planned duration, in seconds; absent if a number of requests ends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_s: Option<f64>,
+    /// Counts of the part.
+    pub counts: LiveCounts,
+}
+
+/// Snapshot of a measurement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Snapshot {
+    /// Time in seconds since the first possible snapshot.
+    pub at_s: f64,
+    /// Intended rate at this instant, in requests per second; absent if each request waits for
+    /// another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered_rate: Option<f64>,
+    /// Requests sent per second since the last snapshot of the same part.
+    pub sent_rate: f64,
+    /// Valid replies per second, likewise.
+    pub received_rate: f64,
+    /// Bytes per second, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub byte_rate: Option<f64>,
+    /// Share of unanswered requests among those sent since the last snapshot, from 0 to 1: in a
+    /// steady state the loss ratio.
+    pub unanswered_ratio: f64,
+    /// All parts together.
+    pub counts: LiveCounts,
+    /// Part in progress.
+    pub part: PartProgress,
+    /// Latency of replies, of the part so far or of its last interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_ns: Option<Percentiles>,
+    /// From the intended to the actual send time, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lateness_ns: Option<Percentiles>,
+}
+
+/// Summary of an ended part, as in the result.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PartSummary {
+    /// Number of the part, from 0.
+    pub index: usize,
+    /// Name of the part.
+    pub name: String,
+    /// Intended rate, in requests per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered_rate: Option<f64>,
+    /// Achieved rate, in requests per second.
+    pub achieved_rate: f64,
+    /// Duration, in seconds.
+    pub duration_s: f64,
+    /// Requests sent.
+    pub sent: u64,
+    /// Valid first replies within the timeout.
+    pub received: u64,
+    /// Requests without such a reply.
+    pub lost: u64,
+    /// Valid replies after the timeout.
+    pub late: u64,
+    /// Invalid replies.
+    pub invalid: u64,
+    /// Bytes per second, if these were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub byte_rate: Option<f64>,
+    /// Retransmitted TCP segments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retransmitted: Option<u64>,
+    /// Losses by location, as far as known.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub lost_at: BTreeMap<LossLocation, u64>,
+    /// Latency of replies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_ns: Option<Percentiles>,
+}
+
+impl PartSummary {
+    /// Returns the summary of a trial or phase of a load.
+    #[must_use]
+    pub fn of_trial(index: usize, trial: &Trial) -> Self {
+        Self {
+            index,
+            name: trial.phase.clone().unwrap_or_default(),
+            offered_rate: Some(trial.offered_rate),
+            achieved_rate: trial.achieved_rate,
+            duration_s: trial.duration_s,
+            sent: trial.sent,
+            received: trial.received,
+            lost: trial.lost,
+            late: trial.late,
+            invalid: trial.invalid.values().sum(),
+            lost_at: trial.lost_at.clone(),
+            latency_ns: trial.rtt_ns.as_ref().map(Percentiles::of),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the summary of a trial of NTS-KE exchanges.
+    #[must_use]
+    pub fn of_nts_ke(index: usize, trial: &NtsKeTrial) -> Self {
+        Self {
+            index,
+            offered_rate: trial.offered_rate,
+            achieved_rate: trial.achieved_rate,
+            duration_s: trial.duration_s,
+            sent: trial.sent,
+            received: trial.received,
+            lost: trial.lost,
+            latency_ns: trial.handshake_ns.as_ref().map(Percentiles::of),
+            ..Self::default()
+        }
+    }
+}
+
+/// Latest of many items, numbered from 0.
+#[derive(Clone, Debug)]
+pub struct RecentItems<T> {
+    most: usize,
+    first: u64,
+    items: VecDeque<T>,
+}
+
+impl<T> RecentItems<T> {
+    /// Creates an empty ring that stores up to `most` items, at least one.
+    #[must_use]
+    pub const fn new(most: usize) -> Self {
+        Self { most: if most == 0 { 1 } else { most }, first: 0, items: VecDeque::new() }
+    }
+
+    /// Adds an item, and discards the oldest if there is no room.
+    pub fn push(&mut self, item: T) {
+        if self.items.len() >= self.most {
+            self.items.pop_front();
+            self.first += 1;
+        }
+        self.items.push_back(item);
+    }
+
+    /// Returns the number of the next item.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.first + self.items.len() as u64
+    }
+
+    /// Returns the stored items from this number on, and the number of the first of them.
+    #[must_use]
+    pub fn since(&self, number: u64) -> (u64, impl ExactSizeIterator<Item = &T>) {
+        let from = number.clamp(self.first, self.next());
+        let skipped = usize::try_from(from - self.first).unwrap_or(usize::MAX);
+        (from, self.items.range(skipped.min(self.items.len())..))
+    }
+
+    /// Returns the latest item.
+    #[must_use]
+    pub fn last(&self) -> Option<&T> {
+        self.items.back()
+    }
+}
+
+/// State of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LiveState {
+    /// Measurement in progress.
+    Running,
+    /// Completed measurement.
+    Ended,
+}
+
+/// All live values of a measurement.
+#[derive(Clone, Debug)]
+pub struct LiveRun {
+    /// Command that measures: `load`, `path udp`.
+    pub kind: &'static str,
+    /// Description of the measurement and its object.
+    pub title: String,
+    /// State of the measurement.
+    pub state: LiveState,
+    /// Kind of its parts: trial, phase, row.
+    pub part_kind: &'static str,
+    /// Planned number of parts, if known.
+    pub parts: Option<usize>,
+    /// Latest snapshots.
+    pub snapshots: RecentItems<Snapshot>,
+    /// Latest ended parts.
+    pub ended: RecentItems<PartSummary>,
+    /// Losses of all ended parts.
+    pub lost: u64,
+    /// Losses by location, as far as known.
+    pub lost_at: BTreeMap<LossLocation, u64>,
+    /// Findings so far.
+    pub findings: Vec<Finding>,
+}
+
+/// [`LiveRun`] in the form of the live page.
+#[derive(Serialize)]
+struct LivePayload<'a> {
+    schema: &'static str,
+    kind: &'static str,
+    title: &'a str,
+    state: LiveState,
+    part_kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parts: Option<usize>,
+    /// Number of the first snapshot.
+    first: u64,
+    /// Number to request next.
+    next: u64,
+    snapshots: Vec<&'a Snapshot>,
+    ended: Vec<&'a PartSummary>,
+    lost: u64,
+    lost_at: &'a BTreeMap<LossLocation, u64>,
+    findings: &'a [Finding],
+}
+
+impl LiveRun {
+    /// Creates the values of a measurement that is about to begin.
+    #[must_use]
+    pub const fn new(kind: &'static str, title: String, part_is: &'static str) -> Self {
+        Self {
+            kind,
+            title,
+            state: LiveState::Running,
+            part_kind: part_is,
+            parts: None,
+            snapshots: RecentItems::new(SNAPSHOTS_MAX),
+            ended: RecentItems::new(ENDED_MAX),
+            lost: 0,
+            lost_at: BTreeMap::new(),
+            findings: Vec::new(),
+        }
+    }
+
+    /// Adds an ended part.
+    pub fn end_part(&mut self, part: PartSummary) {
+        self.lost += part.lost;
+        for (place, lost) in &part.lost_at {
+            *self.lost_at.entry(*place).or_default() += lost;
+        }
+        self.ended.push(part);
+    }
+
+    /// Returns the JSON for a live page, with the snapshots from a number on.
+    #[must_use]
+    pub fn to_json(&self, since: u64) -> String {
+        let (first, looks) = self.snapshots.since(since);
+        let told = LivePayload {
+            schema: LIVE_SCHEMA,
+            kind: self.kind,
+            title: &self.title,
+            state: self.state,
+            part_kind: self.part_kind,
+            parts: self.parts,
+            first,
+            next: self.snapshots.next(),
+            snapshots: looks.collect(),
+            ended: self.ended.since(0).1.collect(),
+            lost: self.lost,
+            lost_at: &self.lost_at,
+            findings: &self.findings,
+        };
+        // Numbers, texts and lists of them under string keys always serialise.
+        serde_json::to_string(&told).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_ring_keeps_the_latest_under_their_numbers(
+            most in 0_usize..20, count in 0_u64..60, since in prop_oneof![0_u64..80, any::<u64>()],
+        ) {
+            let mut ring = RecentItems::new(most);
+            (0..count).for_each(|number| ring.push(number));
+            let (first, kept) = ring.since(since);
+            let kept: Vec<u64> = kept.copied().collect();
+            let expected: Vec<u64> =
+                (count.saturating_sub(most.max(1) as u64)..count).filter(|n| *n >= since).collect();
+            prop_assert_eq!(&kept, &expected);
+            prop_assert_eq!(first + kept.len() as u64, ring.next());
+            prop_assert_eq!(ring.next(), count);
+            prop_assert_eq!(ring.last().copied(), count.checked_sub(1));
+        }
+    }
+
+    #[test]
+    fn what_is_told_begins_where_it_was_asked_to() {
+        let mut looks = LiveRun::new("load", "a server".to_owned(), "trial");
+        for sent in 0..3 {
+            let counts = LiveCounts { sent, ..LiveCounts::default() };
+            looks.snapshots.push(Snapshot { counts, ..Snapshot::default() });
+        }
+        let lost_at = BTreeMap::from([(LossLocation::Server, 2)]);
+        for index in 0..2 {
+            let lost_at = lost_at.clone();
+            looks.end_part(PartSummary { index, lost: 3, lost_at, ..PartSummary::default() });
+        }
+        let told: Value = serde_json::from_str(&looks.to_json(1)).unwrap();
+        assert_eq!(
+            (&told["schema"], &told["state"]),
+            (&"horolog.live/2".into(), &"running".into())
+        );
+        assert_eq!((told["first"].as_u64(), told["next"].as_u64()), (Some(1), Some(3)));
+        let sent: Vec<_> = told["snapshots"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|look| &look["counts"]["sent"])
+            .collect();
+        assert_eq!(sent, [1, 2]);
+        assert_eq!((told["lost"].as_u64(), told["lost_at"]["server"].as_u64()), (Some(6), Some(4)));
+        assert_eq!(told["ended"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_not_called_lost() {
+        let counts = LiveCounts { sent: 10, received: 7, ..LiveCounts::default() };
+        assert_eq!(counts.unanswered(), 3);
+        // Counted one after the other, a reply may be there before its request.
+        assert_eq!(LiveCounts { sent: 1, received: 2, ..counts }.unanswered(), 0);
+    }
+}

@@ -1,0 +1,109 @@
+//! Progress of a running measurement for observers. Its threads copy counts that they keep anyway
+//! into preallocated memory several times a second, and never wait for a reader: a thread whose
+//! slot is being read publishes the next time.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use horolog_stats::Recorder;
+use horolog_time::{Monotonic, Span, Timestamp};
+
+use crate::LiveCounts;
+
+/// Time between two snapshots.
+pub const SNAPSHOT_INTERVAL: Span = Span::from_ms(500);
+/// Time between two publications of a thread, each of which costs the copying of two histograms.
+const PUBLISH_INTERVAL: Span = Span::from_ms(250);
+
+/// Counts so far of a trial or a load profile.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// All counts.
+    pub counts: LiveCounts,
+    /// Latency of replies, in ns: of a whole trial, or of the last interval of a load profile.
+    pub latency: Recorder,
+    /// From the intended to the actual send time, in ns, likewise.
+    pub lateness: Recorder,
+    /// Time of publication, by the publisher's clock; the mean for several.
+    pub published: Option<Timestamp<Monotonic>>,
+}
+
+impl Progress {
+    /// Clears all counts and retains the memory.
+    pub fn clear(&mut self) {
+        self.counts = LiveCounts::default();
+        self.latency.clear();
+        self.lateness.clear();
+    }
+
+    /// Adds the counts of another thread.
+    pub fn merge(&mut self, other: &Self) {
+        self.counts.add(&other.counts);
+        self.latency.merge(&other.latency);
+        self.lateness.merge(&other.lateness);
+    }
+}
+
+/// One slot per counting thread.
+#[derive(Debug)]
+pub struct ProgressSlots(Vec<Mutex<Progress>>);
+
+impl ProgressSlots {
+    /// Creates `count` slots.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        Self((0..count).map(|_| Mutex::default()).collect())
+    }
+
+    /// Returns the slot of one thread.
+    #[must_use]
+    pub fn of(&self, index: usize) -> Option<&Mutex<Progress>> {
+        self.0.get(index)
+    }
+
+    /// Adds up all slots into existing memory.
+    pub fn sum(&self, sum: &mut Progress) {
+        sum.clear();
+        let (mut told_ns, mut tellers) = (0_i128, 0_i128);
+        for slot in &self.0 {
+            let slot = lock(slot);
+            sum.merge(&slot);
+            told_ns += slot.published.map_or(0, |told| i128::from(told.as_ns()));
+            tellers += i128::from(slot.published.is_some());
+        }
+        let mean = told_ns.checked_div(tellers);
+        sum.published = mean.map(|ns| Timestamp::from_ns(ns as i64));
+    }
+}
+
+/// Locks a slot, for callers that may wait.
+pub fn lock(slot: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
+    // The slot contains only numbers; a writer that panicked left some of them older than others.
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Publisher of a thread's counts at fixed times.
+#[derive(Debug)]
+pub struct ProgressPublisher<'a> {
+    slot: &'a Mutex<Progress>,
+    next: Timestamp<Monotonic>,
+}
+
+impl<'a> ProgressPublisher<'a> {
+    /// Creates a publisher that is first due at `begin`.
+    #[must_use]
+    pub const fn new(slot: &'a Mutex<Progress>, begin: Timestamp<Monotonic>) -> Self {
+        Self { slot, next: begin }
+    }
+
+    /// Returns the slot to publish in if publication is due and the slot is free.
+    #[must_use]
+    pub fn slot_if_due(&mut self, now: Timestamp<Monotonic>) -> Option<MutexGuard<'a, Progress>> {
+        if now < self.next {
+            return None;
+        }
+        self.next = now + PUBLISH_INTERVAL;
+        let mut slot = self.slot.try_lock().ok()?;
+        slot.published = Some(now);
+        Some(slot)
+    }
+}

@@ -1,0 +1,139 @@
+//! Counters of each child and of each group. One thread writes a set of counters and any may read
+//! it, so that counting is a load and a store and no locked instruction. If two engines relay, each
+//! has its own counters, and readers get the sum.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{CopyDrop, PacketRefusal};
+
+/// Counter that only one thread increments.
+#[derive(Debug, Default)]
+struct Counter(AtomicU64);
+
+impl Counter {
+    fn add(&self, more: u64) {
+        self.0.store(self.get().wrapping_add(more), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts of a child's counters, or the sum of several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ChildCounts {
+    /// Copies sent.
+    pub packets: u64,
+    /// Bytes of payload in them.
+    pub bytes: u64,
+    /// Copies not sent, in the order of [`CopyDrop::ALL`].
+    pub dropped: [u64; CopyDrop::ALL.len()],
+}
+
+/// Counts of a group's counters, or the sum of several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GroupCounts {
+    /// Packets received.
+    pub packets: u64,
+    /// Bytes of payload in them.
+    pub bytes: u64,
+    /// Packets refused, in the order of [`PacketRefusal::ALL`].
+    pub refused: [u64; PacketRefusal::ALL.len()],
+}
+
+impl std::ops::Add for ChildCounts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            packets: self.packets + other.packets,
+            bytes: self.bytes + other.bytes,
+            dropped: std::array::from_fn(|at| self.dropped[at] + other.dropped[at]),
+        }
+    }
+}
+
+impl std::ops::Add for GroupCounts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            packets: self.packets + other.packets,
+            bytes: self.bytes + other.bytes,
+            refused: std::array::from_fn(|at| self.refused[at] + other.refused[at]),
+        }
+    }
+}
+
+/// Counters of the copies for one child of one group.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct ChildCounters {
+    packets: Counter,
+    bytes: Counter,
+    dropped: [Counter; CopyDrop::ALL.len()],
+}
+
+impl ChildCounters {
+    /// Counts a copy of `bytes` of payload that was sent.
+    pub fn sent(&self, bytes: usize) {
+        self.packets.add(1);
+        self.bytes.add(bytes as u64);
+    }
+
+    /// Counts a copy that was not sent.
+    pub fn dropped(&self, reason: CopyDrop) {
+        self.dropped[reason as usize].add(1);
+    }
+
+    /// Adds the counts of other counters.
+    pub(crate) fn absorb(&self, tally: &ChildCounts) {
+        self.packets.add(tally.packets);
+        self.bytes.add(tally.bytes);
+        self.dropped.iter().zip(tally.dropped).for_each(|(count, more)| count.add(more));
+    }
+
+    /// Returns the counts.
+    #[must_use]
+    pub fn counts(&self) -> ChildCounts {
+        let dropped = std::array::from_fn(|at| self.dropped[at].get());
+        ChildCounts { packets: self.packets.get(), bytes: self.bytes.get(), dropped }
+    }
+}
+
+/// Counters of the packets of one group.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct GroupCounters {
+    packets: Counter,
+    bytes: Counter,
+    refused: [Counter; PacketRefusal::ALL.len()],
+}
+
+impl GroupCounters {
+    /// Counts a received packet with `bytes` of payload, relayed or not.
+    pub fn received(&self, bytes: usize) {
+        self.packets.add(1);
+        self.bytes.add(bytes as u64);
+    }
+
+    /// Counts its refusal.
+    pub fn refused(&self, reason: PacketRefusal) {
+        self.refused[reason as usize].add(1);
+    }
+
+    /// Adds the counts of other counters.
+    pub(crate) fn absorb(&self, tally: &GroupCounts) {
+        self.packets.add(tally.packets);
+        self.bytes.add(tally.bytes);
+        self.refused.iter().zip(tally.refused).for_each(|(count, more)| count.add(more));
+    }
+
+    /// Returns the counts.
+    #[must_use]
+    pub fn counts(&self) -> GroupCounts {
+        let refused = std::array::from_fn(|at| self.refused[at].get());
+        GroupCounts { packets: self.packets.get(), bytes: self.bytes.get(), refused }
+    }
+}

@@ -1,0 +1,229 @@
+//! Socket of a group: it receives the group's packets and sends their copies, from the port that
+//! the group listens on. So a relay's copies are recognisable by their source.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use horolog_sys::explain::explain;
+use horolog_sys::netlink::NetlinkError;
+use horolog_sys::socket::Socket;
+
+use crate::memberships::{HostInterfaces, JoinState};
+use crate::{Copies, GroupSpec};
+
+/// Room for bursts that arrive while copies of other packets are sent.
+const RECEIVE_BYTES: usize = 8 << 20;
+/// An unresolved neighbour holds up to 208 KiB of unsent packets (arp(7), `unres_qlen_bytes`); this
+/// is room for some 300 of them, so that none takes the room of others.
+const SEND_BYTES: usize = 64 << 20;
+
+/// Reason for which a group's address cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupSocketError {
+    /// Another socket uses it.
+    #[error("cannot listen at {0}: address in use; stop the other program, or choose another port")]
+    InUse(SocketAddr),
+    /// It is not an address of this host.
+    #[error("cannot listen at {0}: not an address of this host")]
+    NotLocal(SocketAddr),
+    /// The port is privileged.
+    #[error(
+        "cannot listen at {0}: root or CAP_NET_BIND_SERVICE is required; or choose a port from \
+             1024 up"
+    )]
+    Privilege(SocketAddr),
+    /// The interface does not exist.
+    #[error("{0}")]
+    Interface(NetlinkError),
+    /// The kernel refuses to join the multicast group.
+    #[error("cannot join {0}: {why}; name an interface with multicast", why = explain(.1))]
+    Join(IpAddr, io::Error),
+    /// Any other error.
+    #[error("cannot listen at {0}: {why}", why = explain(.1))]
+    Other(SocketAddr, io::Error),
+}
+
+/// Socket of a group.
+#[derive(Debug)]
+pub(crate) struct GroupSocket {
+    /// Unique number of the socket.
+    pub(crate) token: u64,
+    pub(crate) listen: SocketAddr,
+    interface: Option<String>,
+    /// Index of the interface on which a multicast group is joined; 0 if unknown.
+    joined_on: u32,
+    /// True if that interface was gone at the latest check.
+    lost: AtomicBool,
+    socket: Socket,
+    /// Hop limit that is set on the socket; 0 while unknown.
+    hop_limit: AtomicU8,
+    /// True if the kernel fragments packets of the socket.
+    fragment: AtomicBool,
+}
+
+/// First token; those below have other meanings.
+pub(crate) const TOKEN_MIN: u64 = 16;
+static NEXT_TOKEN: AtomicU64 = AtomicU64::new(TOKEN_MIN);
+
+impl GroupSocket {
+    /// Opens the socket of a group, and joins a multicast group; but not on the relay's send
+    /// interface `own`, whose packets reach the relay without that. Its address may be a part of
+    /// those of `others` of this relay, or theirs a part of it, but no other program's.
+    pub(crate) fn open(
+        group: &GroupSpec,
+        own: Option<u32>,
+        others: &[&Self],
+    ) -> Result<Self, GroupSocketError> {
+        let listen = group.listen;
+        let other = |error| GroupSocketError::Other(listen, error);
+        let is_multicast = listen.ip().is_multicast();
+        let found = if is_multicast {
+            HostInterfaces::query().and_then(|mut all| all.of(group))
+        } else {
+            Ok(0)
+        };
+        let joined_on = found.map_err(GroupSocketError::Interface)?;
+        let joins = is_multicast && own != Some(joined_on);
+        let socket = Socket::udp(listen).map_err(other)?;
+        prepare(&socket, listen).map_err(other)?;
+        let named = group.interface.as_ref().map_or(0, |_| joined_on);
+        let at = with_scope(listen, named);
+        bind_shared(&socket, at, others).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => GroupSocketError::InUse(listen),
+            io::ErrorKind::AddrNotAvailable => GroupSocketError::NotLocal(listen),
+            io::ErrorKind::PermissionDenied => GroupSocketError::Privilege(listen),
+            _ => other(error),
+        })?;
+        if joins {
+            socket
+                .join(listen.ip(), joined_on)
+                .map_err(|error| GroupSocketError::Join(listen.ip(), error))?;
+        }
+        Ok(Self {
+            token: NEXT_TOKEN.fetch_add(1, Ordering::Relaxed),
+            listen,
+            interface: group.interface.clone(),
+            joined_on,
+            lost: AtomicBool::new(false),
+            socket,
+            hop_limit: AtomicU8::new(0),
+            fragment: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns true if it suits this group, unless its interface has changed since.
+    pub(crate) fn serves(&self, group: &GroupSpec) -> bool {
+        (self.listen, &self.interface) == (group.listen, &group.interface)
+    }
+
+    /// Returns the state of the interface on which its group is joined.
+    pub(crate) fn ground(&self, group: &GroupSpec, interfaces: &mut HostInterfaces) -> JoinState {
+        interfaces.ground(group, self.joined_on)
+    }
+
+    /// Records whether that interface is gone; returns the previous value.
+    pub(crate) fn note_lost(&self, lost: bool) -> bool {
+        self.lost.swap(lost, Ordering::Relaxed)
+    }
+
+    /// Returns true if that interface was gone at the latest check.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if one of the two is a wildcard that includes the other.
+    fn overlaps(&self, at: SocketAddr) -> bool {
+        let listen = self.listen;
+        let is_any = listen.ip().is_unspecified() || at.ip().is_unspecified();
+        is_any && (listen.port(), listen.is_ipv4()) == (at.port(), at.is_ipv4())
+    }
+
+    /// Allows or forbids further sockets on its address. Multicast addresses are shared anyway.
+    fn share(&self, on: bool) -> io::Result<()> {
+        if self.listen.ip().is_multicast() { Ok(()) } else { self.socket.set_reuse_address(on) }
+    }
+
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Prepares the socket for these copies: their hop limit, and fragmentation or not.
+    pub(crate) fn prepare_for(&self, copies: &Copies<'_>) -> io::Result<()> {
+        let (limit, fragment) = (copies.hop_limit, copies.group.spec.fragment);
+        if self.hop_limit.load(Ordering::Relaxed) != limit {
+            self.socket.set_hop_limit(self.listen, limit)?;
+            self.hop_limit.store(limit, Ordering::Relaxed);
+        }
+        if self.fragment.load(Ordering::Relaxed) != fragment {
+            if fragment {
+                self.socket.allow_fragmentation(self.listen)?;
+            } else {
+                self.socket.never_fragment(self.listen)?;
+            }
+            self.fragment.store(fragment, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Returns the packets that the kernel dropped because the socket's buffer was full.
+    pub(crate) fn dropped(&self) -> io::Result<u32> {
+        self.socket.drops()
+    }
+}
+
+impl AsFd for GroupSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn prepare(socket: &Socket, listen: SocketAddr) -> io::Result<()> {
+    if listen.is_ipv6() {
+        socket.set_v6_only(true)?;
+    }
+    if listen.ip().is_multicast() {
+        socket.set_reuse_address(true)?;
+        socket.only_joined_groups(listen.ip())?;
+    } else {
+        socket.drop_link_groups()?;
+    }
+    if listen.ip().is_unspecified() {
+        // Packets to a multicast group are for the group that listens on it.
+        socket.only_joined_groups(listen.ip())?;
+        socket.enable_packet_info(listen)?;
+    }
+    socket.enable_hop_limit(listen)?;
+    socket.never_fragment(listen)?;
+    socket.set_receive_buffer(RECEIVE_BYTES)?;
+    socket.set_send_buffer(SEND_BYTES).map(drop)
+}
+
+/// Binds a socket. If others of this relay use a part of the address, or it is a part of theirs,
+/// the kernel is set to let them share it only during the call: so the sockets of other programs
+/// conflict as usual, before and after.
+fn bind_shared(socket: &Socket, at: SocketAddr, others: &[&GroupSocket]) -> io::Result<()> {
+    let beside = || others.iter().filter(|other| other.overlaps(at));
+    let bind = || if at.ip().is_multicast() { socket.bind(at) } else { socket.bind_to_host(at) };
+    if beside().next().is_none() {
+        return bind();
+    }
+    let share = |on: bool| {
+        let stays = at.ip().is_multicast();
+        (if stays { Ok(()) } else { socket.set_reuse_address(on) })?;
+        beside().try_for_each(|other| other.share(on))
+    };
+    let bound = share(true).and_then(|()| bind());
+    share(false).and(bound)
+}
+
+/// Adds the interface to the address of a link-local group (RFC 4007).
+fn with_scope(listen: SocketAddr, interface: u32) -> SocketAddr {
+    match listen {
+        SocketAddr::V6(v6) if v6.ip().is_multicast() && v6.scope_id() == 0 => {
+            SocketAddrV6::new(*v6.ip(), v6.port(), v6.flowinfo(), interface).into()
+        }
+        other => other,
+    }
+}

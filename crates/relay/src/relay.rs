@@ -1,0 +1,342 @@
+//! Running relay: its threads, and changes of its table. A change happens wholly or not at all: all
+//! steps that can fail are done first, and then the new table replaces the old one in one step,
+//! between two batches of packets.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use horolog_sys::explain::explain;
+use horolog_sys::netlink::{Netlink, NetlinkError};
+
+use crate::group_socket::GroupSocket;
+use crate::memberships::{HostInterfaces, JoinState};
+use crate::path_monitor::{PathMonitor, PollDone};
+use crate::route_cache::RouteCache;
+use crate::worker::RelayWorker;
+use crate::{
+    EngineKind, GroupSocketError, Listing, LocalAddresses, MembershipEvent, RelayLimits,
+    RoutingTable, SendInterface, Spec, TableError, XdpEngine,
+};
+
+/// Timeout for a change to come into force; it takes as long as a batch of packets.
+const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout for the XDP engine to take a change over: for each changed group the kernel waits until
+/// all program runs that began before have ended, which takes some hundredths of a second.
+const XDP_TIMEOUT: Duration = Duration::from_mins(1);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
+/// Timeout of a change for an earlier one: as long as that may take.
+const TURN_TIMEOUT: Duration = APPLY_TIMEOUT.saturating_add(XDP_TIMEOUT);
+const TURN_INTERVAL: Duration = Duration::from_millis(2);
+/// Longest time of a whole change until its outcome is known.
+pub(crate) const CHANGE_TIMEOUT: Duration = TURN_TIMEOUT.saturating_add(TURN_TIMEOUT);
+
+/// Reason for which a relay does not run, or not as requested.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// The table is invalid.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// The socket of a group cannot be opened.
+    #[error("group '{0}': {1}")]
+    Outlet(String, GroupSocketError),
+    /// The kernel does not report the routes to children.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// A thread cannot be started.
+    #[error("cannot start a relay thread: {why}", why = explain(.0))]
+    Thread(#[from] io::Error),
+    /// Other changes are in progress.
+    #[error("another change is in progress; try again later")]
+    Busy,
+    /// A thread does not take a change over.
+    #[error("a relay thread has not applied the change in time; it may still do so")]
+    Stuck,
+}
+
+impl RelayError {
+    /// Returns true if the request is invalid, rather than this host lacking something.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Table(_))
+    }
+}
+
+/// Table with the sockets of its groups, in the same order.
+#[derive(Debug)]
+pub(crate) struct ForwardingPlan {
+    pub(crate) table: RoutingTable,
+    pub(crate) outlets: Vec<Arc<GroupSocket>>,
+    /// Sequence number of this relay's plans.
+    pub(crate) number: u64,
+}
+
+impl ForwardingPlan {
+    /// Makes the plan for `spec`, with the sockets of `before` as far as they can be kept.
+    fn new(spec: &Spec, before: Option<&Self>, own: Option<u32>) -> Result<Self, RelayError> {
+        let table = RoutingTable::new(spec, before.map(|before| &before.table))?;
+        let old = before.map_or(&[][..], |before| &before.outlets[..]);
+        let mut outlets: Vec<Arc<GroupSocket>> = Vec::with_capacity(spec.groups.len());
+        // If the kernel does not report the interfaces, they are assumed to be unchanged.
+        let mut interfaces = if has_multicast(spec) { HostInterfaces::query().ok() } else { None };
+        for group in &spec.groups {
+            let is_firm = |one: &&Arc<GroupSocket>| {
+                let looked = interfaces.as_mut().map(|all| one.ground(group, all));
+                looked != Some(JoinState::Changed)
+            };
+            let kept = old.iter().find(|one| one.serves(group)).filter(is_firm);
+            let open = || {
+                let others: Vec<&GroupSocket> =
+                    old.iter().chain(&outlets).map(|one| &**one).collect();
+                let failed = |error| RelayError::Outlet(group.name.clone(), error);
+                GroupSocket::open(group, own, &others).map(Arc::new).map_err(failed)
+            };
+            outlets.push(kept.map_or_else(open, |kept| Ok(Arc::clone(kept)))?);
+        }
+        Ok(Self { table, outlets, number: before.map_or(1, |before| before.number + 1) })
+    }
+}
+
+fn has_multicast(spec: &Spec) -> bool {
+    spec.groups.iter().any(|group| group.listen.ip().is_multicast())
+}
+
+/// State shared by the threads of a relay.
+#[derive(Debug)]
+pub(crate) struct RelayState {
+    pub(crate) plan: ArcSwap<ForwardingPlan>,
+    pub(crate) own: ArcSwap<LocalAddresses>,
+    /// The XDP engine, if present.
+    pub(crate) kernel: Option<XdpEngine>,
+    /// Interface by which programs on this host send packets to the relay, if present.
+    pub(crate) send_interface: Option<SendInterface>,
+    /// True if it was deleted.
+    pub(crate) send_interface_gone: AtomicBool,
+    /// Number of the plan that the worker has taken over.
+    pub(crate) in_force: AtomicU64,
+    pub(crate) receive_errors: AtomicU64,
+    pub(crate) changes_refused: AtomicU64,
+}
+
+/// Relay that runs until it is dropped.
+#[derive(Debug)]
+pub struct Relay {
+    shared: Arc<RelayState>,
+    engine: EngineKind,
+    /// Closing it ends the worker; a byte wakes it for a change.
+    wake_worker: Option<UnixStream>,
+    changing: Mutex<()>,
+    worker: Option<JoinHandle<()>>,
+    /// Closing it ends the path monitor.
+    poll_requests: Option<Sender<PollDone>>,
+    paths: Option<JoinHandle<()>>,
+}
+
+impl Relay {
+    /// Starts a relay; an XDP engine, if given, makes its copies as far as possible. Its threads
+    /// are in the network namespace of the calling one.
+    pub fn start(
+        spec: &Spec,
+        engine: EngineKind,
+        kernel: Option<XdpEngine>,
+    ) -> Result<Self, RelayError> {
+        Self::start_with(spec, engine, kernel, None)
+    }
+
+    /// Starts a relay to which programs on this host send packets by the send interface, if given.
+    pub fn start_with(
+        spec: &Spec,
+        engine: EngineKind,
+        kernel: Option<XdpEngine>,
+        send_interface: Option<SendInterface>,
+    ) -> Result<Self, RelayError> {
+        let mut netlink = Netlink::open()?;
+        let mut ways = RouteCache::default();
+        ways.refresh(&mut netlink);
+        let own = send_interface.as_ref().map(SendInterface::index);
+        if let (Some(kernel), Some(own)) = (&kernel, own) {
+            kernel.set_send_interface(own);
+        }
+        let limits = kernel.as_ref().map(|kernel| RelayLimits::from(kernel.meters()));
+        let shared = Arc::new(RelayState {
+            plan: ArcSwap::from_pointee(ForwardingPlan::new(spec, None, own)?),
+            own: ArcSwap::from_pointee(ways.own()),
+            kernel,
+            send_interface,
+            send_interface_gone: AtomicBool::new(false),
+            in_force: AtomicU64::new(0),
+            receive_errors: AtomicU64::new(0),
+            changes_refused: AtomicU64::new(0),
+        });
+        let (tell, told) = UnixStream::pair()?;
+        let limits = limits.unwrap_or_default();
+        let worker = RelayWorker::new(Arc::clone(&shared), engine.make(), limits, told)?;
+        let relay = move || {
+            if let Err(error) = worker.run() {
+                eprintln!("horolog: the relay stopped: {error}");
+            }
+        };
+        let worker = thread::Builder::new().name("relay".into()).spawn(relay)?;
+        let (look, changed) = mpsc::channel();
+        let paths = PathMonitor::new(netlink, ways, Arc::clone(&shared));
+        let paths =
+            thread::Builder::new().name("paths".into()).spawn(move || paths.run(&changed))?;
+        let relay = Self {
+            shared,
+            engine,
+            wake_worker: Some(tell),
+            changing: Mutex::new(()),
+            worker: Some(worker),
+            poll_requests: Some(look),
+            paths: Some(paths),
+        };
+        relay.request_poll()?;
+        Ok(relay)
+    }
+
+    /// Changes the table. If this returns without an error, only the new table is in force; with an
+    /// error the old one is, unless the worker is stuck.
+    pub fn change(
+        &self,
+        edit: impl FnOnce(&mut Spec) -> Result<(), TableError>,
+    ) -> Result<(), RelayError> {
+        let changed = self.try_change(edit);
+        if changed.is_err() {
+            self.note_refused();
+        }
+        changed
+    }
+
+    /// Counts a change that was refused before it reached the relay: an invalid file.
+    pub fn note_refused(&self) {
+        self.shared.changes_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn try_change(
+        &self,
+        edit: impl FnOnce(&mut Spec) -> Result<(), TableError>,
+    ) -> Result<(), RelayError> {
+        let _turn = self.turn()?;
+        let before = self.shared.plan.load_full();
+        let mut spec = before.table.spec();
+        edit(&mut spec)?;
+        let own = self.shared.send_interface.as_ref().map(SendInterface::index);
+        let plan = ForwardingPlan::new(&spec, Some(&before), own)?;
+        let number = plan.number;
+        drop(before);
+        self.shared.plan.store(Arc::new(plan));
+        if let Some(mut tell) = self.wake_worker.as_ref() {
+            tell.write_all(&[0])?;
+        }
+        let begun = Instant::now();
+        while self.shared.in_force.load(Ordering::Acquire) < number {
+            if begun.elapsed() > APPLY_TIMEOUT || self.has_died() {
+                return Err(RelayError::Stuck);
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        self.request_poll()
+    }
+
+    /// Waits until no other change is in progress.
+    fn turn(&self) -> Result<MutexGuard<'_, ()>, RelayError> {
+        let begun = Instant::now();
+        loop {
+            match self.changing.try_lock() {
+                Ok(turn) => return Ok(turn),
+                // The mutex guards no state that could be incomplete.
+                Err(TryLockError::Poisoned(turn)) => return Ok(turn.into_inner()),
+                Err(TryLockError::WouldBlock) if begun.elapsed() > TURN_TIMEOUT => {
+                    return Err(RelayError::Busy);
+                }
+                Err(TryLockError::WouldBlock) => thread::sleep(TURN_INTERVAL),
+            }
+        }
+    }
+
+    /// Joins multicast groups again whose interface has been replaced, under the same name or by
+    /// the same route; to be called periodically. Returns the changes since the last call, and the
+    /// error that prevents a group from being joined: others continue unchanged.
+    pub fn refresh_memberships(&self) -> (Vec<MembershipEvent>, Result<(), RelayError>) {
+        let plan = self.shared.plan.load_full();
+        let mut news = Vec::new();
+        if !plan.table.groups().iter().any(|group| group.is_multicast()) {
+            return (news, Ok(()));
+        }
+        let Ok(mut interfaces) = HostInterfaces::query() else { return (news, Ok(())) };
+        let mut changed = Vec::new();
+        for (group, outlet) in plan.table.groups().iter().zip(&plan.outlets) {
+            let group = &group.spec;
+            match outlet.ground(group, &mut interfaces) {
+                JoinState::Joined => {
+                    outlet.note_lost(false);
+                }
+                JoinState::Changed => changed.push(MembershipEvent::Joined(group.name.clone())),
+                JoinState::Gone if outlet.note_lost(true) => {}
+                JoinState::Gone => news.push(MembershipEvent::Lost(group.name.clone())),
+            }
+        }
+        drop(plan);
+        if changed.is_empty() {
+            return (news, Ok(()));
+        }
+        let joined = self.try_change(|_| Ok(()));
+        if joined.is_ok() {
+            news.extend(changed);
+        }
+        (news, joined)
+    }
+
+    /// Requests a poll of the present table's routes. The XDP engine, if present, has applied the
+    /// table when this returns without an error.
+    fn request_poll(&self) -> Result<(), RelayError> {
+        let (looked, done) = mpsc::sync_channel(1);
+        let told = self.poll_requests.as_ref().is_some_and(|look| look.send(looked).is_ok());
+        if self.shared.kernel.is_none() {
+            return Ok(());
+        }
+        if told && done.recv_timeout(XDP_TIMEOUT).is_ok() { Ok(()) } else { Err(RelayError::Stuck) }
+    }
+
+    /// Returns the table and all counts.
+    #[must_use]
+    pub fn listing(&self) -> Listing {
+        Listing::new(&self.shared, self.engine)
+    }
+
+    /// Returns, for each group, the reason for which the XDP engine does not make its copies,
+    /// `None` if it does; groups for which that is about to change are left out, and all are
+    /// without an XDP engine. Costs less than the listing.
+    #[must_use]
+    pub fn not_in_kernel(&self) -> BTreeMap<String, Option<String>> {
+        let Some(kernel) = &self.shared.kernel else { return BTreeMap::new() };
+        let (plan, kernel) = (self.shared.plan.load(), kernel.lock_counters());
+        let settled = plan.table.groups().iter().filter(|group| kernel.is_settled(group));
+        settled.map(|group| (group.spec.name.clone(), kernel.refusal(group))).collect()
+    }
+
+    /// Returns true if a thread has ended without a request to do so.
+    #[must_use]
+    pub fn has_died(&self) -> bool {
+        [&self.worker, &self.paths]
+            .iter()
+            .any(|thread| thread.as_ref().is_some_and(JoinHandle::is_finished))
+    }
+}
+
+impl std::ops::Drop for Relay {
+    fn drop(&mut self) {
+        drop(self.wake_worker.take());
+        drop(self.poll_requests.take());
+        for thread in [self.worker.take(), self.paths.take()].into_iter().flatten() {
+            // A thread that panicked has reported it on stderr; nothing remains to be added.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Cache of this host's network as of the latest query to the kernel: interfaces, addresses,
+//! routes, neighbours.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use horolog_sys::netlink::{
+    InterfaceAddress, Link, MacAddress, Neighbour, Netlink, NetlinkError, RouteInfo,
+};
+use horolog_sys::zone::scope_of;
+
+use crate::LocalAddresses;
+
+/// Neighbour: the index of an interface, and an address on its link.
+pub(crate) type NextHop = (u32, IpAddr);
+
+/// Route from an address of this host, if fixed, to another, by an interface if the address names
+/// one.
+type RouteKey = (Option<IpAddr>, IpAddr, Option<u32>);
+
+/// State of a neighbour.
+#[derive(Clone, Copy, Debug, Default)]
+struct NeighbourState {
+    /// Its entry at the latest query; `None` if the kernel has none.
+    entry: Option<Neighbour>,
+    /// MAC address for copies: the last one known, until it is found wrong.
+    mac: Option<MacAddress>,
+}
+
+/// Network at the latest query.
+#[derive(Debug, Default)]
+pub(crate) struct RouteCache {
+    links: HashMap<u32, Link>,
+    addresses: Vec<InterfaceAddress>,
+    routes: HashMap<RouteKey, Option<RouteInfo>>,
+    /// Routes before the latest refresh.
+    previous_routes: HashMap<RouteKey, Option<RouteInfo>>,
+    neighbours: HashMap<NextHop, NeighbourState>,
+}
+
+impl RouteCache {
+    /// Queries interfaces and addresses again, and discards routes. Values that cannot be read
+    /// remain unchanged.
+    pub(crate) fn refresh(&mut self, netlink: &mut Netlink) {
+        if let Ok(links) = netlink.links() {
+            self.links = links.into_iter().map(|link| (link.index, link)).collect();
+        }
+        if let Ok(addresses) = netlink.addresses() {
+            self.addresses = addresses;
+        }
+        self.previous_routes = std::mem::take(&mut self.routes);
+    }
+
+    /// Queries the route of a group's packets from `at` to an address, unless it is cached. A value
+    /// that cannot be read remains unchanged.
+    pub(crate) fn query_route(&mut self, netlink: &mut Netlink, at: SocketAddr, to: SocketAddr) {
+        let trip @ (from, to, by) = trip(at, to);
+        let Self { routes, previous_routes: former, .. } = self;
+        routes.entry(trip).or_insert_with(|| {
+            let before = former.get(&trip).copied().flatten();
+            learnt(&netlink.route_get_from(from, to, by), before)
+        });
+    }
+
+    /// Queries a neighbour, and returns its entry. A value that cannot be read remains unchanged.
+    pub(crate) fn query_neighbour(
+        &mut self,
+        netlink: &mut Netlink,
+        hop: NextHop,
+    ) -> Result<Option<Neighbour>, NetlinkError> {
+        let seen = netlink.neighbour(hop.0, hop.1)?;
+        let known = self.neighbours.entry(hop).or_default();
+        known.entry = seen;
+        match seen {
+            Some(neighbour) if neighbour.usable => known.mac = neighbour.mac,
+            Some(neighbour) if neighbour.failed => known.mac = None,
+            // It is being resolved, or its entry has been removed, which does not make the address
+            // wrong.
+            _ => {}
+        }
+        Ok(seen)
+    }
+
+    /// Discards neighbours that no child uses any more.
+    pub(crate) fn keep_neighbours(&mut self, is_used: impl Fn(&NextHop) -> bool) {
+        self.neighbours.retain(|hop, _| is_used(hop));
+    }
+
+    /// Returns true if a neighbour was ever seen with a MAC address, or found to have none.
+    pub(crate) fn is_settled(&self, hop: NextHop) -> bool {
+        self.neighbours.get(&hop).is_some_and(|known| {
+            known.mac.is_some() || known.entry.is_some_and(|seen| seen.failed || seen.usable)
+        })
+    }
+
+    /// Returns true if the kernel should resolve a neighbour again, because its entry is not
+    /// confirmed.
+    pub(crate) fn is_unconfirmed(&self, hop: NextHop) -> bool {
+        let seen = self.neighbours.get(&hop).and_then(|known| known.entry);
+        !seen.is_some_and(|seen| seen.confirmed)
+    }
+
+    /// Returns the MAC address for copies to a neighbour.
+    pub(crate) fn mac(&self, hop: NextHop) -> Option<MacAddress> {
+        self.neighbours.get(&hop).and_then(|known| known.mac)
+    }
+
+    /// Returns the route of a group's packets from `at` to an address, if it was queried.
+    pub(crate) fn route(&self, at: SocketAddr, to: SocketAddr) -> Option<RouteInfo> {
+        self.routes.get(&trip(at, to)).copied().flatten()
+    }
+
+    /// Returns the neighbour for this route; `None` without a route, or if the destination is this
+    /// host or several.
+    pub(crate) fn hop(&self, at: SocketAddr, to: SocketAddr) -> Option<NextHop> {
+        let way = self.route(at, to).filter(|way| !way.local && !way.to_many)?;
+        Some((way.index, way.gateway.unwrap_or(to.ip())))
+    }
+
+    /// Returns the longest IP packet for a route, in bytes; `None` if its interface is unknown.
+    pub(crate) fn mtu(&self, way: &RouteInfo) -> Option<u32> {
+        let link = self.link(way.index)?;
+        Some(way.mtu.map_or(link.mtu, |mtu| link.mtu.min(mtu)))
+    }
+
+    pub(crate) fn link(&self, index: u32) -> Option<&Link> {
+        self.links.get(&index)
+    }
+
+    pub(crate) fn links(&self) -> impl Iterator<Item = &Link> {
+        self.links.values()
+    }
+
+    /// Returns the interface that has an address.
+    pub(crate) fn owner(&self, address: IpAddr) -> Option<u32> {
+        self.addresses.iter().find(|one| one.prefix.address() == address).map(|one| one.index)
+    }
+
+    /// Returns the addresses of this host.
+    pub(crate) fn own_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.addresses.iter().map(|one| one.prefix.address())
+    }
+
+    pub(crate) fn own(&self) -> LocalAddresses {
+        self.own_addresses().collect()
+    }
+}
+
+#[cfg(test)]
+impl RouteCache {
+    /// Ways as they might be.
+    pub(crate) fn with(
+        links: Vec<Link>,
+        addresses: Vec<InterfaceAddress>,
+        routes: Vec<(Option<IpAddr>, IpAddr, Option<RouteInfo>)>,
+        macs: Vec<(NextHop, MacAddress)>,
+    ) -> Self {
+        let known = |(hop, mac)| (hop, NeighbourState { entry: None, mac: Some(mac) });
+        Self {
+            links: links.into_iter().map(|link| (link.index, link)).collect(),
+            addresses,
+            routes: routes.into_iter().map(|(at, to, way)| ((at, to, None), way)).collect(),
+            previous_routes: HashMap::new(),
+            neighbours: macs.into_iter().map(known).collect(),
+        }
+    }
+}
+
+/// Returns the route according to the kernel's answer, given the previous one.
+fn learnt(
+    answer: &Result<RouteInfo, NetlinkError>,
+    before: Option<RouteInfo>,
+) -> Option<RouteInfo> {
+    match answer {
+        Ok(way) => Some(*way),
+        // There is none, or not even the interface that the address names.
+        Err(NetlinkError::Unreachable { .. } | NetlinkError::NoSuchIndex(_)) => None,
+        Err(_) => before,
+    }
+}
+
+/// Returns the key of a route; a group that listens on one address sends from it.
+fn trip(at: SocketAddr, to: SocketAddr) -> RouteKey {
+    let is_one = !at.ip().is_multicast() && !at.ip().is_unspecified();
+    (is_one.then_some(at.ip()), to.ip(), scope_of(to))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use horolog_sys::netlink::KernelRefusal;
+
+    use super::*;
+
+    #[test]
+    fn a_way_is_lost_only_where_the_kernel_says_so() {
+        let way = RouteInfo {
+            index: 7,
+            gateway: None,
+            source: None,
+            local: false,
+            to_many: false,
+            mtu: None,
+        };
+        let refusal = |errno| KernelRefusal { errno, explanation: None };
+        let destination = "192.0.2.1".parse().unwrap();
+        let unreachable = NetlinkError::Unreachable { destination, refusal: refusal(101) };
+        assert_eq!(learnt(&Err(unreachable), Some(way)), None);
+        assert_eq!(learnt(&Err(NetlinkError::NoSuchIndex(7)), Some(way)), None);
+        for error in [
+            NetlinkError::Socket(io::Error::from_raw_os_error(105)),
+            NetlinkError::Refused { action: "look".into(), refusal: refusal(12) },
+        ] {
+            assert_eq!(learnt(&Err(error), Some(way)), Some(way));
+        }
+        assert_eq!(learnt(&Ok(way), None), Some(way));
+    }
+}

@@ -1,0 +1,282 @@
+//! Headlines of pages whose results have no verdict of a search: the most informative figure of the
+//! result, and a sentence. A figure that was not measured is marked as such.
+
+use horolog_record::{
+    CampaignEnd, CampaignResult, ClockCompareResult, ClockLogResult, ClockResult,
+    CyclePredictResult, CyclePredictVerdict, CycleResult, CycleTestResult, Distribution,
+    HostClockResult, HostDelayResult, HostInterruptResult, HostNicResult, HostSwitchResult,
+    HostTimerResult, PathStallResult, PathTcpResult, PathUdpResult, QueryResult, RelayTreeResult,
+    SwitchPeer,
+};
+
+use super::sections::verdict;
+use crate::clock::{long_time, method_name};
+use crate::clock_log::clock_name;
+use crate::cycle::rows;
+use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent_of, signed_mean_ns, signed_ns};
+use crate::{cycle_predict, cycle_test, host_all, relay_tree};
+
+/// Returns a verdict without times.
+fn top(name: &str, figure: Option<String>, sentence: &str) -> String {
+    let figure = figure.unwrap_or_else(|| ABSENT.to_owned());
+    verdict(name, &figure, sentence, &[])
+}
+
+/// Formats a part of a whole.
+fn of(part: u64, whole: u64) -> String {
+    format!("{} of {}", full_count(part), full_count(whole))
+}
+
+/// Returns the parts of a campaign that ended well.
+pub(super) fn campaign(result: &CampaignResult) -> String {
+    let done = result.parts.iter().filter(|part| part.end == CampaignEnd::Done).count();
+    let interrupted = if result.interrupted { " Ended early." } else { "" };
+    let said = format!(
+        "{} roles of plan {} on {}.{interrupted}",
+        result.roles.len(),
+        result.plan.name,
+        if result.local { "lab hosts on one host" } else { "agents" }
+    );
+    top("Parts completed", Some(of(done as u64, result.parts.len() as u64)), &said)
+}
+
+/// Returns the clock's error under the first method.
+pub(super) fn clock(result: &ClockResult) -> String {
+    let first = result.methods.iter().find_map(|one| Some((one, one.error_ns.as_ref()?)));
+    let name = first.map_or_else(
+        || "Clock error".to_owned(),
+        |(method, _)| format!("Clock error, {}, RMS", method_name(method.kind)),
+    );
+    let locked = result.locked_after_s.map_or_else(
+        || "The servo never locked.".to_owned(),
+        |seconds| format!("The servo locked after {}.", long_time(seconds)),
+    );
+    top(&name, first.map(|(_, error)| mean_ns(error.rms)), &locked)
+}
+
+/// Returns the offset of the system clock from the first other one.
+pub(super) fn clock_compare(result: &ClockCompareResult) -> String {
+    let read = result.clocks.iter().find_map(|one| Some((one, one.offset_ns.as_ref()?)));
+    let said = read.map_or_else(
+        || "No clock was readable.".to_owned(),
+        |(clock, offset)| {
+            let (low, high) = (signed_ns(offset.min), signed_ns(offset.max));
+            format!("Mean of {} readings against {}; {low} to {high}.", offset.count, clock.name)
+        },
+    );
+    let figure = read.map(|(_, offset)| signed_mean_ns(offset.mean));
+    top("System clock ahead by", figure, &said)
+}
+
+/// Returns the clock with the most lines.
+pub(super) fn clock_log(result: &ClockLogResult) -> String {
+    let most = result.clocks.iter().max_by_key(|clock| clock.offsets.len());
+    let said = most.map_or_else(
+        || "The log contains no clock.".to_owned(),
+        |clock| format!("{}, in the last line with an offset.", clock_name(clock)),
+    );
+    let last = most.and_then(|clock| clock.offsets.last());
+    top("Last offset", last.map(|point| signed_mean_ns(point.value)), &said)
+}
+
+/// Returns the missed deadlines.
+pub(super) fn cycle(result: &CycleResult) -> String {
+    let rows = rows(result);
+    let sum = |count: fn(&horolog_record::CycleTask) -> u64| {
+        rows.iter().map(|row| count(row.task)).sum::<u64>()
+    };
+    let (missed, periods) = (sum(|task| task.missed), sum(|task| task.periods));
+    let longest = rows.iter().filter_map(|row| Some(row.task.response_ns.as_ref()?.max)).max();
+    let said = longest.map_or_else(
+        || "No periods were completed.".to_owned(),
+        |ns| format!("Longest response {}.", human_ns(ns)),
+    );
+    top("Deadlines missed", (periods > 0).then(|| of(missed, periods)), &said)
+}
+
+/// Returns the tasks that meet their deadlines by their bounds.
+pub(super) fn cycle_predict(result: &CyclePredictResult) -> String {
+    let is_in_time = |verdict| verdict == CyclePredictVerdict::Schedulable;
+    let in_time = result.tasks.iter().filter(|task| is_in_time(task.verdict)).count();
+    let said = cycle_predict::sentences(result);
+    let figure = of(in_time as u64, result.tasks.len() as u64);
+    top("Tasks in time", Some(figure), said.get(1).or(said.first()).map_or("", String::as_str))
+}
+
+/// Returns the highest sustained load of an application, or its misses.
+pub(super) fn cycle_test(result: &CycleTestResult) -> String {
+    let said = cycle_test::heading(result);
+    if let Some(search) = &result.search {
+        let figure = search.lower.map(cycle_test::factor);
+        return top("Largest load without a miss", figure, &said);
+    }
+    let nodes = result.run.iter().flat_map(|run| &run.nodes);
+    let (missed, periods) = nodes.fold((0_u64, 0_u64), |(missed, periods), node| {
+        (missed.saturating_add(node.missed), periods.saturating_add(node.periods))
+    });
+    top("Deadlines missed", (periods > 0).then(|| of(missed, periods)), &said)
+}
+
+/// Returns the cost of reading the time of day.
+pub(super) fn host_clock(result: &HostClockResult) -> String {
+    let read = result.clocks.iter().find(|clock| clock.name == "REALTIME");
+    let cost = read.and_then(|clock| clock.cost_ns).map(mean_ns);
+    top("CLOCK_REALTIME read cost", cost, &sentence(&host_all::clock(result)))
+}
+
+/// Returns the overshoot of `nanosleep`.
+pub(super) fn host_delay(result: &HostDelayResult) -> String {
+    let late = host_all::nanosleep(result).and_then(|cell| cell.overshoot_ns.as_ref());
+    let said = late.map_or(String::new(), |_| sentence(&host_all::delay(result)));
+    top("nanosleep overshoot, p99", late.map(|late| human_ns(late.p99)), &said)
+}
+
+/// Returns the worst of the handlers.
+pub(super) fn host_interrupt(result: &HostInterruptResult) -> String {
+    let worst = result.handlers.iter().filter_map(|one| Some(one.delay_ns.as_ref()?.p99)).max();
+    top("Handler delay, p99", worst.map(human_ns), &sentence(&host_all::interrupt(result)))
+}
+
+/// Returns the number of possible improvements.
+pub(super) fn host_nic(result: &HostNicResult) -> String {
+    let count = result.advice.iter().filter(|one| one.command.is_some()).count();
+    let figure = full_count(count as u64);
+    top("Settings to change", Some(figure), &sentence(&host_all::nic(result)))
+}
+
+/// Returns the cost of a switch between processes.
+pub(super) fn host_switch(result: &HostSwitchResult) -> String {
+    let steps = result.steps.iter().find(|steps| steps.peer == SwitchPeer::Process);
+    let figure = steps.and_then(|steps| steps.per_switch_ns).map(mean_ns);
+    top("Process switch", figure, &sentence(&host_all::switch(result)))
+}
+
+/// Returns the core with the highest wake-up latency.
+pub(super) fn host_timer(result: &HostTimerResult) -> String {
+    let worst = result.cores.iter().filter_map(|core| Some(core.latency_ns.as_ref()?.p99)).max();
+    top("Wake-up latency, p99", worst.map(human_ns), &sentence(&host_all::timer(result)))
+}
+
+/// Returns the text with a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
+/// Returns the exchanges that stalled.
+pub(super) fn path_stall(result: &PathStallResult) -> String {
+    if let Some(watched) = &result.watched {
+        let figure = full_count(watched.connections.len() as u64);
+        return top("Connections observed", Some(figure), "Passive: no packets were sent.");
+    }
+    let sum = |count: fn(&horolog_record::StallCell) -> u64| {
+        result.cells.iter().map(count).fold(0, u64::saturating_add)
+    };
+    let (stalled, all) = (sum(|cell| cell.stalled), sum(|cell| cell.exchanges));
+    let said =
+        format!("Longer than {}, over all patterns and options.", human_ns(result.stall_min_ns));
+    top("Stalled exchanges", (all > 0).then(|| of(stalled, all)), &said)
+}
+
+/// Returns the round trip of the smallest message.
+pub(super) fn path_tcp(result: &PathTcpResult) -> String {
+    let least = result.latency.iter().find_map(|one| Some((one, one.rtt_ns.as_ref()?)));
+    if let Some((one, rtt)) = least {
+        let bytes = full_count(one.size_bytes);
+        let said = format!("Messages of {bytes} bytes; p99 {}.", human_ns(rtt.p99));
+        return top("Round trip, p50", Some(human_ns(rtt.p50)), &said);
+    }
+    let fastest = result.bandwidth.iter().max_by(|a, b| a.rate.total_cmp(&b.rate));
+    let rate = |rate: f64| crate::units::per_second(rate, "B");
+    top("Maximum byte rate", fastest.map(|one| rate(one.rate)), "Received by the far end.")
+}
+
+/// Returns the loss, and the round trip of the first row.
+pub(super) fn path_udp(result: &PathUdpResult) -> String {
+    let sum = |count: fn(&horolog_record::PathCounts) -> u64| {
+        result.rows.iter().map(|row| count(&row.counts)).fold(0, u64::saturating_add)
+    };
+    let (sent, lost) = (sum(|counts| counts.sent), sum(|counts| counts.lost));
+    let rtt = result.rows.iter().find_map(|row| Some((row, row.rtt_ns.as_ref()?)));
+    let said = rtt.map_or_else(
+        || "No replies.".to_owned(),
+        |(row, rtt): (_, &Distribution)| {
+            let [p50, p99] = [rtt.p50, rtt.p99].map(human_ns);
+            format!("Round trip of {} bytes: p50 {p50}, p99 {p99}.", full_count(row.length))
+        },
+    );
+    top("Requests lost", (sent > 0).then(|| percent_of(lost, sent)), &said)
+}
+
+/// Returns the server with the lowest error bound.
+pub(super) fn query(result: &QueryResult) -> String {
+    let known = result.servers.iter().filter_map(|server| Some((server, server.best.as_ref()?)));
+    let best = known.min_by_key(|(_, best)| best.bound_ns);
+    let said = best.map_or_else(
+        || "No server sent a valid reply.".to_owned(),
+        |(server, _)| format!("{}, relative to this host's clock.", server.name),
+    );
+    let figure = best
+        .map(|(_, best)| format!("{} ± {}", signed_ns(best.offset_ns), human_ns(best.bound_ns)));
+    top("Offset", figure, &said)
+}
+
+/// Returns the arrival at the last node.
+pub(super) fn relay_tree(result: &RelayTreeResult) -> String {
+    let first = result.engines.first();
+    let gain = result.engines.get(1).zip(first).map_or_else(String::new, |(other, first)| {
+        let gain = signed_mean_ns(first.tree_ns - other.tree_ns);
+        format!(" With {} instead of {}, it gains {gain}.", other.name, first.name)
+    });
+    let name = first.map_or_else(
+        || "Delay of the last node".to_owned(),
+        |engine| format!("Delay of the last node, model of {}", engine.name),
+    );
+    let said = format!("{}.{gain}", sentence(&relay_tree::heading(result)).trim_end_matches('.'));
+    top(&name, first.map(|engine| mean_ns(engine.tree_ns)), &said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    const NOTHING: &str = "not measured";
+
+    #[test]
+    fn the_figure_is_one_of_the_result() {
+        for (markup, figure) in [
+            (query(&fixture::query(20)), "±"),
+            (cycle_predict(&fixture::cycle_predict()), " of "),
+            (host_timer(&fixture::host_timer()), "s</p>"),
+            (campaign(&fixture::campaign()), " of "),
+        ] {
+            let (_, shown) = markup.split_once("class=\"figure\">").unwrap();
+            let (line, _) = shown.split_once('\n').unwrap();
+            assert!(line.contains(figure) && !line.contains(NOTHING), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_measured_is_said() {
+        let mut result = fixture::query(20);
+        result.servers.clear();
+        assert!(query(&result).contains(NOTHING));
+        let mut result = fixture::path_udp();
+        result.rows.clear();
+        let markup = path_udp(&result);
+        assert!(markup.contains(NOTHING) && markup.contains("No replies"), "{markup}");
+        let mut result = fixture::relay_tree();
+        result.engines.clear();
+        assert!(relay_tree(&result).contains(NOTHING));
+        let mut result = fixture::host_clock();
+        result.clocks.clear();
+        assert!(host_clock(&result).contains(NOTHING));
+    }
+
+    #[test]
+    fn a_sentence_begins_and_ends_as_one() {
+        assert_eq!((&*sentence("a b"), &*sentence("")), ("A b.", "."));
+    }
+}

@@ -1,0 +1,306 @@
+//! Rendering of a result of any kind, by its schema, as its own command shows it.
+
+use horolog_record as record;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_path_to_error::Error as PathError;
+use thiserror::Error;
+
+use crate::html;
+use crate::table::{self, TableStyle};
+
+/// Reason for which a result cannot be shown.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum RenderError {
+    /// Its kind is unknown.
+    #[error("'{0}' is not a known kind of result")]
+    Kind(String),
+    /// Its kind is known, but of another version.
+    #[error("its schema is '{schema}', and this version reads '{known}'")]
+    Version {
+        /// Schema of the result.
+        schema: String,
+        /// Known version.
+        known: String,
+    },
+    /// Its content does not match its kind.
+    #[error("invalid result '{schema}': {what}")]
+    Content {
+        /// Schema of the result.
+        schema: String,
+        /// Defect of the content.
+        what: String,
+    },
+}
+
+/// Returns the lines for the terminal, without a newline at the end. It may be a foreign result:
+/// characters that would move the terminal's cursor are removed.
+///
+/// # Errors
+///
+/// If its kind is unknown, or its content is invalid.
+pub fn table_of(mut result: Value, style: &TableStyle) -> Result<String, RenderError> {
+    let kind = kind(&result)?;
+    strip_control_chars(&mut result);
+    (kind.table)(result, style)
+}
+
+/// Returns the page as HTML.
+///
+/// # Errors
+///
+/// If its kind is unknown, or its content is invalid.
+pub fn page_of(result: &Value) -> Result<String, RenderError> {
+    (kind(result)?.page)(result)
+}
+
+/// Checks a result against its kind, if that is known here.
+///
+/// # Errors
+///
+/// If its kind has another version here, or its content is invalid.
+pub fn check_result(result: &Value) -> Result<(), RenderError> {
+    match kind(result) {
+        Ok(kind) => (kind.check)(result),
+        Err(RenderError::Kind(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the schemas of all kinds of results that can be shown.
+pub fn result_kinds() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|kind| kind.schema)
+}
+
+/// Removes control characters from all texts.
+fn strip_control_chars(value: &mut Value) {
+    match value {
+        Value::String(text) => text.retain(|c| c == '\n' || !c.is_control()),
+        Value::Array(items) => items.iter_mut().for_each(strip_control_chars),
+        Value::Object(fields) => fields.values_mut().for_each(strip_control_chars),
+        _ => {}
+    }
+}
+
+type Rendered = Result<String, RenderError>;
+
+/// Functions for results of a kind.
+struct ResultRenderer {
+    schema: &'static str,
+    table: fn(Value, &TableStyle) -> Rendered,
+    page: fn(&Value) -> Rendered,
+    check: fn(&Value) -> Result<(), RenderError>,
+}
+
+/// Parses a result as the kind of a page.
+fn check_as<T: DeserializeOwned>(_: fn(&T) -> String, result: &Value) -> Result<(), RenderError> {
+    read::<T>(result).map(drop)
+}
+
+/// Kind whose results are all parsed in one way.
+macro_rules! kind {
+    ($schema:ident, $table:path, $page:path) => {
+        ResultRenderer {
+            schema: record::$schema,
+            table: |result, style| Ok($table(&taken(result)?, style)),
+            page: |result| Ok($page(&read(result)?)),
+            check: |result| check_as($page, result),
+        }
+    };
+}
+
+const KINDS: [ResultRenderer; 27] = [
+    ResultRenderer {
+        schema: record::LOAD_SCHEMA,
+        table: load_table,
+        page: load_page,
+        check: load_check,
+    },
+    kind!(AFTER_SCHEMA, table::after, html::after),
+    kind!(AT_SCHEMA, table::at, html::at),
+    kind!(BENCH_CORES_SCHEMA, table::bench_cores, html::bench_cores),
+    kind!(BENCH_NTS_SCHEMA, table::bench_nts, html::bench_nts),
+    kind!(BENCH_RELAY_SCHEMA, table::bench_relay, html::bench_relay),
+    kind!(CAMPAIGN_SCHEMA, table::campaign, html::campaign),
+    kind!(CLOCK_SCHEMA, table::clock, html::clock),
+    kind!(CLOCK_COMPARE_SCHEMA, table::clock_compare, html::clock_compare),
+    kind!(CLOCK_LOG_SCHEMA, table::clock_log, html::clock_log),
+    kind!(COMPARE_SCHEMA, table::compare, html::compare),
+    kind!(CYCLE_SCHEMA, table::cycle, html::cycle),
+    kind!(CYCLE_PREDICT_SCHEMA, table::cycle_predict, html::cycle_predict),
+    kind!(CYCLE_TEST_SCHEMA, table::cycle_test, html::cycle_test),
+    kind!(DEMO_SCHEMA, table::demo, html::demo),
+    kind!(HOST_ALL_SCHEMA, table::host_all, html::host_all),
+    kind!(HOST_CLOCK_SCHEMA, table::host_clock, html::host_clock),
+    kind!(HOST_DELAY_SCHEMA, table::host_delay, html::host_delay),
+    kind!(HOST_INTERRUPT_SCHEMA, table::host_interrupt, html::host_interrupt),
+    kind!(HOST_NIC_SCHEMA, table::host_nic, html::host_nic),
+    kind!(HOST_SWITCH_SCHEMA, table::host_switch, html::host_switch),
+    kind!(HOST_TIMER_SCHEMA, table::host_timer, html::host_timer),
+    kind!(PATH_STALL_SCHEMA, table::path_stall, html::path_stall),
+    kind!(PATH_TCP_SCHEMA, table::path_tcp, html::path_tcp),
+    kind!(PATH_UDP_SCHEMA, table::path_udp, html::path_udp),
+    kind!(QUERY_SCHEMA, table::query, html::query),
+    kind!(RELAY_TREE_SCHEMA, table::relay_tree, html::relay_tree),
+];
+
+fn kind(result: &Value) -> Result<&'static ResultRenderer, RenderError> {
+    let schema = result["schema"].as_str().unwrap_or_default();
+    if let Some(kind) = KINDS.iter().find(|kind| kind.schema == schema) {
+        return Ok(kind);
+    }
+    let name = |schema: &str| schema.split_once('/').map_or("", |(name, _)| name).to_owned();
+    let other = KINDS.iter().find(|kind| name(kind.schema) == name(schema));
+    Err(other.map_or_else(
+        || RenderError::Kind(schema.to_owned()),
+        |kind| RenderError::Version { schema: schema.to_owned(), known: kind.schema.to_owned() },
+    ))
+}
+
+/// Parses a result; only an invalid one is parsed again with its paths, since to track them takes a
+/// tenth of the time.
+fn read<R: DeserializeOwned>(result: &Value) -> Result<R, RenderError> {
+    let where_it_is = |_| serde_path_to_error::deserialize(result);
+    R::deserialize(result)
+        .or_else(where_it_is)
+        .map_err(|error| schema_error(&schema(result), &error))
+}
+
+/// Parses a result that is not needed any longer, without copying its content.
+fn taken<R: DeserializeOwned>(result: Value) -> Result<R, RenderError> {
+    let schema = schema(&result);
+    serde_path_to_error::deserialize(result).map_err(|error| schema_error(&schema, &error))
+}
+
+fn schema(result: &Value) -> String {
+    result["schema"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Returns the error, after its path: `trials[0].sent: invalid type: ...`.
+fn schema_error(schema: &str, error: &PathError<serde_json::Error>) -> RenderError {
+    let (place, why) = (error.path().to_string(), error.inner());
+    // The root has no name.
+    let what = if place == "." { why.to_string() } else { format!("{place}: {why}") };
+    RenderError::Content { schema: schema.to_owned(), what }
+}
+
+/// Returns true if it is a load of NTS-KE exchanges, which share their schema with the other loads.
+fn is_nts_ke(result: &Value) -> bool {
+    read(&result["mode"]).is_ok_and(|mode: record::RequestMode| mode == record::RequestMode::NtsKe)
+}
+
+fn load_table(result: Value, style: &TableStyle) -> Rendered {
+    if is_nts_ke(&result) {
+        let result: record::NtsKeResult = taken(result)?;
+        let mut lines = Vec::new();
+        if result.search.is_some() {
+            lines.push(table::nts_ke_header(style));
+            let row = |trial| table::nts_ke_row(trial, style);
+            lines.extend(result.trials.iter().map(row));
+        }
+        lines.push(table::nts_ke(&result, style));
+        return Ok(lines.join("\n"));
+    }
+    let result: record::LoadResult = taken(result)?;
+    Ok(table::load(&result, style))
+}
+
+fn load_check(result: &Value) -> Result<(), RenderError> {
+    if is_nts_ke(result) { check_as(html::nts_ke, result) } else { check_as(html::load, result) }
+}
+
+fn load_page(result: &Value) -> Rendered {
+    if is_nts_ke(result) {
+        return Ok(html::nts_ke(&read(result)?));
+    }
+    Ok(html::load(&read(result)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn value(result: &impl serde::Serialize) -> Value {
+        serde_json::to_value(result).unwrap()
+    }
+
+    #[test]
+    fn a_kept_result_looks_as_its_command_had_it() {
+        let style = TableStyle::default();
+        let (query, load) = (fixture::query(100), fixture::load());
+        assert_eq!(table_of(value(&query), &style), Ok(table::query(&query, &style)));
+        assert_eq!(page_of(&value(&query)), Ok(html::query(&query)));
+        assert_eq!(table_of(value(&load), &style), Ok(table::load(&load, &style)));
+    }
+
+    /// The lists of a result's own, but for its command.
+    fn lists(result: &Value) -> Vec<String> {
+        let fields = result.as_object().unwrap().iter();
+        let lists = fields.filter(|(name, field)| field.is_array() && *name != "command");
+        lists.map(|(name, _)| name.clone()).collect()
+    }
+
+    #[test]
+    fn every_kind_has_a_page_whatever_its_lists_lack() {
+        let directory = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/tests/schema");
+        let mut kinds = std::collections::BTreeSet::new();
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|ending| ending != "json") {
+                continue;
+            }
+            let whole: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            let lists = lists(&whole);
+            let each = lists.iter().map(std::slice::from_ref);
+            for emptied in each.chain([&lists[..]]) {
+                let mut result = whole.clone();
+                for name in emptied {
+                    result[name] = Value::Array(Vec::new());
+                }
+                let page = page_of(&result).unwrap();
+                let main = html::main_of(&page);
+                assert!(main.contains("class=\"verdict\""), "{}: {emptied:?}", path.display());
+                let plots = main.find("class=\"plot\"").unwrap_or(usize::MAX);
+                let is_first = main.find("<h2>Findings").is_none_or(|findings| findings < plots);
+                assert!(is_first, "{}: findings behind plots", path.display());
+                let odd = ["NaN", ">inf", "-inf", "18446744073709551615"];
+                assert!(!odd.iter().any(|odd| main.contains(odd)), "{emptied:?}: {main}");
+                table_of(result, &TableStyle::default()).unwrap();
+            }
+            kinds.insert(whole["schema"].as_str().unwrap().to_owned());
+        }
+        // A log is no result of this program's.
+        let missing: Vec<_> = result_kinds().filter(|kind| !kinds.contains(*kind)).collect();
+        assert_eq!(missing, [record::CLOCK_LOG_SCHEMA]);
+    }
+
+    #[test]
+    fn a_foreign_result_moves_no_cursor() {
+        let mut query = fixture::query(100);
+        query.findings[0].message.insert_str(0, "\u{1b}[2J\u{9b}");
+        let text = table_of(value(&query), &TableStyle::default()).unwrap();
+        assert!(text.contains("[2J") && !text.contains(['\u{1b}', '\u{9b}']), "{text}");
+    }
+
+    #[test]
+    fn what_cannot_be_shown_is_named() {
+        let told = |result: Value| {
+            let why = table_of(result, &TableStyle::default()).unwrap_err();
+            why.to_string()
+        };
+        let of = |schema: &str| serde_json::json!({ "schema": schema });
+        assert_eq!(
+            told(of("horolog.load/1")),
+            "its schema is 'horolog.load/1', and this version reads 'horolog.load/2'"
+        );
+        assert_eq!(told(of("horolog.x/1")), "'horolog.x/1' is not a known kind of result");
+        assert!(told(of("horolog.query/2")).contains("/2': missing field"));
+        let mut load = value(&fixture::load());
+        load["trials"][1]["sent"] = "many".into();
+        let unsound = "invalid result 'horolog.load/2': trials[1].sent: invalid type: string";
+        assert!(page_of(&load).unwrap_err().to_string().starts_with(unsound));
+        assert!(told(load).starts_with(unsound));
+        assert!(page_of(&of("horolog.after/2")).unwrap_err().to_string().contains("missing field"));
+    }
+}

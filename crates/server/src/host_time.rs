@@ -1,0 +1,280 @@
+//! Time known to this host when a server starts: that of its RTC and that last saved on disk. A
+//! clock that was set back, or stood still, is behind the latter.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use horolog_source::Plausibility;
+use horolog_sys::clock::{MonotonicClock, Realtime};
+use horolog_sys::explain::explain;
+use horolog_time::{Clock, NS_PER_S, Span, Timestamp, Utc};
+use horolog_wire::ntp::LeapIndicator;
+
+use crate::page::PageReader;
+use crate::periodic::Periodic;
+use crate::sources::{SharedSources, SourceReading};
+use crate::{PlausibilityConfig, StartError};
+
+/// Intervals at which the need to save the time is checked, and at which it is saved: flash memory
+/// wears.
+const TICK: Duration = Duration::from_mins(1);
+const INTERVAL: Duration = Duration::from_hours(1);
+/// Length of the saved text: seconds since 1970 in decimal, in a fixed width so that each time
+/// completely replaces the previous one.
+const LENGTH: usize = 21;
+
+/// Time information available at the start.
+#[derive(Default)]
+pub(crate) struct HostTime {
+    /// Facts by which times are judged.
+    pub(crate) basis: Plausibility,
+    /// Notice about the file.
+    notice: Option<String>,
+    file: Option<(PathBuf, File)>,
+}
+
+impl HostTime {
+    /// Reads the RTC and opens the file with the time last saved, which is created if missing:
+    /// later the permission may be lacking.
+    pub(crate) fn open(config: &PlausibilityConfig) -> Self {
+        let now = MonotonicClock.now();
+        let ahead = |rtc: Timestamp<Utc>| Span::from_ns(rtc.as_ns().saturating_sub(now.as_ns()));
+        let rtc = rtc(Path::new("/sys/class/rtc")).map(ahead);
+        let (build, reach) = (config.build, config.reach);
+        let basis = Plausibility { build, reach, saved: None, rtc };
+        let Some(path) = &config.saved_time else { return Self { basis, ..Self::default() } };
+        let mut options = OpenOptions::new();
+        let opened = options.read(true).write(true).create(true).truncate(false).open(path);
+        let shown = path.display();
+        let failed =
+            |error: io::Error| format!("cannot save the time in {shown}: {}", explain(&error));
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) => return Self { basis, notice: Some(failed(error)), file: None },
+        };
+        let (saved, notice) = match read(&file, &basis) {
+            Ok(saved) => (saved, None),
+            Err(why) => (None, Some(format!("the time saved in {shown} is ignored: {why}"))),
+        };
+        let basis = Plausibility { saved, ..basis };
+        Self { basis, notice, file: Some((path.clone(), file)) }
+    }
+}
+
+/// Returns the time of the RTC from which the kernel sets the system clock at boot, otherwise of
+/// the first readable one.
+fn rtc(directory: &Path) -> Option<Timestamp<Utc>> {
+    let text = |path: PathBuf| fs::read_to_string(path).ok();
+    let mut clocks: Vec<_> =
+        fs::read_dir(directory).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    let sets_clock = |path: &Path| text(path.join("hctosys")).is_some_and(|set| set.trim() == "1");
+    clocks.sort_by_cached_key(|path| (!sets_clock(path), path.clone()));
+    let read = |path: &PathBuf| text(path.join("since_epoch"))?.trim().parse().ok();
+    clocks.iter().find_map(read).map(|seconds| Timestamp::from_timespec(seconds, 0))
+}
+
+/// Returns the time in a file, none in an empty one, or the reason for which it is unusable.
+fn read(file: &File, basis: &Plausibility) -> Result<Option<Timestamp<Utc>>, String> {
+    let mut text = [0; LENGTH];
+    let length = file
+        .read_at(&mut text, 0)
+        .map_err(|error| format!("cannot read the file: {}", explain(&error)))?;
+    if length == 0 {
+        return Ok(None);
+    }
+    let text = str::from_utf8(&text[..length]).unwrap_or_default().trim();
+    let seconds = text.parse().map_err(|_| "the file contains no number of seconds")?;
+    let saved = Timestamp::from_timespec(seconds, 0);
+    basis.check(saved).map_err(|why| why.to_string())?;
+    Ok(Some(saved))
+}
+
+/// Replaces the time in a file.
+fn write(file: &File, utc: Timestamp<Utc>) -> io::Result<()> {
+    let text = format!("{:0width$}\n", utc.as_ns().div_euclid(NS_PER_S), width = LENGTH - 1);
+    file.write_all_at(text.as_bytes(), 0)?;
+    file.sync_data()
+}
+
+/// Periodic and final saving of the served time while it is synchronised by a confirmed time
+/// source. Saving an unconfirmed system clock could rule out the correct time at the next start if
+/// that clock was wrong.
+#[derive(Debug)]
+pub(crate) struct SavedTime {
+    saver: Option<Arc<Saver>>,
+    thread: Periodic,
+}
+
+impl SavedTime {
+    /// Starts saving if there is a file. A deliberately wrong time is not saved.
+    pub(crate) fn start(
+        host: HostTime,
+        is_test: bool,
+        page: &PageReader,
+        notices: &Arc<SharedSources>,
+    ) -> Result<Self, StartError> {
+        host.notice.into_iter().for_each(|notice| notices.push_notice(notice));
+        let Some((path, file)) = host.file.filter(|_| !is_test) else {
+            return Ok(Self { saver: None, thread: Periodic::default() });
+        };
+        let (page, notices) = (page.clone(), Arc::clone(notices));
+        let saver = Arc::new(Saver { path, file, page, notices, failed: AtomicBool::default() });
+        let own = Arc::clone(&saver);
+        let begin = move || {
+            let mut last: Option<Instant> = None;
+            move || {
+                if last.is_none_or(|last| last.elapsed() >= INTERVAL) && own.save() {
+                    last = Some(Instant::now());
+                }
+            }
+        };
+        let thread = Periodic::start("saved-time", TICK, begin).map_err(StartError::Thread)?;
+        Ok(Self { saver: Some(saver), thread })
+    }
+
+    /// Saves the time now, if it is synchronised.
+    pub(crate) fn save(&self) {
+        self.saver.iter().for_each(|saver| {
+            saver.save();
+        });
+    }
+
+    /// Returns true if the thread has ended without being stopped.
+    pub(crate) fn has_died(&self) -> bool {
+        self.thread.has_died()
+    }
+}
+
+#[derive(Debug)]
+struct Saver {
+    path: PathBuf,
+    file: File,
+    page: PageReader,
+    notices: Arc<SharedSources>,
+    failed: AtomicBool,
+}
+
+impl Saver {
+    /// Returns true if the time was saved. A failure is reported once.
+    fn save(&self) -> bool {
+        let (page, now) = (self.page.read(), MonotonicClock.now());
+        let is_confirmed = self.notices.reading(now).is_some_and(is_confirmed);
+        if page.variables.leap == LeapIndicator::Unsynchronised || !is_confirmed {
+            return false;
+        }
+        let Some(ntp) = page.timebase.ntp_at(now) else { return false };
+        match write(&self.file, ntp.to_utc(Realtime.now())) {
+            Ok(()) => self.failed.store(false, Ordering::Relaxed),
+            Err(_) if self.failed.swap(true, Ordering::Relaxed) => {}
+            Err(error) => self.notices.push_notice(format!(
+                "cannot save the time in {}: {}; retrying",
+                self.path.display(),
+                explain(&error)
+            )),
+        }
+        !self.failed.load(Ordering::Relaxed)
+    }
+}
+
+/// Returns true if the served time is that of a confirmed time source.
+fn is_confirmed(heard: SourceReading) -> bool {
+    matches!(heard, SourceReading::Selected(report) if !report.is_unconfirmed)
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_source::{Slew, SourceEstimate};
+
+    use super::*;
+
+    #[test]
+    fn a_saved_time_is_read_again_and_damage_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("time");
+        let open = |path: &Path| {
+            let saved_time = Some(path.to_owned());
+            HostTime::open(&PlausibilityConfig { saved_time, ..PlausibilityConfig::default() })
+        };
+        let host = open(&path);
+        assert_eq!((host.basis.saved, host.notice), (None, None), "the first start");
+        let (_, file) = host.file.unwrap();
+        for seconds in [1_900_000_000, 1_800_000_000] {
+            write(&file, Timestamp::from_timespec(seconds, 999_999_999)).unwrap();
+            let host = open(&path);
+            let saved = Some(Timestamp::from_timespec(seconds, 0));
+            assert_eq!((host.basis.saved, host.notice), (saved, None), "never later than it was");
+        }
+        for (bad, why) in [
+            ("\n", "no number"),
+            ("yesterday", "no number"),
+            ("99999999999", "it reports 2262-04-11, after 2045-12-31"),
+            ("1600000000", "it reports 2020-09-13, before 2026-01-01"),
+            ("-5", "it reports 1969-12-31, before"),
+            ("18e8", "no number"),
+            ("\u{0}\u{0}", "no number"),
+        ] {
+            fs::write(&path, bad).unwrap();
+            let host = open(&path);
+            assert_eq!(host.basis.saved, None, "{bad}");
+            let notice = host.notice.unwrap();
+            assert!(notice.contains("is ignored: ") && notice.contains(why), "{bad}: {notice}");
+            assert!(host.file.is_some(), "it is written anew");
+        }
+        let file = File::options().write(true).open(&path).unwrap();
+        let why = read(&file, &Plausibility::default()).unwrap_err();
+        assert!(why.starts_with("cannot read the file: "), "{why}");
+        let told = open(Path::new("/there-is-none/time")).notice.unwrap();
+        assert!(told.starts_with("cannot save the time in /there-is-none/time: "), "{told}");
+    }
+
+    #[test]
+    fn no_time_is_saved_that_no_source_confirmed() {
+        let report = |is_unconfirmed| SourceEstimate {
+            at: Timestamp::from_ns(0),
+            offset: Span::ZERO,
+            frequency_ppb: 0,
+            slew: Slew::default(),
+            uncertainty: Span::ZERO,
+            leap: LeapIndicator::None,
+            tai_minus_utc_s: None,
+            next_leap: None,
+            stratum: 1,
+            reference_id: *b"GPS\0",
+            reference: Timestamp::from_ns(0),
+            root_delay: Span::ZERO,
+            root_dispersion: Span::ZERO,
+            is_unconfirmed,
+            host_clock: None,
+        };
+        assert!(is_confirmed(SourceReading::Selected(report(false))));
+        for heard in [
+            SourceReading::Selected(report(true)),
+            SourceReading::NoSource,
+            SourceReading::NotPolled,
+        ] {
+            assert!(!is_confirmed(heard), "{heard:?}");
+        }
+    }
+
+    #[test]
+    fn the_rtc_that_set_the_clock_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(rtc(directory.path()), None);
+        for (name, sets, seconds) in [("rtc0", "0", "5"), ("rtc1", "1", "1800000000")] {
+            let own = directory.path().join(name);
+            fs::create_dir(&own).unwrap();
+            fs::write(own.join("hctosys"), format!("{sets}\n")).unwrap();
+            fs::write(own.join("since_epoch"), format!("{seconds}\n")).unwrap();
+        }
+        assert_eq!(rtc(directory.path()), Some(Timestamp::from_timespec(1_800_000_000, 0)));
+        fs::write(directory.path().join("rtc1/since_epoch"), "").unwrap();
+        let next = Some(Timestamp::from_timespec(5, 0));
+        assert_eq!(rtc(directory.path()), next, "where one cannot be read");
+        assert_eq!(rtc(Path::new("/there-is-none")), None);
+    }
+}

@@ -1,0 +1,448 @@
+//! Influence of the time sources on a clock page: the correction of the system clock, the claimed
+//! variables, and the absence of both if no source is usable or the time has jumped.
+
+use horolog_source::{
+    Judgement, JumpGuard, KnownLeaps, Plausibility, SourceEstimate, TimeClaim, UNDISCIPLINED,
+};
+use horolog_sys::clock::MonotonicClock;
+use horolog_time::leap::{Date, LeapListValidity, LeapSecond};
+use horolog_time::{Clock, Monotonic, NtpShort, NtpTimestamp, Span, Timestamp, Utc};
+use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
+
+use super::{PageBuilder, SystemClockReading};
+use crate::config::LeapSystem;
+use crate::leap_file::LeapFile;
+use crate::leap_transition::LeapOutputs;
+use crate::sources::{SharedSources, SourceReading};
+use crate::{ClockPage, SystemVariables};
+
+/// Age from which a source reading is stale. Sources are polled once a second, and a report is
+/// valid for eight seconds.
+const WORD_IS_OLD: Span = Span::from_ms(10_000);
+
+impl PageBuilder {
+    /// Adopts the present source readings.
+    pub(crate) fn update_from_sources(&mut self, sources: &SharedSources) -> &mut Self {
+        if let Some(heard) = sources.reading(MonotonicClock.now()) {
+            self.source_reading = heard;
+        }
+        self.confirmed = sources.confirmed();
+        self
+    }
+
+    /// Passes to the sources the notices that result from the last page, and the leap seconds that
+    /// have actually passed.
+    pub(crate) fn report_to_sources(&mut self, sources: &SharedSources) {
+        if let Some(notice) = self.jump_notice.take() {
+            sources.push_notice(notice);
+        }
+        if !self.config.is_test() {
+            sources.passed_leaps(self.leap_transition.leaps_s());
+            sources.known_leaps(self.known_leaps);
+        }
+    }
+
+    /// Returns the leap seconds known to the server itself; sources that report leap data supplied
+    /// to them are trusted less.
+    pub(super) fn update_known_leaps(&self, point: &LeapOutputs) -> KnownLeaps {
+        if self.config.leap_seconds.system == LeapSystem::Smears {
+            return KnownLeaps::default();
+        }
+        let list = self.leap_file.as_ref().map(LeapFile::list);
+        let list =
+            list.as_deref().filter(|list| list.validity(point.utc) != LeapListValidity::Expired);
+        KnownLeaps {
+            tai_minus_utc_s: self.tai.known_s(),
+            has_list: list.is_some(),
+            next: point.next.filter(|leap| list.is_some_and(|list| list.leaps().contains(leap))),
+        }
+    }
+
+    /// Returns TAI minus UTC as supplied to the selected source.
+    pub(super) fn source_tai_minus_utc_s(&self) -> Option<i32> {
+        match self.source_reading {
+            SourceReading::Selected(report) => report.tai_minus_utc_s,
+            SourceReading::NotPolled | SourceReading::NoSource => None,
+        }
+    }
+
+    /// Returns the time of the selected source's report.
+    pub(super) fn source_time(&self) -> Option<Timestamp<Monotonic>> {
+        match self.source_reading {
+            SourceReading::Selected(report) => Some(report.at),
+            SourceReading::NotPolled | SourceReading::NoSource => None,
+        }
+    }
+
+    /// Returns the next leap second as received by the selected source from satellites.
+    pub(super) fn source_next_leap(&self) -> Option<LeapSecond> {
+        match self.source_reading {
+            SourceReading::Selected(report) if !self.config.is_test() => report.next_leap,
+            _ => None,
+        }
+    }
+
+    /// Returns true time minus the system clock.
+    pub(super) fn correction(&self, now: Timestamp<Monotonic>) -> Span {
+        match &self.source_reading {
+            SourceReading::Selected(report) => report.offset_at(now),
+            SourceReading::NotPolled | SourceReading::NoSource => Span::ZERO,
+        }
+    }
+
+    /// Returns the rate at which that correction grows, in parts per billion.
+    pub(super) fn frequency_ppb(&self, now: Timestamp<Monotonic>) -> i64 {
+        match &self.source_reading {
+            SourceReading::Selected(report) => report.rate_ppb_at(now),
+            SourceReading::NotPolled | SourceReading::NoSource => 0,
+        }
+    }
+
+    /// Returns the builder restricted to times that are plausible by these facts.
+    pub(crate) fn within(self, basis: Plausibility) -> Self {
+        Self { guard: JumpGuard::within(basis), ..self }
+    }
+
+    /// Judges the continuity of the time to be served with that of the last page. Without a source
+    /// there is none to judge.
+    pub(super) fn check_continuity(
+        &mut self,
+        reading: &SystemClockReading,
+        realtime_minus_monotonic: Span,
+    ) {
+        let is_claimed = match self.source_reading {
+            SourceReading::NotPolled => self.is_kernel_trusted(reading),
+            SourceReading::Selected(_) => true,
+            SourceReading::NoSource => return,
+        };
+        let now = reading.now;
+        let ahead = realtime_minus_monotonic + self.correction(now);
+        let (is_unconfirmed, host_clock) = match &self.source_reading {
+            SourceReading::Selected(report) => (report.is_unconfirmed, report.host_clock),
+            SourceReading::NotPolled | SourceReading::NoSource => (false, None),
+        };
+        let confirmed = self.confirmed;
+        let claim = TimeClaim { now, ahead, is_claimed, confirmed, host_clock, is_unconfirmed };
+        let judgement = self.guard.judge(claim);
+        let utc = Timestamp::from_ns(now.as_ns().saturating_add(ahead.as_ns()));
+        self.jump_notice = notice(judgement, utc).or(self.jump_notice.take());
+        self.jumped = !judgement.is_trusted();
+    }
+
+    /// Returns the leap reported by the selected source, if no list takes precedence. Right after a
+    /// leap its report is stale.
+    pub(super) fn source_leap(&self, point: &LeapOutputs) -> LeapIndicator {
+        let is_old = point.latest.is_some_and(|leap| point.utc - leap.instant() < WORD_IS_OLD);
+        let smears = self.config.leap_seconds.system == LeapSystem::Smears;
+        match self.source_reading {
+            SourceReading::Selected(report) if self.leap_file.is_none() && !is_old && !smears => {
+                report.leap
+            }
+            _ => LeapIndicator::None,
+        }
+    }
+
+    /// Returns the variables of the selected source, with the leap indicator determined for the
+    /// present.
+    pub(super) fn mirrored(
+        &self,
+        report: &SourceEstimate,
+        now: Timestamp<Monotonic>,
+        leap: LeapIndicator,
+    ) -> SystemVariables {
+        let Self { config, .. } = self;
+        let silent = report.leap == LeapIndicator::Unsynchronised && config.leap.is_none();
+        if leap == LeapIndicator::Unsynchronised || silent {
+            return self.unsynchronised();
+        }
+        let nameless = config.source.keep_stratum && report.reference_id == UNDISCIPLINED;
+        let reference_id = if nameless { config.reference_id() } else { report.reference_id };
+        let kept_delay = config.source.keep_root_delay.then_some(config.root_delay);
+        let dispersion = config.root_dispersion.unwrap_or(report.dispersion_at(now));
+        SystemVariables {
+            leap,
+            stratum: if config.source.keep_stratum { config.stratum } else { report.stratum },
+            precision: self.precision,
+            root_delay: NtpShort::from_span(kept_delay.unwrap_or(report.root_delay)),
+            root_dispersion: NtpShort::from_span(dispersion),
+            reference_id: config.reference_id.unwrap_or(reference_id),
+            reference: NtpTimestamp::from_utc(report.reference),
+        }
+    }
+
+    /// Returns half the width of the interval of true time.
+    pub(super) fn distance(&self, page: &ClockPage, now: Timestamp<Monotonic>) -> Span {
+        let claimed = page.variables;
+        match &self.source_reading {
+            SourceReading::Selected(report) if self.config.root_dispersion.is_none() => {
+                report.distance_at(now)
+            }
+            _ => {
+                let half_delay = Span::from_ns(claimed.root_delay.to_span().as_ns() / 2);
+                half_delay + claimed.root_dispersion.to_span()
+            }
+        }
+    }
+
+    /// Returns the variables of an unsynchronised clock.
+    pub(super) fn unsynchronised(&self) -> SystemVariables {
+        SystemVariables {
+            leap: LeapIndicator::Unsynchronised,
+            stratum: STRATUM_UNSYNCHRONISED,
+            precision: self.precision,
+            root_delay: NtpShort::from_span(self.config.root_delay),
+            root_dispersion: NtpShort::from_span(Span::from_ns(i64::MAX)),
+            reference_id: [0; 4],
+            reference: NtpTimestamp::UNKNOWN,
+        }
+    }
+}
+
+/// Returns the notice that results from a judgement.
+fn notice(judgement: Judgement, utc: Timestamp<Utc>) -> Option<String> {
+    match judgement {
+        Judgement::Jumped(by) => Some(format!(
+            "the time jumped by {:+} s; all replies report unsynchronised until it returns or \
+             another source confirms it; if it is right, confirm it with: kill -HUP {}",
+            by.as_seconds().round(),
+            std::process::id(),
+        )),
+        Judgement::Implausible(reason) => {
+            Some(format!("the time is implausible: {reason}; all replies report unsynchronised"))
+        }
+        Judgement::Recovered => Some(format!(
+            "the time is served again after its implausibility ended: it is {}",
+            Date(utc)
+        )),
+        Judgement::Accepted => {
+            Some(format!("the time accepted by the operator is served: it is {}", Date(utc)))
+        }
+        Judgement::Moved(by) => Some(format!(
+            "the time moved by {:+} s to {}; the earlier one was unconfirmed",
+            by.as_seconds().round(),
+            Date(utc),
+        )),
+        Judgement::Steady | Judgement::StillJumped => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_source::Slew;
+    use horolog_sys::clock::ClockOffset;
+    use horolog_time::NS_PER_S;
+
+    use super::*;
+    use crate::{ClockPage, ClockTrust, ServerConfig};
+
+    const OFFSET_NS: i64 = 1_700_000_000 * NS_PER_S;
+
+    fn reading(now_s: i64, step: Span) -> SystemClockReading {
+        SystemClockReading {
+            now: Timestamp::from_timespec(now_s, 0),
+            offset: ClockOffset {
+                offset: Span::from_ns(OFFSET_NS) + step,
+                uncertainty: Span::from_ns(50),
+            },
+            kernel: None,
+        }
+    }
+
+    fn report() -> SourceEstimate {
+        SourceEstimate {
+            at: Timestamp::from_timespec(5, 0),
+            offset: Span::from_ms(20),
+            frequency_ppb: 40_000,
+            slew: Slew::default(),
+            uncertainty: Span::from_ns(1_000),
+            leap: LeapIndicator::Insert,
+            tai_minus_utc_s: None,
+            next_leap: None,
+            stratum: 3,
+            reference_id: [192, 0, 2, 1],
+            reference: Timestamp::from_ns(OFFSET_NS),
+            root_delay: Span::from_ms(8),
+            root_dispersion: Span::from_ms(4),
+            is_unconfirmed: false,
+            host_clock: None,
+        }
+    }
+
+    fn renewal(heard: SourceReading, change: impl FnOnce(&mut ServerConfig)) -> PageBuilder {
+        let mut config = ServerConfig::default();
+        change(&mut config);
+        let first = reading(0, Span::ZERO);
+        PageBuilder { source_reading: heard, ..PageBuilder::new(&config, -24, &first) }
+    }
+
+    /// Served time minus the system's before any step.
+    fn error_ns(page: &ClockPage) -> i64 {
+        let utc = Timestamp::from_ns(page.timebase.anchor.as_ns() + OFFSET_NS);
+        page.timebase.ntp_at_anchor.since(NtpTimestamp::from_utc(utc)).as_ns()
+    }
+
+    fn is_unsynchronised(page: &ClockPage) -> bool {
+        let SystemVariables { leap, stratum, reference_id, .. } = page.variables;
+        (leap, stratum, reference_id) == (LeapIndicator::Unsynchronised, 16, [0; 4])
+    }
+
+    #[test]
+    fn what_was_selected_is_served_and_claimed() {
+        let page = renewal(SourceReading::Selected(report()), |_| ())
+            .pages(&reading(7, Span::ZERO))
+            .stepped;
+        assert!((error_ns(&page) - 20_080_000).abs() <= 1, "two seconds of 40 us");
+        let later = page.timebase.anchor + Span::from_ms(500);
+        let gained = page.timebase.ntp_at(later).unwrap().since(page.timebase.ntp_at_anchor);
+        assert!((gained.as_ns() - 500_020_000).abs() <= 1, "{gained:?}");
+        let variables = page.variables;
+        assert_eq!((variables.leap, variables.stratum), (LeapIndicator::Insert, 3));
+        assert_eq!((variables.precision, variables.reference_id), (-24, [192, 0, 2, 1]));
+        assert_eq!(variables.reference, NtpTimestamp::from_utc(report().reference));
+        assert_eq!(variables.root_delay, NtpShort::from_span(Span::from_ms(8)));
+        let grown = Span::from_ns(4_000_000 + 1_000 + 30_000);
+        assert_eq!(variables.root_dispersion, NtpShort::from_span(grown));
+    }
+
+    #[test]
+    fn a_system_clock_that_is_slewed_is_served_as_it_will_be() {
+        // It lags 30 ms behind and gains 60 ms a second, until it is right in half a second.
+        let slew =
+            Slew { rate_ppb: -60_000_000, lasts: Span::from_ms(500), error_bound_ppb: 60_000_000 };
+        let slewed =
+            SourceEstimate { offset: Span::from_ms(30), frequency_ppb: 0, slew, ..report() };
+        let mut renewal = renewal(SourceReading::Selected(slewed), |_| ());
+        let page = renewal.pages(&reading(5, Span::ZERO)).stepped;
+        let later = page.timebase.anchor + Span::from_ms(100);
+        let gained = page.timebase.ntp_at(later).unwrap().since(page.timebase.ntp_at_anchor);
+        assert!((gained.as_ns() - 94_000_000).abs() <= 10, "{gained:?}");
+        let right = renewal.pages(&reading(6, Span::ZERO)).stepped;
+        assert!(error_ns(&right).abs() <= 1);
+        let silent = renewal.pages(&reading(8, Span::ZERO)).stepped.variables.root_dispersion;
+        let growth = silent.to_bits() - right.variables.root_dispersion.to_bits();
+        assert!(growth > NtpShort::from_span(Span::from_ms(119)).to_bits(), "{growth}");
+    }
+
+    #[test]
+    fn what_is_configured_wins_over_the_sources() {
+        let mut renewal = renewal(SourceReading::Selected(report()), |config| {
+            config.leap = Some(LeapIndicator::None);
+            config.stratum = 9;
+            config.source.keep_stratum = true;
+            config.source.keep_root_delay = true;
+            config.reference_id = Some(*b"TOLD");
+            config.root_dispersion = Some(Span::from_ms(77));
+        });
+        let variables = renewal.pages(&reading(7, Span::ZERO)).stepped.variables;
+        assert_eq!((variables.leap, variables.stratum), (LeapIndicator::None, 9));
+        assert_eq!(&variables.reference_id, b"TOLD");
+        assert_eq!(variables.root_delay, NtpShort::from_bits(0));
+        assert_eq!(variables.root_dispersion, NtpShort::from_span(Span::from_ms(77)));
+        renewal.config.reference_id = None;
+        renewal.config.stratum = 1;
+        renewal.source_reading =
+            SourceReading::Selected(SourceEstimate { reference_id: UNDISCIPLINED, ..report() });
+        let variables = renewal.pages(&reading(8, Span::ZERO)).stepped.variables;
+        assert_eq!(&variables.reference_id, b"LOCL", "a primary server has no address there");
+        renewal.config.leap = Some(LeapIndicator::Unsynchronised);
+        assert!(is_unsynchronised(&renewal.pages(&reading(9, Span::ZERO)).stepped));
+    }
+
+    #[test]
+    fn without_a_choice_the_server_is_not_synchronised() {
+        let page = renewal(SourceReading::NoSource, |_| ()).pages(&reading(7, Span::ZERO)).stepped;
+        assert!(is_unsynchronised(&page));
+    }
+
+    #[test]
+    fn a_jump_by_years_of_the_system_clock_or_of_the_source_is_not_trusted() {
+        let years = Span::from_ns(5 * 31_557_600 * NS_PER_S);
+        let mut renewal = renewal(SourceReading::Selected(report()), |_| ());
+        assert!(!is_unsynchronised(&renewal.pages(&reading(5, Span::ZERO)).stepped));
+        assert!(is_unsynchronised(&renewal.pages(&reading(6, years)).stepped));
+        let notice = renewal.jump_notice.take().unwrap();
+        assert!(notice.starts_with("the time jumped by +157788000 s"), "{notice}");
+        assert!(is_unsynchronised(&renewal.pages(&reading(7, years)).stepped));
+        assert_eq!(renewal.jump_notice, None, "said once");
+        assert!(!is_unsynchronised(&renewal.pages(&reading(8, Span::ZERO)).stepped));
+        renewal.source_reading =
+            SourceReading::Selected(SourceEstimate { offset: -years, ..report() });
+        assert!(is_unsynchronised(&renewal.pages(&reading(9, Span::ZERO)).stepped));
+        for later in [70, 86_400] {
+            let page = renewal.pages(&reading(later, Span::ZERO)).stepped;
+            assert!(is_unsynchronised(&page), "that it holds still does not make it right");
+        }
+        renewal.confirmed = Some(Span::from_ns(OFFSET_NS) - years + Span::from_ms(3));
+        assert!(!is_unsynchronised(&renewal.pages(&reading(86_401, Span::ZERO)).stepped));
+        renewal.confirmed = None;
+        assert!(is_unsynchronised(&renewal.pages(&reading(86_402, years)).stepped));
+        renewal.reconfigure(&ServerConfig::default());
+        assert!(!is_unsynchronised(&renewal.pages(&reading(86_403, years)).stepped));
+    }
+
+    #[test]
+    fn a_time_that_nothing_confirmed_gives_way_and_a_wrong_one_to_the_host_s_clock() {
+        let years = Span::from_ns(5 * 31_557_600 * NS_PER_S);
+        let wrong = SourceEstimate { is_unconfirmed: true, offset: years, ..report() };
+        let mut renewal = renewal(SourceReading::Selected(wrong), |_| ());
+        renewal.pages(&reading(5, Span::ZERO));
+        renewal.source_reading =
+            SourceReading::Selected(SourceEstimate { is_unconfirmed: true, ..report() });
+        assert!(!is_unsynchronised(&renewal.pages(&reading(6, Span::ZERO)).stepped));
+        let notice = renewal.jump_notice.take().unwrap();
+        assert!(notice.contains("to 2023-11-14; the earlier one was unconfirmed"), "{notice}");
+        // Confirmed, then wrong and accepted, then right.
+        renewal.source_reading = SourceReading::Selected(report());
+        renewal.pages(&reading(7, Span::ZERO));
+        renewal.source_reading =
+            SourceReading::Selected(SourceEstimate { offset: years, ..report() });
+        assert!(is_unsynchronised(&renewal.pages(&reading(8, Span::ZERO)).stepped));
+        renewal.reconfigure(&ServerConfig::default());
+        assert!(!is_unsynchronised(&renewal.pages(&reading(9, Span::ZERO)).stepped));
+        let notice = renewal.jump_notice.take().unwrap();
+        assert!(
+            notice.contains("accepted by the operator is served: it is 2028-11-14"),
+            "{notice}"
+        );
+        let host_clock = Some(Span::from_ns(OFFSET_NS));
+        renewal.source_reading = SourceReading::Selected(SourceEstimate { host_clock, ..report() });
+        assert!(!is_unsynchronised(&renewal.pages(&reading(10, Span::ZERO)).stepped));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_before_it_is_said_to_be_right_has_not_jumped() {
+        let mut renewal = renewal(SourceReading::NoSource, |_| ());
+        let years = Span::from_ns(5 * 31_557_600 * NS_PER_S);
+        assert!(is_unsynchronised(&renewal.pages(&reading(5, -years)).stepped));
+        renewal.source_reading = SourceReading::Selected(report());
+        assert!(!is_unsynchronised(&renewal.pages(&reading(6, Span::ZERO)).stepped));
+        assert_eq!(renewal.jump_notice, None);
+    }
+
+    #[test]
+    fn a_time_before_the_build_or_decades_after_it_is_not_served() {
+        let build = Timestamp::from_ns(OFFSET_NS);
+        let years = Span::from_ns(31_557_600 * NS_PER_S);
+        for (wrong, said) in [(-years, "2022-11-14"), (years + years, "2025-11-14")] {
+            let renewal =
+                renewal(SourceReading::NotPolled, |config| config.trust = ClockTrust::Local);
+            let reach = Plausibility::years(1);
+            let mut renewal =
+                renewal.within(Plausibility { build, reach, ..Plausibility::default() });
+            assert!(is_unsynchronised(&renewal.pages(&reading(5, wrong)).stepped));
+            let notice = renewal.jump_notice.take().unwrap();
+            let begins = format!("the time is implausible: it reports {said}");
+            assert!(notice.starts_with(&begins), "{notice}");
+            assert!(!is_unsynchronised(&renewal.pages(&reading(6, Span::ZERO)).stepped));
+        }
+    }
+
+    #[test]
+    fn the_kernel_s_word_does_not_excuse_a_jump_either() {
+        let mut renewal =
+            renewal(SourceReading::NotPolled, |config| config.trust = ClockTrust::Local);
+        assert!(!is_unsynchronised(&renewal.pages(&reading(5, Span::ZERO)).stepped));
+        let years = Span::from_ns(31_557_600 * NS_PER_S);
+        assert!(is_unsynchronised(&renewal.pages(&reading(6, years)).stepped));
+    }
+}

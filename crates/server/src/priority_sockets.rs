@@ -1,0 +1,101 @@
+//! Two sockets of one thread with different priority: long requests, which may be authenticated,
+//! have their own queue, so that a flood of plain ones neither fills nor delays it. It does not
+//! inspect packets; the kernel sorts them by length.
+
+use std::io;
+use std::time::Duration;
+
+use horolog_io::{Batch, BatchDevice, Endpoints, UdpDevice};
+
+/// Pair of sockets on one port as a device.
+#[derive(Debug)]
+pub(crate) struct PrioritySockets {
+    preferred: UdpDevice,
+    other: UdpDevice,
+    /// True if the preferred socket supplied the last batch: the other is then served next, so that
+    /// it is never starved.
+    preferred_was_served: bool,
+}
+
+impl PrioritySockets {
+    pub(crate) const fn new(preferred: UdpDevice, other: UdpDevice) -> Self {
+        Self { preferred, other, preferred_was_served: false }
+    }
+
+    fn receive_now(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+        let first_is_preferred = !self.preferred_was_served;
+        for is_preferred in [first_is_preferred, !first_is_preferred] {
+            let socket = if is_preferred { &mut self.preferred } else { &mut self.other };
+            let count = socket.receive(batch, Duration::ZERO)?;
+            if count > 0 {
+                self.preferred_was_served = is_preferred;
+                return Ok(count);
+            }
+        }
+        Ok(0)
+    }
+}
+
+impl BatchDevice for PrioritySockets {
+    type Address = Endpoints;
+
+    fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
+        let count = self.receive_now(batch)?;
+        if count == 0 && !wait.is_zero() && self.preferred.wait_either(&self.other, wait)? {
+            return self.receive_now(batch);
+        }
+        Ok(count)
+    }
+
+    /// Sends everything by the preferred socket: transmit timestamps wait in the queue of the
+    /// socket that they belong to, in which a flood would leave no room for them.
+    fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+        self.preferred.send(batch)
+    }
+
+    fn sent(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+        self.preferred.sent(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_io::UdpOptions;
+
+    use super::*;
+
+    fn bind() -> UdpDevice {
+        UdpDevice::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn the_preferred_one_comes_first_and_the_other_is_not_shut_out() {
+        let (preferred, other, mut client) = (bind(), bind(), bind());
+        let mut batch = Batch::new(1, 16);
+        for (socket, text) in
+            [(&other, b"o"), (&preferred, b"p"), (&other, b"o"), (&preferred, b"p")]
+        {
+            batch.clear();
+            assert!(batch.push(Endpoints::to(socket.local_address()), text));
+            assert_eq!(client.send(&mut batch).unwrap(), 1);
+        }
+        let mut pair = PrioritySockets::new(preferred, other);
+        let mut seen = String::new();
+        while pair.receive(&mut batch, Duration::from_millis(5)).unwrap() > 0 {
+            seen.push(char::from(batch.packet(0).bytes[0]));
+        }
+        assert_eq!(seen, "popo");
+        // A wait ends with whichever gets something.
+        let to = pair.other.local_address();
+        batch.clear();
+        assert!(batch.push(Endpoints::to(to), b"late"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                client.send(&mut batch).unwrap();
+            });
+            let mut batch = Batch::new(1, 16);
+            assert_eq!(pair.receive(&mut batch, Duration::from_secs(5)).unwrap(), 1);
+        });
+    }
+}

@@ -1,0 +1,182 @@
+//! Reports of a calibrator: the time with its bounds, or the reason for which there is none, and
+//! its state.
+
+use horolog_discipline::{CoarseTime, SentenceReject, Stability, SynchronisationState};
+use horolog_time::{Monotonic, Span, Timestamp, Utc};
+
+use super::{Calibrator, LastInput, STUCK, TICK, deviations, wire_leap};
+use crate::calibration::error_log::ErrorLog;
+use crate::calibration::status::state_name;
+use crate::{CalibrationStatus, ClockReadings, Slew, SourceError, SourceEstimate};
+
+impl Calibrator {
+    /// Returns the estimate of the time at `look`.
+    pub(in crate::calibration) fn report(
+        &self,
+        look: &ClockReadings,
+    ) -> Result<SourceEstimate, SourceError> {
+        let now = look.monotonic;
+        if now - self.clocks_read_at > STUCK {
+            return Err(SourceError::NoData("its thread is not running".into()));
+        }
+        if self.conditioner.is_none() {
+            // The last report is followed for a while; the reason for the lack of a newer one comes
+            // with it.
+            let is_told = self.broken.is_none() && self.unconfirmed_claim(now).is_none();
+            let coarse = self.labeller.coarse(now).filter(|_| is_told);
+            let coarse = coarse.ok_or_else(|| self.fault(now))?;
+            return Ok(self.coarse_report(look, &coarse));
+        }
+        if let Some(moved) = self.moved(look) {
+            let seconds = moved.as_seconds();
+            return Err(SourceError::Unusable(format!(
+                "another program stepped the system clock by {seconds:+.6} s; waiting for a pulse"
+            )));
+        }
+        let estimate = self.servo.estimate(now).filter(|_| self.servo.state().is_synchronised());
+        let estimate = estimate.ok_or_else(|| self.no_time(now))?;
+        Ok(SourceEstimate {
+            offset: -estimate.offset,
+            frequency_ppb: -estimate.rate_ppb.round() as i64,
+            uncertainty: deviations(estimate.uncertainty_ns) + self.unsettled(now),
+            reference_id: *b"PPS\0",
+            reference: self.reference.unwrap_or(look.realtime()),
+            ..self.claims(look)
+        })
+    }
+
+    /// Returns a report by sentences alone.
+    pub(super) fn coarse_report(
+        &self,
+        look: &ClockReadings,
+        coarse: &CoarseTime,
+    ) -> SourceEstimate {
+        let CoarseTime { at, utc, uncertainty } = *coarse;
+        let system = Timestamp::<Utc>::from_ns(at.as_ns()) + look.realtime_minus_monotonic;
+        SourceEstimate {
+            at,
+            offset: utc - system,
+            uncertainty,
+            reference: utc,
+            ..self.claims(look)
+        }
+    }
+
+    /// Returns the fields that are common to every report.
+    fn claims(&self, look: &ClockReadings) -> SourceEstimate {
+        SourceEstimate {
+            at: look.monotonic,
+            offset: Span::ZERO,
+            frequency_ppb: 0,
+            slew: Slew::default(),
+            uncertainty: Span::ZERO,
+            leap: wire_leap(self.leaps.today),
+            tai_minus_utc_s: self.leaps.tai_minus_utc_s(),
+            next_leap: self.leaps.receiver_next(),
+            stratum: 1,
+            reference_id: *b"GNSS",
+            reference: look.realtime(),
+            root_delay: Span::ZERO,
+            root_dispersion: Span::ZERO,
+            is_unconfirmed: false,
+            host_clock: None,
+        }
+    }
+
+    /// Returns the possible error of a report during which another command changes the clock's
+    /// rate: the change of the last command, over the second for which a report holds.
+    fn unsettled(&self, now: Timestamp<Monotonic>) -> Span {
+        let is_recent = self.changed.is_some_and(|at| now - at <= TICK);
+        let ns = if is_recent { self.change_ppb * TICK.as_seconds() } else { 0.0 };
+        Span::from_ns(ns.ceil() as i64)
+    }
+
+    /// Returns the reason for which there is no time. A source that is merely silent is followed by
+    /// its last report for a while; this is a reason for which that no longer holds.
+    fn no_time(&self, now: Timestamp<Monotonic>) -> SourceError {
+        match self.fault(now) {
+            SourceError::NoData(why) => SourceError::Unusable(why),
+            unusable @ SourceError::Unusable(_) => unusable,
+        }
+    }
+
+    fn fault(&self, now: Timestamp<Monotonic>) -> SourceError {
+        if let Some(fault) = &self.broken {
+            return fault.clone();
+        }
+        let silent = |text: &str| SourceError::NoData(text.to_owned());
+        let has_pulse = self.conditioner.is_some();
+        let no_sentence = self.last_sentence.is_missing(now);
+        let no_pulse = has_pulse && self.last_pulse.is_missing(now);
+        if self.servo.state() == SynchronisationState::Unsynchronised && no_pulse {
+            return SourceError::Unusable(
+                "no pulse for longer than the holdover limit, or than its clock remains accurate"
+                    .into(),
+            );
+        }
+        let doubt = |last: &LastInput| last.reject_reason.clone().map(SourceError::Unusable);
+        match (no_sentence, no_pulse) {
+            (true, true) => silent("no pulses, and no sentences with the time"),
+            (true, false) if has_pulse => doubt(&self.last_pulse)
+                .filter(|_| self.labeller.is_established())
+                .unwrap_or_else(|| silent("pulses arrive, and no sentence names their second")),
+            (true, false) => silent("no sentence with the time"),
+            (false, true) => doubt(&self.last_sentence)
+                .filter(|doubt| {
+                    *doubt != SourceError::Unusable(SentenceReject::NoPulse.to_string())
+                })
+                .unwrap_or_else(|| silent("sentences arrive, and no pulse")),
+            (false, false) => doubt(&self.last_sentence)
+                .or_else(|| doubt(&self.last_pulse))
+                .unwrap_or_else(|| silent("waiting for its first sentences and pulses")),
+        }
+    }
+
+    /// Returns the input of Allan deviations, which take too long to compute under a lock.
+    pub(in crate::calibration) fn stability(&self) -> Stability {
+        self.servo.stability().clone()
+    }
+
+    /// Returns the data of `horolog status` except the Allan deviations.
+    pub(in crate::calibration) fn status(&self, look: &ClockReadings) -> CalibrationStatus {
+        let report = self.report(look);
+        let estimate = self.servo.estimate(look.monotonic);
+        let is_coarse = self.conditioner.is_none() && report.is_ok();
+        let mut pulses = self.pulses.clone();
+        if let Some(conditioner) = &self.conditioner {
+            let counts = conditioner.counts();
+            pulses.set("wrong_width", counts.wrong_width);
+            pulses.set("missed", counts.missed);
+        }
+        let bound = |report: &SourceEstimate| report.uncertainty.as_ns() as f64;
+        let status = CalibrationStatus {
+            name: self.name.clone(),
+            state: if is_coarse { "coarse" } else { state_name(self.servo.state()) },
+            reason: report.as_ref().err().map(ToString::to_string),
+            offset_ns: report.as_ref().ok().map(|report| -report.offset.as_ns()),
+            uncertainty_ns: estimate
+                .map(|estimate| estimate.uncertainty_ns)
+                .or(report.as_ref().ok().map(bound)),
+            frequency_ppb: estimate.map(|estimate| estimate.frequency_ppb),
+            noise_ns: self.servo.noise_ns(),
+            allan: Vec::new(),
+            controls_clock: self.control.is_some() && !self.votes.is_suspended,
+            control_suspended: self.votes.is_suspended,
+            holdover_s: self.servo.held_over(look.monotonic).map(Span::as_seconds),
+            holdover_limit_s: self.settings.holdover_max.as_seconds(),
+            control_ended: self.control_ended.clone(),
+            steps: self.steps,
+            pulses,
+            sentences: self.sentences.clone(),
+            rejected_sentence: self.rejected.as_ref().map(ToString::to_string),
+            outputs: self.outputs.status(),
+            log_failures: self.log.as_ref().map(ErrorLog::failures),
+            tai_minus_utc_s: None,
+            pending_leap: None,
+            leap_rejection: None,
+            core: None,
+            real_time: false,
+        };
+        self.with_leaps(status)
+    }
+}

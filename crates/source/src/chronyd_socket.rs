@@ -1,0 +1,156 @@
+//! Command socket of chronyd: one request and its reply at a time, over UDP or a Unix socket. Only
+//! requests that change nothing are implemented.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use horolog_wire::Malformed;
+use horolog_wire::chrony::statistics::{self, ChronydStatistics, statistics_request};
+use horolog_wire::chrony::{TRACKING_LEN, TrackingReply, tracking_request};
+
+use crate::ChronydAddress;
+use crate::system::{DAEMON_TIMEOUT, any_like, left};
+
+/// Maximum number of replies to earlier requests that are skipped before there is none.
+const LATE_ANSWERS_MAX: usize = 8;
+/// Buffer size, longer than any known reply.
+const ANSWER_LEN_MAX: usize = 512;
+const _: () = assert!(TRACKING_LEN < ANSWER_LEN_MAX && statistics::STATISTICS_LEN < ANSWER_LEN_MAX);
+/// Counter that distinguishes the sockets of one process.
+static SOCKETS: AtomicU32 = AtomicU32::new(0);
+
+/// Client of a chronyd's command socket. It connects with the first request.
+pub struct ChronydSocket {
+    address: ChronydAddress,
+    link: Option<ChronydConnection>,
+    sequence: u32,
+}
+
+impl ChronydSocket {
+    /// Creates the client of the chronyd at `address`.
+    #[must_use]
+    pub const fn new(address: ChronydAddress) -> Self {
+        Self { address, link: None, sequence: 0 }
+    }
+
+    /// Requests its server statistics. The error of the inner result is the number of its refusal;
+    /// it replies only over its Unix socket.
+    pub fn statistics(&mut self) -> io::Result<Result<ChronydStatistics, u16>> {
+        let parse = |bytes: &[u8]| {
+            statistics::StatisticsReply::parse(bytes)
+                .map(|reply| (reply.sequence, reply.statistics))
+        };
+        self.exchange(statistics_request, parse)
+    }
+
+    /// Requests its synchronisation status.
+    pub(crate) fn tracking(&mut self) -> io::Result<TrackingReply> {
+        let parse = |bytes: &[u8]| TrackingReply::parse(bytes).map(|reply| (reply.sequence, reply));
+        self.exchange(tracking_request, parse)
+    }
+
+    fn exchange<R, const LEN: usize>(
+        &mut self,
+        request: impl Fn(u32) -> [u8; LEN],
+        parse: impl Fn(&[u8]) -> Result<(u32, R), Malformed>,
+    ) -> io::Result<R> {
+        let link = match self.link.take() {
+            Some(link) => link,
+            None => ChronydConnection::open(&self.address)?,
+        };
+        self.sequence = self.sequence.wrapping_add(1);
+        link.send(&request(self.sequence))?;
+        let deadline = Instant::now() + DAEMON_TIMEOUT;
+        for _ in 0..LATE_ANSWERS_MAX {
+            let mut answer = [0; ANSWER_LEN_MAX];
+            let length = link.receive(&mut answer, left(deadline)?)?;
+            let (sequence, reply) = parse(&answer[..length])
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            if sequence == self.sequence {
+                self.link = Some(link);
+                return Ok(reply);
+            }
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+
+    /// Returns its name in messages.
+    pub(crate) fn address_text(&self) -> String {
+        match &self.address {
+            ChronydAddress::Udp(address) => format!("chronyd at {address}"),
+            ChronydAddress::Unix(path) => format!("chronyd at {}", path.display()),
+        }
+    }
+}
+
+/// Socket connected to chronyd.
+enum ChronydConnection {
+    Udp(UdpSocket),
+    Unix(UnixDatagram, PathBuf),
+}
+
+impl ChronydConnection {
+    fn open(address: &ChronydAddress) -> io::Result<Self> {
+        match address {
+            ChronydAddress::Udp(address) => {
+                let socket = UdpSocket::bind(any_like(*address))?;
+                socket.connect(address)?;
+                Ok(Self::Udp(socket))
+            }
+            ChronydAddress::Unix(path) => {
+                // chronyd replies to a path, and only its own directory is certain to be within its
+                // reach when it has dropped its privileges.
+                let number = SOCKETS.fetch_add(1, Ordering::Relaxed);
+                let own =
+                    path.with_file_name(format!("horolog.{}.{number}.sock", std::process::id()));
+                let socket = UnixDatagram::bind(&own)?;
+                let link = Self::Unix(socket, own);
+                link.connect_to(path)?;
+                Ok(link)
+            }
+        }
+    }
+
+    fn connect_to(&self, path: &PathBuf) -> io::Result<()> {
+        let Self::Unix(socket, own) = self else { return Ok(()) };
+        fs::set_permissions(own, Permissions::from_mode(0o666))?;
+        socket.connect(path)?;
+        // A stopped daemon accepts nothing more once its queue is full.
+        socket.set_write_timeout(Some(DAEMON_TIMEOUT))
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Udp(socket) => socket.send(bytes),
+            Self::Unix(socket, _) => socket.send(bytes),
+        }
+    }
+
+    fn receive(&self, buffer: &mut [u8], within: Duration) -> io::Result<usize> {
+        match self {
+            Self::Udp(socket) => {
+                socket.set_read_timeout(Some(within))?;
+                socket.recv(buffer)
+            }
+            Self::Unix(socket, _) => {
+                socket.set_read_timeout(Some(within))?;
+                socket.recv(buffer)
+            }
+        }
+    }
+}
+
+impl Drop for ChronydConnection {
+    fn drop(&mut self) {
+        if let Self::Unix(_, own) = self {
+            // A file that is already gone is no error.
+            let _ = fs::remove_file(own);
+        }
+    }
+}

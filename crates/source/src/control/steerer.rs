@@ -1,0 +1,103 @@
+//! Detection of other programs that steer the system clock: known daemons that have the privilege
+//! for it, by the proc file system.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use horolog_sys::capability::{Capabilities, Capability};
+
+/// Daemons by the first 15 characters of their names, as the kernel stores them; and the arguments
+/// with which they do not steer the clock.
+const DAEMONS: [(&str, &[&str]); 8] = [
+    ("chronyd", &["-x"]),
+    ("ntpd", &[]),
+    ("ntpsec", &[]),
+    ("openntpd", &[]),
+    ("systemd-timesyn", &[]),
+    ("ntp-daemon", &[]),
+    ("ptp4l", &["--free_running=1"]),
+    ("phc2sys", &["--free_running=1"]),
+];
+
+/// Process that steers the clock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClockSteerer {
+    /// Its name.
+    pub name: String,
+    /// Its process identifier.
+    pub pid: u32,
+}
+
+impl fmt::Display for ClockSteerer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (process {})", self.name, self.pid)
+    }
+}
+
+/// Returns the first such process that runs here, as far as `/proc` shows it.
+#[must_use]
+pub fn find_steerer() -> Option<ClockSteerer> {
+    find(Path::new("/proc"))
+}
+
+fn find(proc: &Path) -> Option<ClockSteerer> {
+    let mut pids: Vec<u32> = fs::read_dir(proc)
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    pids.sort_unstable();
+    pids.into_iter().find_map(|pid| {
+        let of = |file: &str| fs::read(proc.join(pid.to_string()).join(file)).ok();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let name = of("comm").map(text)?.trim_end().to_owned();
+        let (_, harmless) = DAEMONS.iter().find(|(daemon, _)| *daemon == name)?;
+        let arguments = of("cmdline").map(text).unwrap_or_default();
+        let leaves_it_alone = arguments.split('\0').any(|argument| harmless.contains(&argument));
+        let status = of("status").map(text)?;
+        let may = Capabilities::parse(&status).is_some_and(|all| all.has(Capability::SysTime));
+        (may && !leaves_it_alone).then_some(ClockSteerer { name, pid })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAY: &str = "CapEff:\t000001ffffffffff\n";
+    const MAY_NOT: &str = "CapEff:\t0000000000000400\n";
+
+    fn found(processes: &[(u32, &str, &str, &str)]) -> Option<u32> {
+        let proc = tempfile::tempdir().unwrap();
+        fs::create_dir(proc.path().join("sys")).unwrap();
+        for (pid, name, arguments, status) in processes {
+            let own = proc.path().join(pid.to_string());
+            fs::create_dir(&own).unwrap();
+            fs::write(own.join("comm"), format!("{name}\n")).unwrap();
+            fs::write(own.join("cmdline"), arguments.replace(' ', "\0")).unwrap();
+            fs::write(own.join("status"), status).unwrap();
+        }
+        find(proc.path()).map(|steerer| steerer.pid)
+    }
+
+    #[test]
+    fn who_may_and_does_is_found() {
+        assert_eq!(found(&[]), None);
+        assert_eq!(found(&[(1, "systemd", "init", MAY), (20, "sh", "sh -x", MAY)]), None);
+        let chronyd = (30, "chronyd", "/usr/sbin/chronyd -F 1", MAY);
+        assert_eq!(found(&[(1, "systemd", "init", MAY), chronyd]), Some(30));
+        assert_eq!(found(&[(30, "chronyd", "chronyd -x -d", MAY)]), None);
+        assert_eq!(found(&[(30, "chronyd", "chronyd", MAY_NOT)]), None);
+        assert_eq!(found(&[(9, "systemd-timesyn", "x", MAY), chronyd]), Some(9));
+        assert_eq!(found(&[(9, "ptp4l", "ptp4l --free_running=1 -i eth0", MAY)]), None);
+        assert_eq!(found(&[(9, "phc2sys", "phc2sys -a", MAY)]), Some(9));
+    }
+
+    #[test]
+    fn it_is_named() {
+        let steerer = ClockSteerer { name: "ntpd".into(), pid: 7 };
+        assert_eq!(steerer.to_string(), "ntpd (process 7)");
+        // Whoever runs here is somebody who may.
+        assert!(find_steerer().is_none_or(|steerer| steerer.pid > 0));
+    }
+}

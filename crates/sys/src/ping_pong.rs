@@ -1,0 +1,247 @@
+//! Second process or thread that takes turns with the calling thread: the caller hands over, waits
+//! until it is handed back, and so on. By `sched_yield`, a pipe, a futex or an eventfd. The caller
+//! measures the cost of turns; nothing here reads a clock.
+
+mod channel;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::affinity::{self, Scheduling};
+use crate::descriptor::check;
+
+use channel::Channel;
+pub use channel::Handoff;
+
+/// Timeout of a peer's start or end on a busy machine.
+const PEER_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
+
+/// Kind of the peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeerKind {
+    /// Process with an address space of its own.
+    Process,
+    /// Thread of this process.
+    Thread,
+}
+
+/// Core and scheduling of the peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerPlacement {
+    /// Core that it is pinned to.
+    pub core: usize,
+    /// Real-time priority; `None` for a sched-other peer.
+    pub priority: Option<u8>,
+}
+
+/// Peer, from its readiness until it is dropped.
+#[derive(Debug)]
+pub struct PingPongPeer {
+    channel: Arc<Channel>,
+    running: RunningPeer,
+}
+
+#[derive(Debug)]
+enum RunningPeer {
+    Process(libc::pid_t),
+    Thread(Option<JoinHandle<()>>),
+}
+
+impl PingPongPeer {
+    /// Starts a peer and waits until it is ready. The caller must not spin on the peer's core in
+    /// real time before that.
+    ///
+    /// # Errors
+    ///
+    /// If no process, thread or descriptor is available, or the placement is refused.
+    pub fn start(kind: PeerKind, way: Handoff, place: PeerPlacement) -> io::Result<Self> {
+        let channel = Arc::new(Channel::open(way, kind == PeerKind::Thread)?);
+        let running = match kind {
+            PeerKind::Process => RunningPeer::Process(fork(&channel, place)?),
+            PeerKind::Thread => {
+                let theirs = Arc::clone(&channel);
+                let work = move || take_part(&theirs, place);
+                RunningPeer::Thread(Some(
+                    thread::Builder::new().name("partner".into()).spawn(work)?,
+                ))
+            }
+        };
+        let partner = Self { channel, running };
+        let started = Instant::now();
+        loop {
+            if let Some(outcome) = partner.channel.readiness() {
+                return outcome.map(|()| partner);
+            }
+            if started.elapsed() > PEER_TIMEOUT {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the peer thread did not start",
+                ));
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// Hands over and waits until handed back. By `sched_yield` it only lets the peer run, if the
+    /// scheduler agrees.
+    ///
+    /// # Errors
+    ///
+    /// `Interrupted` if a signal ended the wait: the turn is not over then, and no other one may
+    /// follow.
+    #[inline]
+    pub fn turn(&self) -> io::Result<()> {
+        self.channel.turn()
+    }
+}
+
+impl Drop for PingPongPeer {
+    fn drop(&mut self) {
+        self.channel.stop();
+        match &mut self.running {
+            RunningPeer::Process(pid) => reap(*pid),
+            RunningPeer::Thread(thread) => {
+                if let Some(thread) = thread.take() {
+                    // Its readiness has already reported everything.
+                    let _ = thread.join();
+                }
+            }
+        }
+    }
+}
+
+/// System calls of one side of a turn without a peer: the part of a turn that is no switch.
+#[derive(Debug)]
+pub struct SyscallBaseline(Channel);
+
+impl SyscallBaseline {
+    /// Opens the descriptors of the calls.
+    ///
+    /// # Errors
+    ///
+    /// If no descriptor is available.
+    pub fn open(way: Handoff, kind: PeerKind) -> io::Result<Self> {
+        Channel::open(way, kind == PeerKind::Thread).map(Self)
+    }
+
+    /// Makes the calls of one side: handing over without a peer, and finding that it is this side's
+    /// turn.
+    ///
+    /// # Errors
+    ///
+    /// `Interrupted` if a signal came.
+    #[inline]
+    pub fn call(&self) -> io::Result<()> {
+        self.0.baseline()
+    }
+}
+
+/// Main function of the peer, in a process or thread.
+fn take_part(channel: &Channel, place: PeerPlacement) {
+    let settled = settle(place);
+    channel.be_ready(settled.as_ref().err().map(|error| error.raw_os_error().unwrap_or(0)));
+    if settled.is_ok() {
+        channel.answer();
+    }
+}
+
+fn settle(place: PeerPlacement) -> io::Result<()> {
+    affinity::pin_to_core(place.core)?;
+    match place.priority.map(|priority| affinity::try_real_time(priority.into())) {
+        Some(Scheduling::Ordinary(error)) => Err(error),
+        Some(Scheduling::RealTime) | None => Ok(()),
+    }
+}
+
+/// Forks a child that takes part and ends with the thread that created it.
+fn fork(channel: &Channel, place: PeerPlacement) -> io::Result<libc::pid_t> {
+    // SAFETY: no argument.
+    let parent = unsafe { libc::getpid() };
+    // SAFETY: the child makes nothing but system calls and accesses to memory that was there
+    // before: it does not allocate, takes no lock and ends by `_exit`, so it is of no matter in
+    // what state other threads were.
+    let pid = check(unsafe { libc::fork() })?;
+    if pid == 0 {
+        // SAFETY: plain system calls with numbers. A child that loses its parent before prctl finds
+        // that it has another one.
+        unsafe {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            if libc::getppid() == parent {
+                take_part(channel, place);
+            }
+            libc::_exit(0);
+        }
+    }
+    Ok(pid)
+}
+
+/// Waits for a child that was stopped; one that does not end is killed.
+fn reap(pid: libc::pid_t) {
+    let started = Instant::now();
+    let mut killed = false;
+    loop {
+        // SAFETY: a child of this process that nothing else waits for; its status is not requested.
+        let ended = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
+        if ended != 0 {
+            return;
+        }
+        if !killed && started.elapsed() > PEER_TIMEOUT {
+            // SAFETY: as above: it was not reaped, so the number is still its own.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            killed = true;
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Both ends of a channel: for reading and for writing.
+type ChannelEnds = (OwnedFd, OwnedFd);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAYS: [Handoff; 4] = [Handoff::Yield, Handoff::Pipe, Handoff::Futex, Handoff::EventFd];
+
+    /// On one core and in threads of their own, since they are tied to it.
+    #[test]
+    fn turns_are_taken_with_each_kind_of_partner() {
+        thread::spawn(|| {
+            let core = affinity::allowed_cores().unwrap()[0];
+            affinity::pin_to_core(core).unwrap();
+            for way in WAYS {
+                for kind in [PeerKind::Process, PeerKind::Thread] {
+                    let place = PeerPlacement { core, priority: None };
+                    let partner = PingPongPeer::start(kind, way, place).unwrap();
+                    for _ in 0..50 {
+                        partner.turn().unwrap();
+                    }
+                }
+            }
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn alone_nobody_is_waited_for() {
+        for way in WAYS {
+            for kind in [PeerKind::Process, PeerKind::Thread] {
+                let alone = SyscallBaseline::open(way, kind).unwrap();
+                (0..50).for_each(|_| alone.call().unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn a_place_that_is_not_there_is_refused() {
+        let place = PeerPlacement { core: 8_191, priority: None };
+        for kind in [PeerKind::Process, PeerKind::Thread] {
+            assert!(PingPongPeer::start(kind, Handoff::Pipe, place).is_err());
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Pair of connected datagram sockets, of which one end is for a child program: its messages come
+//! with the time of their sending, regardless of the scheduling of the receiver.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+use std::time::Duration;
+
+use horolog_time::{Timestamp, Utc};
+
+use crate::datagram::{Envelope, Wait};
+use crate::descriptor::{check, get_option, pass_descriptor, set_option};
+
+/// Local end.
+#[derive(Debug)]
+pub struct ChildSocket {
+    socket: UnixDatagram,
+    envelope: Envelope,
+}
+
+impl ChildSocket {
+    /// Creates a pair, of which the program that `command` starts finds the other end under
+    /// `number`. The second returned value has to be kept until it is started.
+    ///
+    /// # Errors
+    ///
+    /// If no descriptors are available.
+    pub fn to(command: &mut Command, number: RawFd) -> io::Result<(Self, UnixDatagram)> {
+        let (here, there) = UnixDatagram::pair()?;
+        set_option(here.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1_i32)?;
+        pass_descriptor(command, there.as_raw_fd(), number);
+        Ok((Self { socket: here, envelope: Envelope::new() }, there))
+    }
+
+    /// Sends a message, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if the other end has not read earlier messages, `ConnectionRefused` if it is
+    /// closed.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        crate::datagram::send(self.socket.as_fd(), bytes)
+    }
+
+    /// Waits for a message of the other end, up to this timeout, and briefly if that is 0; returns
+    /// its length, truncated to the buffer, and the time of its sending (`SO_TIMESTAMPNS`).
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there was no message.
+    pub fn recv(
+        &mut self,
+        buffer: &mut [u8],
+        wait: Duration,
+    ) -> io::Result<(usize, Timestamp<Utc>)> {
+        // A timeout of 0 would be none.
+        self.socket.set_read_timeout(Some(wait.max(Duration::from_micros(1))))?;
+        self.next(buffer, Wait::Asleep)
+    }
+
+    /// Returns a pending message of the other end.
+    ///
+    /// # Errors
+    ///
+    /// As [`ChildSocket::recv`].
+    pub fn try_recv(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Timestamp<Utc>)> {
+        self.next(buffer, Wait::Never)
+    }
+
+    fn next(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<(usize, Timestamp<Utc>)> {
+        let received = self.envelope.receive(self.socket.as_fd(), buffer, wait)?;
+        let said = received.control.received_at.ok_or(io::ErrorKind::InvalidData)?;
+        Ok((received.len, said))
+    }
+}
+
+/// Returns the end that the program which started this one passed under this number.
+///
+/// # Errors
+///
+/// `InvalidInput` if the number is no datagram socket of this kind, which is left alone then.
+///
+/// # Panics
+///
+/// Never; but it may be called once only for each number.
+pub fn inherited(number: RawFd) -> io::Result<UnixDatagram> {
+    const WANTED: [u32; 2] = [libc::AF_UNIX as u32, libc::SOCK_DGRAM as u32];
+    // SAFETY: numbers only; a number that is no descriptor is an error.
+    let is_open = number >= 3 && check(unsafe { libc::fcntl(number, libc::F_GETFD) }).is_ok();
+    if !is_open {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: it is open, and the program that started this one left it for this call, unless it is
+    // of another kind; that is checked below, and it is left open then.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+    let found = [libc::SO_DOMAIN, libc::SO_TYPE].map(|name| {
+        get_option::<1>(descriptor.as_fd(), libc::SOL_SOCKET, name).map_or(0, |[value]| value)
+    });
+    if found != WANTED {
+        std::mem::forget(descriptor);
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: an open descriptor and numbers.
+    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    Ok(descriptor.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::process::Stdio;
+
+    use super::*;
+    use crate::clock::Realtime;
+    use horolog_time::Clock;
+
+    #[test]
+    fn a_program_is_heard_by_its_number_and_its_words_come_with_their_instant() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "printf begin >&9; sleep 0.1; printf end >&9; [ $(dd bs=9 count=1 <&9 2>/dev/null) = stop ] && exit 3"]);
+        let (mut here, there) = ChildSocket::to(&mut command, 9).unwrap();
+        let before = Realtime.now();
+        let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+        drop(there);
+        child.try_wait().unwrap();
+        let mut buffer = [0; 64];
+        let patience = Duration::from_secs(20);
+        let (len, begun) = here.recv(&mut buffer, patience).unwrap();
+        assert_eq!(&buffer[..len], b"begin");
+        let (len, ended) = here.recv(&mut buffer, patience).unwrap();
+        assert_eq!(&buffer[..len], b"end");
+        assert!(before <= begun && (ended - begun).as_ns() >= 100_000_000, "{begun:?} {ended:?}");
+        assert_eq!(here.try_recv(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);
+        here.send(b"stop").unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(3));
+        assert_eq!(here.send(b"release").unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn only_a_socket_of_the_right_kind_is_taken_over() {
+        assert_eq!(inherited(-1).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(inherited(987_654).unwrap_err().kind(), ErrorKind::InvalidInput);
+        let (stream, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(inherited(stream.as_raw_fd()).unwrap_err().kind(), ErrorKind::InvalidInput);
+        // It was left alone.
+        std::io::Write::write_all(&mut &other, b"x").unwrap();
+        let (here, there) = UnixDatagram::pair().unwrap();
+        let number = std::os::fd::IntoRawFd::into_raw_fd(there);
+        inherited(number).unwrap().send(b"hello").unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(here.recv(&mut buffer).unwrap(), 5);
+    }
+}

@@ -1,0 +1,120 @@
+//! Numbers of the interfaces, and the order in which copies leave: both are determined before a
+//! group changes.
+
+use std::collections::BTreeMap;
+
+use super::abi::{INTERFACE_INDICES, RELAY_INTERFACES_MAX, RowRange};
+use super::{RelayChild, RelayGroupError};
+
+/// Numbers of the egress interfaces of copies, by interface index.
+#[derive(Clone, Default, Debug)]
+pub(super) struct InterfaceNumbers(BTreeMap<u32, u8>);
+
+impl InterfaceNumbers {
+    /// Assigns numbers to the interfaces of these children that have none.
+    pub(super) fn admit(&mut self, children: &[RelayChild]) -> Result<(), RelayGroupError> {
+        for interface in children.iter().filter_map(|child| child.interface.as_ref()) {
+            if interface.index >= INTERFACE_INDICES {
+                let (interface, index) = (interface.name.clone(), interface.index);
+                return Err(RelayGroupError::InterfaceIndex { interface, index });
+            }
+            if !self.0.contains_key(&interface.index) {
+                let is_free = |number: &u8| !self.0.values().any(|taken| taken == number);
+                let number = (0..RELAY_INTERFACES_MAX as u8).find(is_free);
+                self.0.insert(interface.index, number.ok_or(RelayGroupError::InterfacesFull)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases the numbers of interfaces that are not in use, and returns their indices.
+    pub(super) fn release(&mut self, is_used: impl Fn(u32) -> bool) -> Vec<u32> {
+        let unused: Vec<u32> = self.0.keys().copied().filter(|&index| !is_used(index)).collect();
+        for index in &unused {
+            self.0.remove(index);
+        }
+        unused
+    }
+
+    /// Returns all of them: index and number.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u8)> + '_ {
+        self.0.iter().map(|(&index, &number)| (index, number))
+    }
+
+    /// Returns the children in the order in which copies leave: interface by interface, each in the
+    /// given order, and the position of each interface's rows, the first row of all being `first`.
+    /// Children without an interface are left out.
+    pub(super) fn in_order<'a>(
+        &self,
+        children: &'a [RelayChild],
+        first: u32,
+    ) -> (Vec<&'a RelayChild>, [RowRange; RELAY_INTERFACES_MAX]) {
+        let number = |child: &RelayChild| {
+            let interface = child.interface.as_ref();
+            interface.and_then(|interface| self.0.get(&interface.index)).map_or(0, |&n| n)
+        };
+        let mut ordered: Vec<_> =
+            children.iter().filter(|child| child.interface.is_some()).collect();
+        ordered.sort_by_key(|child| number(child));
+        let mut spans = [RowRange::default(); RELAY_INTERFACES_MAX];
+        for (row, child) in (first..).zip(&ordered) {
+            let span = &mut spans[usize::from(number(child))];
+            if span.count == 0 {
+                span.first = row;
+            }
+            span.count += 1;
+        }
+        (ordered, spans)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Interface;
+
+    fn child(index: u32, port: u16) -> RelayChild {
+        RelayChild {
+            destination: ([192, 0, 2, 9], port).into(),
+            source: ([192, 0, 2, 1], 5000).into(),
+            interface: Some(Interface { index, name: format!("eth{index}") }),
+            source_mac: [0; 6],
+            next_hop: None,
+        }
+    }
+
+    #[test]
+    fn copies_leave_interface_by_interface_in_the_order_given() {
+        let nowhere = RelayChild { interface: None, ..child(0, 9) };
+        let children =
+            [child(30, 1), child(20, 2), child(30, 3), nowhere, child(20, 4), child(30, 5)];
+        let mut interfaces = InterfaceNumbers::default();
+        interfaces.admit(&children).unwrap();
+        let (ordered, spans) = interfaces.in_order(&children, 100);
+        let ports: Vec<u16> = ordered.iter().map(|child| child.destination.port()).collect();
+        assert_eq!(ports, [1, 3, 5, 2, 4]);
+        assert_eq!(spans[0], RowRange { first: 100, count: 3 });
+        assert_eq!(spans[1], RowRange { first: 103, count: 2 });
+        assert_eq!(spans[2], RowRange::default());
+    }
+
+    #[test]
+    fn numbers_are_given_again_when_nobody_uses_them() {
+        let mut interfaces = InterfaceNumbers::default();
+        let all: Vec<_> = (1..=RELAY_INTERFACES_MAX as u32).map(|i| child(i, 1)).collect();
+        interfaces.admit(&all).unwrap();
+        let one_more = [child(1000, 1)];
+        assert!(matches!(interfaces.admit(&one_more), Err(RelayGroupError::InterfacesFull)));
+        assert_eq!(interfaces.release(|index| index != 7), [7]);
+        interfaces.admit(&one_more).unwrap();
+        assert_eq!(interfaces.iter().find(|&(index, _)| index == 1000), Some((1000, 6)));
+    }
+
+    #[test]
+    fn an_index_beyond_the_table_is_told() {
+        let error = InterfaceNumbers::default().admit(&[child(1 << 16, 1)]).unwrap_err();
+        let told = "interface 'eth65536' has index 65536, and the BPF map ends at 65536; \
+                    relay by sockets there";
+        assert_eq!(error.to_string(), told);
+    }
+}

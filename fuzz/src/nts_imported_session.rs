@@ -1,0 +1,14 @@
+//! Any text as an imported session. Reading it never panics, and an accepted one has a cookie and
+//! keys of the only valid length.
+#![no_main]
+
+use horolog_nts::ImportedSession;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if let Ok(session) = ImportedSession::parse(text) {
+        assert!(!session.cookie().is_empty());
+        assert_eq!((session.keys().c2s().len(), session.keys().s2c().len()), (32, 32));
+        assert_eq!(session.opens(), text.matches(',').count() == 2);
+    }
+});

@@ -1,0 +1,21 @@
+//! Any bytes as a transmitted reply that the kernel returns with its transmit timestamp: reading it
+//! never panics, and what is read agrees with the reply in the frame.
+#![no_main]
+
+use horolog_wire::frame::UdpFrame;
+use horolog_wire::ntp::{AssociationMode, Header};
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/server/src/transmitted_reply.rs"]
+mod transmitted_reply;
+
+use transmitted_reply::TransmittedReply;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some(reply) = TransmittedReply::parse(bytes) else { return };
+    if let Ok(frame) = UdpFrame::parse(bytes) {
+        let (header, _) = Header::parse(frame.payload).expect("it was read");
+        assert_eq!(header.mode, AssociationMode::Server);
+        assert_eq!((frame.destination.ip(), header.receive), (reply.client, reply.receive));
+    }
+});

@@ -1,0 +1,202 @@
+//! Scenarios of the `AF_XDP` sockets by which the server's XDP body hands requests over.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_io::{
+    Batch, BatchDevice, Endpoints, FrameEndpoints, FrameSelection, PacketDevice, PacketOptions,
+    UdpDevice, UdpFilter, UdpOptions, XskDevice,
+};
+use horolog_lab::{Lab, LabConfig, LabHost};
+use horolog_wire::ethernet::MacAddress;
+use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::ntp::{HEADER_LEN, PORT};
+use horolog_xdp::{
+    AttachMode, Interface, InterleavedRequests, ReplyPath, Responder, ResponderSettings, Station,
+    XdpAction, XskSocket,
+};
+
+use crate::frames::{LISTEN, MAC, build, listen_by};
+
+/// Long enough for a frame to cross a link on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Long enough for a frame that must not come to show itself.
+const QUIET_PERIOD: Duration = Duration::from_millis(300);
+const CLIENT_PORT: u16 = 40_000;
+/// Frames of one batch.
+const BATCH: usize = 32;
+
+fn interface(host: &LabHost) -> Interface {
+    Interface { index: host.port().index, name: host.port().interface.clone() }
+}
+
+/// A program that hands requests with more than a header over to so many queues.
+fn responder(queues: u32) -> Result<Responder> {
+    let settings = ResponderSettings { af_xdp_queues: queues, ..ResponderSettings::PLAIN };
+    Ok(Responder::load(&settings)?.0)
+}
+
+/// A client's request with so many bytes behind its header.
+fn long_request(more: usize) -> Vec<u8> {
+    let mut request = vec![0; HEADER_LEN + more];
+    request[0] = 0x23;
+    request
+}
+
+/// A request that came in by a queue that has no socket goes up; it is not given to a socket of
+/// another interface, whose row comes next.
+pub(crate) fn frames_of_unserved_queues_are_passed() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let host = lab.server();
+    let responder = responder(2)?;
+    listen_by(&responder)?;
+    let builder = Builder {
+        destination_mac: MAC,
+        source_mac: MacAddress([2, 0, 192, 0, 2, 1]),
+        vlan: None,
+        source: "10.0.0.1:40000".parse()?,
+        destination: LISTEN[0],
+    };
+    let request = build(&builder, &long_request(20));
+    // A test run's frame comes in by queue 0 of the loopback interface.
+    let verdict =
+        || -> Result<XdpAction> { Ok(host.run(|| responder.test_run(&request))??.verdict) };
+    ensure!(verdict()? == XdpAction::Pass, "nothing is handed over yet");
+    let loopback = Interface { index: 1, name: "lo".to_owned() };
+    let [own, other] = [&loopback, &interface(host)].map(|at| host.run(|| XskSocket::open(at, 0)));
+    let (own, other) = (own??, other??);
+    responder.redirect_to(&loopback, &[], 0)?;
+    responder.redirect_to(&interface(host), std::slice::from_ref(&other), 0)?;
+    ensure!(verdict()? == XdpAction::Pass, "it was given to another interface's socket");
+    responder.redirect_to(&loopback, std::slice::from_ref(&own), 1)?;
+    ensure!(verdict()? == XdpAction::Redirect, "it was not given to its own");
+    Ok(())
+}
+
+/// A device that sends through the client's interface, and one that sees what comes to the server.
+fn sender_and_receiver(lab: &Lab) -> Result<(XskDevice, PacketDevice)> {
+    let client = lab.client();
+    let socket = client.run(|| XskSocket::open(&interface(client), 0))??;
+    let filter = UdpFilter {
+        source: client.port().ipv4.into(),
+        source_port: None,
+        destination_port: Some(PORT),
+        destination_network: None,
+    };
+    let options = PacketOptions { selection: FrameSelection::Udp(filter), ..Default::default() };
+    let server = lab.server();
+    let receiver = server.run(|| PacketDevice::open(&server.port().interface, &options))??;
+    Ok((XskDevice::new(socket, client.port().index), receiver))
+}
+
+/// Datagrams from the client to the server, each with this payload.
+fn datagrams(lab: &Lab, payload: &[u8]) -> Batch<Endpoints> {
+    let [client, server] = [lab.client(), lab.server()].map(LabHost::port);
+    let link = FrameEndpoints {
+        remote: MacAddress(server.mac),
+        local: MacAddress(client.mac),
+        vlan: None,
+        local_port: CLIENT_PORT,
+    };
+    let address = Endpoints {
+        remote: SocketAddr::new(server.ipv4.into(), PORT),
+        local: client.ipv4.into(),
+        link: Some(link),
+        ..Endpoints::default()
+    };
+    let mut batch = Batch::new(BATCH, 64);
+    while batch.push(address, payload) {}
+    batch
+}
+
+/// Takes what comes in until there is silence, and returns how many frames had this payload and how
+/// many another.
+fn count_frames(
+    receiver: &mut PacketDevice,
+    expected: &[u8],
+    wait: Duration,
+) -> Result<[usize; 2]> {
+    let mut batch = Batch::new(BATCH, 2_048);
+    let (mut counts, mut wait) = ([0; 2], wait);
+    while receiver.receive(&mut batch, wait)? > 0 {
+        for frame in batch.iter() {
+            let frame = UdpFrame::parse(frame.bytes);
+            let payload = frame.map_err(|error| anyhow::anyhow!("{error:?}"))?.payload;
+            counts[usize::from(payload != expected)] += 1;
+        }
+        wait = if counts[0] >= BATCH { QUIET_PERIOD / 10 } else { QUIET_PERIOD };
+    }
+    Ok(counts)
+}
+
+/// What was to leave while the interface was down does not leave when it is up again, and all the
+/// memory of those frames serves for others.
+pub(crate) fn unsent_frames_are_not_sent_later() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let (client, index) = (lab.client(), lab.client().port().index);
+    let mut netlink = client.netlink()?;
+    let (mut sender, mut receiver) = sender_and_receiver(&lab)?;
+    let mut batch = datagrams(&lab, b"before");
+    ensure!(sender.send(&mut batch)? == BATCH);
+    ensure!(count_frames(&mut receiver, b"before", TIMEOUT)? == [BATCH, 0]);
+    for round in 0..3 {
+        netlink.set_link_down(index)?;
+        let mut batch = datagrams(&lab, b"meanwhile");
+        for _ in 0..20 {
+            let sent = sender.send(&mut batch).unwrap_or(0);
+            ensure!(sent == 0, "{sent} are said to have left by an interface that is down");
+        }
+        netlink.set_link_up(index)?;
+        // Asking whether something has come in drives what is to go out, too.
+        let came = sender.receive(&mut Batch::new(1, 64), QUIET_PERIOD)?;
+        ensure!(came == 0, "{came} came");
+        let counts = count_frames(&mut receiver, b"after", QUIET_PERIOD)?;
+        ensure!(counts == [0, 0], "round {round}: {counts:?} left by themselves");
+        // More than there is memory for at once.
+        let mut batch = datagrams(&lab, b"after");
+        for number in 0..40 {
+            let sent = sender.send(&mut batch)?;
+            ensure!(sent == BATCH, "round {round}, batch {number}: {sent} were sent");
+            let counts = count_frames(&mut receiver, b"after", TIMEOUT)?;
+            ensure!(counts == [BATCH, 0], "round {round}, batch {number}: {counts:?} came");
+        }
+    }
+    Ok(())
+}
+
+/// A datagram that is longer than a buffer is handed on as one that was cut off, so that it can be
+/// counted.
+pub(crate) fn oversized_datagrams_are_reported_as_truncated() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let server = lab.server();
+    let responder = responder(1)?;
+    let at = SocketAddr::new(IpAddr::V4(server.port().ipv4), PORT);
+    responder.listen(at)?;
+    let place = interface(server);
+    let station = Station { interface: place.index, vlan: None, mac: server.port().mac };
+    responder.serve_station(station, true)?;
+    let (mode, path) = (AttachMode::Native, ReplyPath::Redirect);
+    let (socket, _attachment) = server.run(|| -> Result<_> {
+        let attachment = responder.attach(&place, mode, path, InterleavedRequests::Answer)?;
+        Ok((XskSocket::open(&place, 0)?, attachment))
+    })??;
+    responder.redirect_to(&place, std::slice::from_ref(&socket), 0)?;
+    let mut receiver = XskDevice::new(socket, place.index);
+    let mut asker = lab.client().run(|| UdpDevice::connect(at, &UdpOptions::default()))??;
+    let mut requests = Batch::<Endpoints>::new(2, 256);
+    ensure!(requests.push(Endpoints::default(), &long_request(20)));
+    ensure!(requests.push(Endpoints::default(), &long_request(100)));
+    ensure!(asker.send(&mut requests)? == 2);
+    let mut batch = Batch::<Endpoints>::new(4, 100);
+    let mut count_frames = Vec::new();
+    while count_frames.len() < 2 {
+        let count = receiver.receive(&mut batch, TIMEOUT)?;
+        ensure!(count > 0, "{count_frames:?} came");
+        count_frames.extend(batch.iter().map(|packet| (packet.bytes.len(), packet.truncated)));
+    }
+    ensure!(count_frames == [(HEADER_LEN + 20, false), (100, true)], "{count_frames:?}");
+    let link = batch.packet(batch.len() - 1).address.link.context("no link")?;
+    ensure!(link.local_port == PORT, "{link:?}");
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! Scenarios of campaigns whose frames are dropped silently, as behind a switch that has failed: no
+//! link goes down, and nothing is refused. Both ways, one way only, so that reports arrive and
+//! their acknowledgements do not, and between a controller and the broker.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use serde_json::json;
+
+use crate::campaign_lab::{Field, Program, timers};
+use crate::campaign_nats::{all_done, endings, partitions};
+use crate::scenario::Need;
+use crate::scenarios;
+
+const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
+/// An Ethernet address that nobody has: whoever gets such a frame drops it.
+const UNUSED_MAC: [u8; 6] = [2, 0, 0, 0, 0, 99];
+/// Longer than a request to the broker may take, so that each end finds out.
+const PARTITION: Duration = Duration::from_secs(7);
+
+pub(crate) fn all() -> Vec<Trial> {
+    Vec::from(scenarios!(NATS, partitions:
+        frames_dropped_both_ways_lose_nothing,
+        a_report_whose_acknowledgement_is_dropped_counts_once,
+        a_partitioned_controller_resumes,
+    ))
+}
+
+/// Which way between the broker's host and another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Direction {
+    FromBroker,
+    ToBroker,
+}
+
+const BOTH: [Direction; 2] = [Direction::FromBroker, Direction::ToBroker];
+
+/// Has frames vanish on these ways of host K's link, or come again.
+fn drop_frames(
+    field: &Field,
+    number: usize,
+    directions: &[Direction],
+    drop_frames: bool,
+) -> Result<()> {
+    let (middle, host) = (field.lab.client(), field.lab.host(number));
+    let (near, far) = (&middle.ports[number - 1], host.port());
+    for direction in directions {
+        let (at, from, to) = match direction {
+            Direction::FromBroker => (middle, near, far),
+            Direction::ToBroker => (host, far, near),
+        };
+        let mac = if drop_frames { UNUSED_MAC } else { to.mac };
+        at.netlink()?.add_permanent_neighbour(from.index, to.ipv4.into(), mac)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn frames_dropped_both_ways_lose_nothing() -> Result<()> {
+    let mut field = Field::new(2)?;
+    let mut controller = field.run(&timers(2, 2), &[])?;
+    controller.await_output("n2: timer.2: started")?;
+    drop_frames(&field, 2, &BOTH, true)?;
+    let mut agent = field.agents.remove(&2).context("no agent")?;
+    agent.await_output("is finished here")?;
+    agent.await_output("continues without it")?;
+    drop_frames(&field, 2, &BOTH, false)?;
+    let result = field.result(&mut controller, 0)?;
+    all_done(&result, 2)?;
+    ensure!(result["delivery"]["duplicate_outcomes"] == 0, "{}", result["delivery"]);
+    Ok(())
+}
+
+/// The first agent measures for longer than the second one's link is cut, so that the controller
+/// is there when the second tells once more what it does not know to have arrived.
+const UNEVEN: &str = r#"
+schema = "horolog.plan/2"
+name = "uneven"
+duration-max = "60s"
+max-offset = "100ms"
+[[role]]
+name = "long"
+kind = "host-timer"
+labels = { number = "1" }
+[role.options]
+time = "25s"
+[[role]]
+name = "short"
+kind = "host-timer"
+labels = { number = "2" }
+[role.options]
+time = "2s"
+"#;
+
+pub(crate) fn a_report_whose_acknowledgement_is_dropped_counts_once() -> Result<()> {
+    let mut field = Field::new(2)?;
+    let mut controller = field.run(UNEVEN, &[])?;
+    controller.await_output("n2: short.1: started")?;
+    drop_frames(&field, 2, &[Direction::FromBroker], true)?;
+    // It has arrived, and the agent keeps it still.
+    controller.await_output("short.1: done with status")?;
+    let kept = fs::read_dir(field.directory.path().join("state2"))?.flatten();
+    let kept = kept.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "report"));
+    ensure!(kept.count() > 0, "its receipt has come");
+    let mut agent = field.agents.remove(&2).context("no agent")?;
+    agent.await_output("continues without it")?;
+    drop_frames(&field, 2, &[Direction::FromBroker], false)?;
+    agent.await_output("reconnected")?;
+    let result = field.result(&mut controller, 0)?;
+    let endings = endings(&result)?;
+    ensure!(endings.len() == 2 && endings.values().all(|how| how == "done"), "{endings:?}");
+    let delivery = json!({
+        "unusable": [], "duplicate_outcomes": 0, "unexpected_reports": 0, "unreadable_messages": 0,
+    });
+    ensure!(result["delivery"] == delivery, "{}", result["delivery"]);
+    Ok(())
+}
+
+/// It is on a host of its own, and cut off before there is an instant, and again while agents
+/// measure and tell.
+pub(crate) fn a_partitioned_controller_resumes() -> Result<()> {
+    let mut field = Field::without_agents(3, crate::campaign_lab::Nats::open)?;
+    for number in [1, 2] {
+        field.start_agent(number, &[])?;
+    }
+    let plan = field.directory.path().join("plan.toml");
+    fs::write(&plan, timers(2, 2))?;
+    let mut command = field.lab.host(3).command(crate::process::binary()?);
+    command.args(["campaign", "run", "--nats", &field.broker_of(3), "--json"]);
+    command.arg(field.directory.path().join("result.json")).arg(plan);
+    let log = field.directory.path().join("controller.log");
+    let mut controller = Program::start(&mut command, log)?;
+    controller.await_output("jobs on")?;
+    drop_frames(&field, 3, &BOTH, true)?;
+    controller.await_output("waiting for it")?;
+    drop_frames(&field, 3, &BOTH, false)?;
+    controller.await_output("timer.2: started")?;
+    drop_frames(&field, 3, &BOTH, true)?;
+    for agent in field.agents.values_mut() {
+        agent.await_output("is finished here")?;
+    }
+    thread::sleep(PARTITION);
+    drop_frames(&field, 3, &BOTH, false)?;
+    all_done(&field.result(&mut controller, 0)?, 2)
+}

@@ -1,0 +1,197 @@
+//! Scenarios of what a continuous-integration machine gets: XML of `JUnit` that a validator takes
+//! and that says what the exit status says, a summary that several commands add to, and the example
+//! workflow, whose commands are run as they stand.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig, LabHost};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{binary, is_running, run_to_end};
+use crate::scenario::Need;
+use crate::{ci_outputs, scenarios};
+
+const TIMEOUT: Duration = Duration::from_mins(1);
+const REPOSITORY: &str = env!("HOROLOG_REPOSITORY");
+/// A measurement that takes no time.
+const MEASURED: [&str; 5] = ["clock", "simulate", "--duration", "10m", "--no-store"];
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(&[Need::Peer("xmllint")], ci_outputs:
+        junit_agrees_with_the_exit_status,
+        existing_files_are_not_overwritten,
+    ));
+    all.extend(scenarios!(&[Need::Root, Need::Peer("xmllint"), Need::Peer("python3")], ci_outputs:
+        the_example_workflow_runs,
+    ));
+    all
+}
+
+fn horolog(arguments: &[&str], directory: &Path) -> Result<Output> {
+    run_to_end(Command::new(binary()?).args(arguments).current_dir(directory), TIMEOUT)
+}
+
+/// How many failures and errors a file has that is XML of `JUnit`.
+fn validated(file: &Path) -> Result<usize> {
+    let mut command = Command::new("xmllint");
+    command
+        .args(["--noout", "--schema"])
+        .arg(Path::new(REPOSITORY).join("tests/src/junit.xsd"))
+        .arg(file);
+    let output = run_to_end(&mut command, TIMEOUT)?;
+    let xml = fs::read_to_string(file)?;
+    ensure!(output.status.success(), "{}\n{xml}", String::from_utf8_lossy(&output.stderr));
+    let wrong = xml.matches("<failure ").count() + xml.matches("<error ").count();
+    let counted = format!(
+        "failures=\"{}\" errors=\"{}\"",
+        xml.matches("<failure ").count(),
+        xml.matches("<error ").count()
+    );
+    ensure!(xml.matches(&counted).count() == 2, "{counted}: {xml}");
+    Ok(wrong)
+}
+
+fn junit_agrees_with_the_exit_status() -> Result<()> {
+    let place = TempDir::new()?;
+    let golden = |name: &str| format!("{REPOSITORY}crates/record/tests/schema/{name}.json");
+    let load = golden("load");
+    let compare = ["runs", "compare", &load, &load];
+    let unmeasured = ["path", "tcp", "127.0.0.1:1", "--no-store"];
+    let kept = [&MEASURED[..], &["--fail-if", "max>1s"]].concat();
+    let broken = [&MEASURED[..], &["--fail-if", "max>1ns", "--fail-if", "mean>1s"]].concat();
+    let cases: [(&[&str], i32, usize); 5] =
+        [(&MEASURED, 0, 0), (&kept, 0, 0), (&broken, 1, 1), (&unmeasured, 3, 1), (&compare, 0, 0)];
+    for (arguments, status, wrong) in cases {
+        let arguments = [arguments, &["--junit", "x.xml", "--summary", "all.md"]].concat();
+        let output = horolog(&arguments, place.path())?;
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {output:?}");
+        let found = validated(&place.path().join("x.xml"))?;
+        ensure!(found == wrong, "{arguments:?}: {found} cases are wrong");
+    }
+    let summary = fs::read_to_string(place.path().join("all.md"))?;
+    let titles = summary.lines().filter(|line| line.starts_with("## ")).count();
+    ensure!(titles == cases.len(), "{summary}");
+    ensure!(summary.contains("## horolog clock simulate: 1 of 3 checks failed"), "{summary}");
+    ensure!(summary.contains("| max&#62;1ns | "), "{summary}");
+    Ok(())
+}
+
+fn existing_files_are_not_overwritten() -> Result<()> {
+    let place = TempDir::new()?;
+    for (more, words) in [
+        (&["--junit", "x", "--summary", "x"][..], "--junit and --summary name the same file"),
+        (&["--json", "x", "--junit", "./x"], "--json and --junit name the same file"),
+        (&["--junit", "-"], "--junit takes a file"),
+        (&["--summary", "-"], "--summary takes a file"),
+    ] {
+        let output = horolog(&[&MEASURED, more].concat(), place.path())?;
+        let told = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(2) && told.contains(words), "{told}");
+        ensure!(fs::read_dir(place.path())?.next().is_none(), "{more:?} left something");
+    }
+    let output = horolog(&[&MEASURED[..], &["--junit", "no/x"]].concat(), place.path())?;
+    ensure!(output.status.code() == Some(3), "{output:?}");
+    Ok(())
+}
+
+/// The steps of the example that run something, by their names, as a parser of YAML reads them.
+fn steps() -> Result<Vec<(String, String)>> {
+    let workflow = Path::new(REPOSITORY).join("docs/examples/ci-workflow.yml");
+    let script = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))";
+    // Debian's own, for which Debian's parser is installed.
+    let mut command = Command::new("/usr/bin/python3");
+    let output = run_to_end(command.args(["-c", script]).arg(workflow), TIMEOUT)?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let workflow: Value = serde_json::from_slice(&output.stdout)?;
+    let steps = workflow["jobs"]["qualify"]["steps"].as_array().context("no steps")?;
+    let runs = steps.iter().filter_map(|step| {
+        Some((step["name"].as_str()?.to_owned(), step["run"].as_str()?.to_owned()))
+    });
+    Ok(runs.collect())
+}
+
+/// Twice, since the second run has a baseline. Whether a limit is kept is this machine's affair;
+/// that the files say the same as the status is not.
+fn the_example_workflow_runs() -> Result<()> {
+    let place = TempDir::new()?;
+    // On a loopback of its own.
+    let lab = Lab::new(&LabConfig::default())?;
+    let programs = place.path().join("bin");
+    fs::create_dir(&programs)?;
+    symlink(binary()?, programs.join("horolog"))?;
+    let steps = steps()?;
+    ensure!(steps.len() == 6, "{steps:?}");
+    for has_baseline in [false, true] {
+        let mut stop = Stop(None);
+        for (name, script) in &steps {
+            match &**name {
+                "install" => continue,
+                "compare" if !has_baseline => continue,
+                "start the server" => stop.0 = Some(place.path().to_owned()),
+                "stop the server" => stop.0 = None,
+                _ => {}
+            }
+            step(lab.client(), name, script, place.path(), &programs)?;
+            if name == "stop the server" {
+                is_gone(place.path())?;
+            }
+        }
+    }
+    let summary = fs::read_to_string(place.path().join("summary.md"))?;
+    let titles: Vec<_> = summary.lines().filter(|line| line.starts_with("## ")).collect();
+    ensure!(titles.len() == 3 && titles[2].starts_with("## horolog runs compare "), "{titles:?}");
+    Ok(())
+}
+
+fn step(host: &LabHost, name: &str, script: &str, directory: &Path, programs: &Path) -> Result<()> {
+    let mut command = host.command("bash");
+    command.args(["-eo", "pipefail", "-c", script]).current_dir(directory);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", programs.display()));
+    command.env("GITHUB_STEP_SUMMARY", directory.join("summary.md"));
+    let output = run_to_end(&mut command, TIMEOUT)?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    let junit = match name {
+        "qualify" => directory.join("junit/load.xml"),
+        "compare" => directory.join("junit/compare.xml"),
+        _ => {
+            ensure!(output.status.success(), "{name}: {told}");
+            return Ok(());
+        }
+    };
+    let is_wrong = validated(&junit)? > 0;
+    let status = output.status.code();
+    ensure!(status == Some(i32::from(is_wrong)), "{name}: {status:?}, {is_wrong}: {told}");
+    Ok(())
+}
+
+/// Waits for the workflow's server to end: the next one is to have its port.
+fn is_gone(directory: &Path) -> Result<()> {
+    let pid = fs::read_to_string(directory.join("server.pid"))?.trim().parse()?;
+    let begun = Instant::now();
+    while is_running(pid) {
+        ensure!(begun.elapsed() < TIMEOUT, "the server does not end");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Ends the workflow's server where a step before its own end failed.
+struct Stop(Option<PathBuf>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        let Some(directory) = self.0.take() else { return };
+        let script = "kill \"$(cat server.pid)\"";
+        let _ = Command::new("sh").args(["-c", script]).current_dir(directory).status();
+    }
+}

@@ -1,0 +1,142 @@
+//! Scenarios of single clients: how evenly a server answers them, and how its limits affect
+//! compliant clients beside a load that exceeds them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig};
+use horolog_record::{CompliantClients, FindingCode, LoadResult};
+use libtest_mimic::Trial;
+
+use crate::load_command::{TIMEOUT, check_sums, has, load, only_trial, parse, result_of};
+use crate::load_modes::Chronyd;
+use crate::process::{Engine, Server, run_to_end, server_address};
+use crate::scenario::Need;
+use crate::search::Answering;
+use crate::{client_fairness, scenarios};
+
+/// Exit status where a limit was broken.
+const BROKEN: i32 = 1;
+/// The load: few clients, each of which asks hundreds of times in a second.
+const CROWD: [&str; 6] = ["-c", "20", "-r", "4k", "-t", "1"];
+/// Clients that ask once in a second.
+const COMPLIANT_CLIENTS: [&str; 4] = ["--compliant-clients", "60", "--compliant-interval", "1s"];
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    const ROOT: &[Need] = &[Need::Root];
+    const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd")];
+    let mut all = Vec::from(scenarios!(ROOT, client_fairness:
+        starved_clients_are_counted,
+        per_client_limits_do_not_affect_compliant_clients,
+        a_limit_for_new_clients_affects_compliant_ones,
+    ));
+    all.extend(
+        scenarios!(CHRONYD, client_fairness: chronyd_s_limits_do_not_affect_compliant_clients),
+    );
+    all
+}
+
+/// A server that answers every second address.
+pub(crate) fn starved_clients_are_counted() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let is_odd = |from: SocketAddr| match from.ip() {
+        IpAddr::V4(address) => address.octets()[3] % 2 == 1,
+        IpAddr::V6(_) => false,
+    };
+    let _server = Answering::start(&lab, at, is_odd)?;
+    let target = at.to_string();
+    for engine in ["packet", "xdp"] {
+        let mut arguments = vec![&*target, "--engine", engine, "-s", "10.0.0.0/24", "-c", "10"];
+        arguments.extend(["-r", "1k", "-t", "0.3", "--timeout", "200ms", "--fairness"]);
+        let result = result_of(lab.client(), &arguments)?;
+        let trial = only_trial(&result)?;
+        check_sums(trial)?;
+        let fairness = trial.fairness.as_ref().context("single clients were not counted")?;
+        ensure!((fairness.clients, fairness.unanswered) == (10, 5), "{fairness:?}");
+        ensure!(fairness.share_min <= 0.0 && fairness.share_max > 0.9, "{fairness:?}");
+        let jain = fairness.jain_index.context("no index")?;
+        ensure!((0.49..=0.51).contains(&jain), "{fairness:?}");
+        ensure!(has(&result, FindingCode::UnfairReplies), "{:?}", result.findings);
+    }
+    Ok(())
+}
+
+/// A load of [`CROWD`] and [`COMPLIANT_CLIENTS`], and what became of both.
+fn load_with_compliant(
+    lab: &Lab,
+    at: SocketAddr,
+    engine: &str,
+) -> Result<(LoadResult, CompliantClients)> {
+    let target = at.to_string();
+    let mut arguments = vec![&*target, "--engine", engine, "--timeout", "300ms"];
+    arguments.extend(CROWD.iter().chain(&COMPLIANT_CLIENTS));
+    let result = result_of(lab.client(), &arguments)?;
+    let trial = only_trial(&result)?;
+    check_sums(trial)?;
+    let well = trial.compliant_clients.clone().context("nobody was well-behaved")?;
+    let asked = (well.clients, well.sent, well.clients_active);
+    ensure!(asked == (60, 60, 60) && well.received + well.lost == 60, "{well:?}");
+    Ok((result, well))
+}
+
+fn check_alone(result: &LoadResult, well: &CompliantClients) -> Result<()> {
+    let crowd = only_trial(result)?;
+    ensure!(crowd.loss_ratio() > 0.5, "the crowd lost {}", crowd.loss_ratio());
+    // One may fall to a machine that is busy.
+    ensure!(well.lost <= 3, "{well:?} beside {crowd:?}");
+    ensure!(
+        (well.lost > 0) == has(result, FindingCode::CompliantClientLoss),
+        "{:?}",
+        result.findings
+    );
+    Ok(())
+}
+
+/// Where each client has its own limit, only those are hurt that exceed it, by either body.
+pub(crate) fn per_client_limits_do_not_affect_compliant_clients() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    for body in Engine::ALL {
+        let _server = Server::start(lab.server(), body, &[at], &["--limit-rate", "10"])?;
+        for engine in ["packet", "xdp"] {
+            let (result, well) = load_with_compliant(&lab, at, engine)?;
+            check_alone(&result, &well).with_context(|| format!("{body:?} and {engine}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Where all newcomers share one limit, well-behaved ones are among them; a limit on that fails.
+pub(crate) fn a_limit_for_new_clients_affects_compliant_ones() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let limits = ["--limit-rate", "1000", "--limit-new-clients", "5"];
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &limits)?;
+    let (result, well) = load_with_compliant(&lab, at, "packet")?;
+    ensure!(well.loss_ratio() > 0.3 && well.clients_affected > 10, "{well:?}");
+    ensure!(has(&result, FindingCode::CompliantClientLoss), "{:?}", result.findings);
+    let target = at.to_string();
+    let mut arguments = vec![&*target, "--engine", "packet", "--timeout", "300ms"];
+    arguments.extend(CROWD.iter().chain(&COMPLIANT_CLIENTS));
+    arguments.extend(["--compliant-source", "10.200.0.0/16", "--fail-if", "compliant-loss>5%"]);
+    arguments.extend(["--json", "-"]);
+    let output = run_to_end(&mut load(lab.client(), &arguments)?, TIMEOUT)?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(BROKEN), "{}: {stderr}", output.status);
+    ensure!(stderr.contains("limit 'compliant-loss>5%' failed"), "{stderr}");
+    let result: LoadResult = parse(&output.stdout)?;
+    ensure!(result.limits[0].failed, "{:?}", result.limits);
+    Ok(())
+}
+
+/// chronyd's `ratelimit` is for each address as well.
+pub(crate) fn chronyd_s_limits_do_not_affect_compliant_clients() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let directives = ["ratelimit interval 1 burst 8 leak 3", "clientloglimit 10000000"];
+    let _server = Chronyd::start(lab.server(), &directives)?;
+    let (result, well) = load_with_compliant(&lab, at, "packet")?;
+    check_alone(&result, &well)
+}

@@ -1,0 +1,239 @@
+//! Scenarios of the views of `horolog cycle run` and `horolog cycle test`: tasks, nodes and faults
+//! on a terminal, work that is divided, limits, and a run that is interrupted, once and twice.
+
+use std::fs;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use horolog_sys::namespace::die_with_parent;
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::launch_after::{processes, until};
+use crate::live_views::LiveTerminal;
+use crate::process::{TIMEOUT, binary, run_to_end, signal};
+use crate::usage_error::{USAGE, check};
+use crate::{cycle_views, scenarios};
+
+/// What the second of two interrupts ends a run with.
+const INTERRUPTED: i32 = 130;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    Vec::from(scenarios!(&[], cycle_views:
+        tasks_are_shown_on_a_terminal_and_a_key_ends_them,
+        a_test_is_shown_on_a_terminal_and_a_key_ends_it,
+        work_is_divided_among_the_nodes,
+        a_limit_with_a_value_passes_or_fails,
+        an_interrupt_keeps_the_counts_and_a_second_one_ends_at_once,
+        an_interrupt_ends_a_run_before_its_start,
+    ))
+}
+
+fn cycle(arguments: &[&str]) -> Result<Output> {
+    run_to_end(Command::new(binary()?).args(["cycle", "run"]).args(arguments), TIMEOUT)
+}
+
+fn task(result: &Value, run: usize, node: usize) -> &Value {
+    &result["runs"][run]["nodes"][node]["tasks"][0]
+}
+
+/// `horolog cycle` with a terminal of its own.
+fn on_terminal(arguments: &[&str]) -> Result<LiveTerminal> {
+    let mut command = Command::new("setsid");
+    command.arg("--ctty").arg(binary()?).arg("cycle").args(arguments);
+    command.args(["--live", "--no-store"]);
+    LiveTerminal::start(command)
+}
+
+fn viewed(arguments: &[&str]) -> Result<LiveTerminal> {
+    let run = ["run", "-p", "20ms", "-n", "2", "--policy", "other"];
+    on_terminal(&[&run[..], arguments].concat())
+}
+
+fn tasks_are_shown_on_a_terminal_and_a_key_ends_them() -> Result<()> {
+    let directory = TempDir::new()?;
+    let path = directory.path().join("result.json").display().to_string();
+    let mut run = viewed(&["-u", "100", "-t", "2500ms"])?;
+    let all = ["run 1 of 1: ", " of 2.5 s", "node1        task ", "node2        task ", "missed"];
+    let text = run.until(|text| all.iter().all(|part| text.contains(part)))?;
+    ensure!(text.contains("execution to period over time") && text.contains('%'), "{text}");
+    let (status, stdout, screen) = run.end()?;
+    ensure!(status == 0 && stdout.contains("node2"), "{status}: {stdout}");
+    ensure!((screen.taken, screen.restored) == (1, 1), "the terminal is not as it was");
+    // A key ends a long run, and what was counted is kept.
+    let mut run = viewed(&["-u", "100", "-t", "10m", "--json", &path])?;
+    run.until(|text| text.contains("run 1 of 1: 1."))?;
+    run.press("q")?;
+    let (status, stdout, screen) = run.end()?;
+    ensure!(status == 0 && screen.restored == 1, "{status}: {stdout}");
+    let result: Value = serde_json::from_slice(&fs::read(&path)?)?;
+    ensure!(task(&result, 0, 1)["periods"].as_u64() > Some(0), "{result}");
+    ensure!(result["findings"].to_string().contains("\"interrupted\""), "{result}");
+    // Elsewhere it is refused, before anything is run or written.
+    let log = directory.path().join("log.csv");
+    let log_to = log.display().to_string();
+    let refused = cycle(&["--live", "-p", "20ms", "-u", "100", "-t", "1s", "--log", &log_to])?;
+    check(&refused, USAGE, &["--live needs a terminal"])?;
+    ensure!(!log.exists(), "it left a file");
+    Ok(())
+}
+
+/// A test with a node that is stopped for a second from the first one on, and one that is slow in
+/// the end.
+const TESTED: &str = "schema = \"horolog.test/2\"\nname = \"seen\"\ntime = \"4s\"\n\
+    period = \"50ms\"\nnode-timeout = 3\n\
+    [[stage]]\nname = \"meet\"\ncompute = \"1ms\"\nbarrier = true\nwait = \"20ms\"\n\
+    [[state]]\nname = \"first\"\nfrom = \"0s\"\nto = \"1s\"\n\
+    [[fault]]\nkind = \"stop\"\nat = \"1s\"\nfor = \"1s\"\nnode = 2\nstate = \"alone\"\n";
+
+fn a_test_is_shown_on_a_terminal_and_a_key_ends_it() -> Result<()> {
+    let directory = TempDir::new()?;
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (test, json) = (path("test.toml"), path("result.json"));
+    fs::write(&test, TESTED)?;
+    let mut run = on_terminal(&["test", &test])?;
+    let seen = |parts: &'static [&'static str]| {
+        move |text: &str| parts.iter().all(|part| text.contains(part))
+    };
+    run.until(seen(&[
+        "load 1: 0.",
+        " of 4.0 s",
+        "state first",
+        "node1 ",
+        "node2 ",
+        "stop node2 ",
+    ]))?;
+    run.until(seen(&["state alone", "response to deadline over time"]))?;
+    let noticed = |text: &str| {
+        let row = text.lines().find(|line| line.starts_with("stop node2"));
+        row.is_some_and(|row| row.contains(" 1.0 s         1 ") && row.ends_with('-'))
+            && row.is_some_and(|row| row.contains(" ms"))
+    };
+    run.until(|text| noticed(text))?;
+    let (status, stdout, screen) = run.end()?;
+    ensure!(status == 0 && stdout.contains("stop node2"), "{status}: {stdout}");
+    ensure!((screen.taken, screen.restored) == (1, 1), "the terminal is not as it was");
+    // A key ends a long test, and what was counted is kept.
+    let mut run = on_terminal(&["test", "--time", "10m", "--json", &json])?;
+    run.until(|text| text.contains("load 1: 1."))?;
+    run.press("q")?;
+    let (status, stdout, screen) = run.end()?;
+    ensure!(status == 0 && screen.restored == 1, "{status}: {stdout}");
+    let result: Value = serde_json::from_slice(&fs::read(&json)?)?;
+    ensure!(result["run"]["nodes"][0]["periods"].as_u64() > Some(0), "{result}");
+    ensure!(result["findings"].to_string().contains("\"interrupted\""), "{result}");
+    let mut elsewhere = Command::new(binary()?);
+    let refused = run_to_end(elsewhere.args(["cycle", "test", "--live"]), TIMEOUT)?;
+    check(&refused, USAGE, &["--live needs a terminal"])
+}
+
+fn work_is_divided_among_the_nodes() -> Result<()> {
+    let divided = |more: &[&str]| -> Result<Value> {
+        let settings = ["--json", "-", "-p", "20ms", "-u", "900", "-b", "-t", "200ms"];
+        let output = cycle(&[&settings[..], &["-n", "1,2"], more].concat())?;
+        ensure!(output.status.success(), "{output:?}");
+        Ok(serde_json::from_slice(&output.stdout)?)
+    };
+    let units = |result: &Value, run: usize, node: usize| task(result, run, node)["units"].as_u64();
+    let result = divided(&["--split-work"])?;
+    let found = [units(&result, 0, 0), units(&result, 1, 0), units(&result, 1, 1)];
+    ensure!(found == [Some(900), Some(450), Some(450)], "{found:?}");
+    // Both numbers of nodes are compared, the first with itself.
+    let gained = result["speedups"].as_array().context("no speed-ups")?;
+    let nodes: Vec<_> = gained.iter().filter_map(|one| one["nodes"].as_u64()).collect();
+    ensure!(nodes == [1, 2] && gained[0]["speedup"] == 1.0, "{gained:?}");
+    let result = divided(&[])?;
+    ensure!([units(&result, 1, 0), units(&result, 1, 1)] == [Some(900); 2], "{result}");
+    Ok(())
+}
+
+fn a_limit_with_a_value_passes_or_fails() -> Result<()> {
+    // Each period takes more than twice as long as it may.
+    let run = ["--json", "-", "-p", "20ms", "-t", "100ms"];
+    let judged = |limits: &[&str]| -> Result<(Option<i32>, Value)> {
+        let output = cycle(&[&run[..], limits, &["--", "sleep", "0.05"]].concat())?;
+        let result: Value = serde_json::from_slice(&output.stdout)?;
+        Ok((output.status.code(), result["limits"].clone()))
+    };
+    let held = ["--fail-if", "execution-max>3600s", "--fail-if", "start-latency-max>3600s"];
+    let (status, limits) = judged(&held)?;
+    ensure!(status == Some(0), "{limits}");
+    for limit in limits.as_array().context("no limits")? {
+        ensure!(limit["failed"] == false && limit["scope"] == "task 'task' on node1", "{limit}");
+    }
+    let (status, limits) =
+        judged(&["--fail-if", "execution-mean>50ms", "--fail-if", "missed>99%", held[0], held[1]])?;
+    // The first two are broken, and the one that holds changes nothing.
+    ensure!(status == Some(1), "{limits}");
+    let failed: Vec<_> = (0..3).map(|at| limits[at]["failed"].as_bool()).collect();
+    ensure!(failed == [Some(true), Some(true), Some(false)], "{limits}");
+    ensure!(limits[1]["value"] == 1.0 && limits[0]["bound"] == 5e7, "{limits}");
+    Ok(())
+}
+
+/// A run of two nodes whose command, or program, sleeps, which is waited for until it does.
+fn sleeping(directory: &TempDir, kind: &[&str], sleep: &str) -> Result<Child> {
+    let stderr = fs::File::create(directory.path().join("stderr"))?;
+    let mut command = Command::new(binary()?);
+    command.args(["cycle", "run", "--json", "-", "-p", "20ms", "-t", "60s", "--timeout", "120s"]);
+    command.args(["-n", "2"]).args(kind).args(["--", "sleep", sleep]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+    let run = die_with_parent(&mut command).spawn()?;
+    let line = format!("sleep {sleep}");
+    // A program is waited for until it is ready, which it never is, and one node after the other.
+    let wanted = if kind.is_empty() { 2 } else { 1 };
+    until("commands that sleep", || Ok(asleep(&line)? == wanted))?;
+    Ok(run)
+}
+
+/// How many programs have just this command line, which is that of no node.
+fn asleep(line: &str) -> Result<usize> {
+    let is_own = |pid: &u32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&words).replace('\0', " ").trim() == line
+    };
+    Ok(processes(line)?.iter().filter(|pid| is_own(pid)).count())
+}
+
+fn an_interrupt_keeps_the_counts_and_a_second_one_ends_at_once() -> Result<()> {
+    let directory = TempDir::new()?;
+    let run = sleeping(&directory, &[], "62.25")?;
+    signal(&run, "INT")?;
+    let output = run.wait_with_output()?;
+    ensure!(output.status.code() == Some(0), "{output:?}");
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    // The period that it was in does not count.
+    ensure!(task(&result, 0, 0)["periods"] == 0 && task(&result, 0, 1)["failed"] == 0, "{result}");
+    ensure!(result["findings"].to_string().contains("\"interrupted\""), "{result}");
+    ensure!(asleep("sleep 62.25")? == 0, "it still sleeps");
+
+    let run = sleeping(&directory, &[], "62.5")?;
+    signal(&run, "INT")?;
+    let said = || Ok(fs::read_to_string(directory.path().join("stderr"))?.contains("once more"));
+    until("an answer to the first", said)?;
+    signal(&run, "INT")?;
+    let output = run.wait_with_output()?;
+    // The first one may have been through by then.
+    let is_through = output.status.code() == Some(0) && !output.stdout.is_empty();
+    let is_ended = output.status.code() == Some(INTERRUPTED) && output.stdout.is_empty();
+    ensure!(is_ended || is_through, "{output:?}");
+    until("no command that sleeps", || Ok(asleep("sleep 62.5")? == 0))
+}
+
+/// A program has two minutes to be ready, and nobody waits for that any longer.
+fn an_interrupt_ends_a_run_before_its_start() -> Result<()> {
+    let directory = TempDir::new()?;
+    let run = sleeping(&directory, &["--program"], "62.75")?;
+    let begun = Instant::now();
+    signal(&run, "INT")?;
+    let output = run.wait_with_output()?;
+    let said = fs::read_to_string(directory.path().join("stderr"))?;
+    ensure!(output.status.code() == Some(3), "{output:?}: {said}");
+    ensure!(said.contains("node1 is not ready: the run was interrupted before it was"), "{said}");
+    ensure!(begun.elapsed() < TIMEOUT, "{:?}", begun.elapsed());
+    ensure!(asleep("sleep 62.75")? == 0, "it still sleeps");
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Scenarios of a kernel or a container that denies system calls which a server and a client can do
+//! without: real-time scheduling, `io_uring`, steering the clock, locked memory, BPF. Both start
+//! and work.
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use anyhow::{Result, anyhow, ensure};
+use horolog_lab::{Lab, LabConfig};
+use libtest_mimic::Trial;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
+use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
+use crate::{ROOT, client, denied_syscalls, scenarios};
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    scenarios!(ROOT, denied_syscalls:
+        a_server_and_a_client_work_without_them,
+        a_server_works_without_bpf,
+    )
+    .into()
+}
+
+const SCHEDULING: [i64; 3] =
+    [libc::SYS_sched_setscheduler, libc::SYS_sched_setattr, libc::SYS_sched_setparam];
+const IO_URING: [i64; 3] =
+    [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+const CLOCKS: [i64; 3] = [libc::SYS_adjtimex, libc::SYS_clock_adjtime, libc::SYS_clock_settime];
+const LOCKING: [i64; 2] = [libc::SYS_mlock, libc::SYS_mlockall];
+
+/// Runs it in a thread that these calls are denied, as they are to every program that it starts.
+fn without(calls: &[i64], run: impl FnOnce() -> Result<()> + Send) -> Result<()> {
+    let rules: BTreeMap<_, _> = calls.iter().map(|call| (*call, Vec::new())).collect();
+    let denied = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let processor = std::env::consts::ARCH.try_into()?;
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, processor)?;
+    let program: BpfProgram = filter.try_into()?;
+    thread::scope(|scope| {
+        let confined = scope.spawn(move || {
+            seccompiler::apply_filter(&program)?;
+            run()
+        });
+        confined.join().map_err(|_| anyhow!("the thread panicked"))?
+    })
+}
+
+fn a_server_and_a_client_work_without_them() -> Result<()> {
+    let calls = [&SCHEDULING[..], &IO_URING, &CLOCKS, &LOCKING].concat();
+    for engine in Engine::ALL {
+        let lab = Lab::new(&LabConfig::default())?;
+        let at = server_address(&lab, false)?;
+        without(&calls, || {
+            let server = Server::start(lab.server(), engine, &[at], &[])?;
+            ensure!(client::query_from(lab.client(), at)?.header.stratum == 10);
+            let mut load = lab.client().command(binary()?);
+            let target = at.ip().to_string();
+            load.args(["load", "ntp", &target, "-r", "100", "-t", "0.5", "--engine", "udp"]);
+            let output = run_to_end(&mut load, TIMEOUT)?;
+            ensure!(output.status.success(), "{output:?}");
+            let ended = server.end("TERM")?;
+            ensure!(ended.status.success(), "{engine:?}: {}", ended.stderr);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// The engine is chosen that works, and the reason is told.
+fn a_server_works_without_bpf() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    without(&[libc::SYS_bpf], || {
+        let server = Server::start_choosing(lab.server(), &[at])?;
+        client::query_from(lab.client(), at)?;
+        let status = server.status()?;
+        ensure!(status["engine"] == "socket", "{status}");
+        let said = server.end("TERM")?.stderr;
+        ensure!(said.contains("not serving by XDP"), "{said}");
+        Ok(())
+    })
+}

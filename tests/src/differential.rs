@@ -1,0 +1,264 @@
+//! Differential scenarios of the server's two engines: for every frame the XDP program does what
+//! the model in Rust does, byte for byte. The program runs in the kernel without being attached
+//! anywhere.
+//!
+//! The model uses the timestamps that the program wrote, so nothing is left out of the comparison;
+//! that those timestamps are correct is checked separately.
+
+use anyhow::{Context, Result, ensure};
+use horolog_server::{
+    ClockPage, FrameInterleaved, FrameServer, FrameTimes, FrameVerdict, HashKey, InterleavedTable,
+    ListenSet, SystemVariables, clock_update, decide_frame,
+};
+use horolog_sys::clock::MonotonicClock;
+use horolog_time::{Clock, NO_STEP, NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase};
+use horolog_wire::frame::UdpFrame;
+use horolog_wire::ntp::{
+    AssociationMode, HEADER_LEN, Header, LeapIndicator, STRATUM_UNSYNCHRONISED,
+};
+use horolog_xdp::{ClockWriter, Responder, ResponderSettings, XdpAction};
+
+use crate::frames::{Expected, KINDS, Kind, LISTEN, listen_by, listen_set};
+use crate::random::Random;
+
+const FRAMES_OF_A_KIND: usize = 20_000;
+const SEED: u64 = 0x686f_726f_6c6f_6721;
+/// `BPF_PROG_TEST_RUN` takes no frame without an Ethernet header.
+const SHORTEST_FRAME: usize = 14;
+/// Frames between one page and the next; so many take a few milliseconds, and a page lives for 2 s.
+const FRAMES_OF_A_PAGE: usize = 500;
+
+/// A page that says something of its own in every field, and starts now.
+pub(crate) fn page(random: &mut Random) -> ClockPage {
+    let now = MonotonicClock.now();
+    ClockPage {
+        variables: SystemVariables {
+            leap: LeapIndicator::from_bits(random.next() as u8),
+            // The last is a clock that is not synchronised.
+            stratum: random.within(1..=STRATUM_UNSYNCHRONISED.into()) as u8,
+            precision: -(random.within(1..=30) as i8),
+            root_delay: NtpShort::from_bits(random.next() as u32),
+            root_dispersion: NtpShort::from_bits(random.next() as u32),
+            reference_id: (random.next() as u32).to_be_bytes(),
+            reference: NtpTimestamp::from_bits(random.next()),
+        },
+        timebase: Timebase {
+            anchor: now,
+            // Any time will do, the turn of an era included.
+            ntp_at_anchor: NtpTimestamp::from_bits(random.next()),
+            rate: NOMINAL_RATE,
+            expires: now + Span::from_ms(2_000),
+            step_at: NO_STEP,
+            step: 0,
+        },
+        realtime_minus_monotonic: Span::ZERO,
+        realtime_step: Span::ZERO,
+        tai_minus_utc_s: None,
+        distance: Span::ZERO,
+        distance_recent: Span::ZERO,
+        leap_after: LeapIndicator::None,
+    }
+}
+
+pub(crate) fn publish(writer: &mut ClockWriter, page: &ClockPage) {
+    let edition = clock_update(page);
+    writer.publish(&edition, &edition);
+}
+
+fn responder() -> Result<(Responder, ClockWriter)> {
+    let (responder, writer) = Responder::load(&ResponderSettings::PLAIN)?;
+    listen_by(&responder)?;
+    Ok((responder, writer))
+}
+
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The timestamps of a reply, which ends with its NTP header.
+pub(crate) fn timestamps(reply: &[u8]) -> Result<(NtpTimestamp, NtpTimestamp)> {
+    let start = reply.len().checked_sub(HEADER_LEN).context("a reply without an NTP header")?;
+    let (header, _) = Header::parse(&reply[start..])?;
+    Ok((header.receive, header.transmit))
+}
+
+/// Has both engines decide on a frame, and returns true if they answered it.
+fn compare(
+    responder: &Responder,
+    listen: &ListenSet,
+    page: &ClockPage,
+    frame: &[u8],
+) -> Result<bool> {
+    let unknown = NtpTimestamp::UNKNOWN;
+    let table = InterleavedTable::new(0, HashKey([0; 2])).context("a table without slots")?;
+    let interleaved = FrameInterleaved::Answer(&table);
+    let server = FrameServer { listen, page, limiter: None, interleaved };
+    let judge = |received, transmit| {
+        decide_frame(frame, &server, &FrameTimes { now: page.timebase.anchor, received, transmit })
+    };
+    if frame.len() < SHORTEST_FRAME {
+        let model = judge(unknown, unknown);
+        ensure!(model == FrameVerdict::Pass, "the model answers {} bytes", frame.len());
+        return Ok(false);
+    }
+    let before = page.timebase.ntp_at(MonotonicClock.now()).context("the page has expired")?;
+    let outcome = responder.test_run(frame)?;
+    let after = page.timebase.ntp_at(MonotonicClock.now()).context("the page has expired")?;
+    let answered = match outcome.verdict {
+        XdpAction::Transmit => true,
+        XdpAction::Pass => false,
+        other => anyhow::bail!("the program says {other:?}"),
+    };
+    let (receive, transmit) =
+        if answered { timestamps(&outcome.frame)? } else { (unknown, unknown) };
+    let by_program = hexadecimal(&outcome.frame);
+    match judge(receive, transmit) {
+        FrameVerdict::Drop => anyhow::bail!("the model drops a frame without any limits"),
+        FrameVerdict::Pass => {
+            ensure!(!answered, "the model passes what the program answers with {by_program}");
+            ensure!(outcome.frame == frame, "the program changed what it passed to {by_program}");
+        }
+        FrameVerdict::Transmit(reply) => {
+            ensure!(answered, "the program passes what the model answers");
+            let by_model = hexadecimal(&reply);
+            ensure!(outcome.frame == reply, "program {by_program}\nmodel   {by_model}");
+            check_reply(frame, &reply)?;
+            let instants = [before, receive, transmit, after];
+            let in_order = instants.windows(2).all(|pair| pair[1].since(pair[0]) >= Span::ZERO);
+            ensure!(in_order, "timestamps out of order: {instants:?}");
+        }
+    }
+    Ok(answered)
+}
+
+/// Requirements of a reply, beyond the agreement of both engines.
+pub(crate) fn check_reply(request: &[u8], reply: &[u8]) -> Result<()> {
+    let told = UdpFrame::parse(reply).map_err(|error| anyhow::anyhow!("no UDP: {error:?}"))?;
+    ensure!(told.checksum_fits(), "the reply's UDP checksum is wrong");
+    ensure!(reply.len() <= request.len(), "the reply is longer than the request");
+    let (header, rest) = Header::parse(told.payload)?;
+    ensure!(rest.is_empty() && told.trailer_len == 0, "bytes behind the reply");
+    let expected = match AssociationMode::from_bits(request[request.len() - HEADER_LEN]) {
+        AssociationMode::SymmetricActive => AssociationMode::SymmetricPassive,
+        _ => AssociationMode::Server,
+    };
+    ensure!(header.mode == expected, "mode {:?}", header.mode);
+    ensure!(header.stratum < STRATUM_UNSYNCHRONISED, "stratum {}", header.stratum);
+    let token = &request[request.len() - 8..];
+    ensure!(header.origin.to_bits().to_be_bytes() == token, "origin {:?}", header.origin);
+    Ok(())
+}
+
+/// How many frames of a kind were answered, and how many passed.
+fn compare_kind(
+    kind: &Kind,
+    random: &mut Random,
+    responder: &Responder,
+    writer: &mut ClockWriter,
+) -> Result<(usize, usize)> {
+    let listen = listen_set();
+    let mut current = page(random);
+    let (mut answered, mut passed) = (0, 0);
+    for number in 0..FRAMES_OF_A_KIND {
+        if number % FRAMES_OF_A_PAGE == 0 {
+            current = page(random);
+            publish(writer, &current);
+        }
+        let frame = (kind.make)(random);
+        let is_answered = compare(responder, &listen, &current, &frame)
+            .with_context(|| format!("{} {number}: {}", kind.name, hexadecimal(&frame)))?;
+        if is_answered {
+            answered += 1;
+        } else {
+            passed += 1;
+        }
+    }
+    let as_expected = match kind.expected {
+        Expected::Answered => passed == 0,
+        Expected::Passed => answered == 0,
+        Expected::Either => answered > 0 && passed > 0,
+    };
+    ensure!(
+        as_expected,
+        "{} should be {:?}: {answered} answered, {passed} passed",
+        kind.name,
+        kind.expected
+    );
+    Ok((answered, passed))
+}
+
+/// The program and the model do the same, byte for byte, with every frame of every kind. What they
+/// did is printed on stderr.
+pub(crate) fn program_and_model_agree() -> Result<()> {
+    let (responder, mut writer) = responder()?;
+    let mut random = Random::new(SEED);
+    let line = |name: &str, counts: (usize, usize)| {
+        format!("    {name:34} {:8} answered {:8} passed\n", counts.0, counts.1)
+    };
+    let mut table = String::from("\n");
+    let mut total = (0, 0);
+    for kind in &KINDS {
+        let counts = compare_kind(kind, &mut random, &responder, &mut writer)?;
+        table += &line(kind.name, counts);
+        total = (total.0 + counts.0, total.1 + counts.1);
+    }
+    eprint!("{table}{}    ", line("all", total));
+    Ok(())
+}
+
+/// A valid request of either family.
+pub(crate) fn valid(random: &mut Random) -> [Vec<u8>; 2] {
+    [0, 1].map(|kind: usize| (KINDS[kind].make)(random))
+}
+
+/// Before the first page and after the last has expired, everything passes, unchanged.
+pub(crate) fn without_a_clock_page_everything_passes() -> Result<()> {
+    let mut random = Random::new(SEED);
+    let (responder, mut writer) = responder()?;
+    let passes = |when: &str, random: &mut Random| -> Result<()> {
+        for request in valid(random) {
+            let outcome = responder.test_run(&request)?;
+            ensure!(outcome.verdict == XdpAction::Pass, "{when}: {:?}", outcome.verdict);
+            ensure!(outcome.frame == request, "{when}: the frame was changed");
+        }
+        Ok(())
+    };
+    passes("before the first page", &mut random)?;
+    let mut current = page(&mut random);
+    publish(&mut writer, &current);
+    for request in valid(&mut random) {
+        ensure!(
+            responder.test_run(&request)?.verdict == XdpAction::Transmit,
+            "a page is published"
+        );
+    }
+    current.timebase.expires = MonotonicClock.now();
+    publish(&mut writer, &current);
+    passes("after the expiry", &mut random)?;
+    let counts = responder.counts();
+    ensure!((counts.answered_ipv4, counts.answered_ipv6) == (1, 1), "{counts:?}");
+    ensure!(counts.passed.iter().sum::<u64>() == 4, "{counts:?}");
+    Ok(())
+}
+
+/// An address that is no longer listened on is no longer answered at, although the program
+/// remembers the last one that it found.
+pub(crate) fn an_address_can_be_removed() -> Result<()> {
+    let mut random = Random::new(SEED);
+    let (responder, mut writer) = responder()?;
+    publish(&mut writer, &page(&mut random));
+    for (request, address) in valid(&mut random).iter().zip(LISTEN) {
+        let verdict = || Ok::<_, anyhow::Error>(responder.test_run(request)?.verdict);
+        ensure!(verdict()? == XdpAction::Transmit && verdict()? == XdpAction::Transmit);
+        responder.unlisten(address)?;
+        ensure!(verdict()? == XdpAction::Pass, "{address} is still answered at");
+        responder.listen(address)?;
+        ensure!(verdict()? == XdpAction::Transmit, "{address} is not answered at again");
+    }
+    Ok(())
+}

@@ -1,0 +1,360 @@
+//! Differential scenarios of the server's two engines where the result depends on earlier requests:
+//! limits, lists, kisses and interleaved mode. Both process the same long sequence of frames, in
+//! which few clients send often, and the model does what the program does, byte for byte.
+//!
+//! The model uses the instant that the program used and the timestamps that it wrote.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_server::decide_frame;
+use horolog_server::{
+    ClockPage, FrameInterleaved, FrameServer, FrameTimes, FrameVerdict, HashKey, InterleavedConfig,
+    InterleavedTable, Limiter, LimitsConfig, ListenSet, as_transmit, responder_settings,
+};
+use horolog_sys::clock::MonotonicClock;
+use horolog_time::{Clock, NtpTimestamp};
+use horolog_wire::ethernet::MacAddress;
+use horolog_wire::frame::Builder;
+use horolog_wire::ntp::{HEADER_LEN, Header};
+use horolog_xdp::{AdmissionRefusal, ClockWriter, Responder, TestRunOutcome, XdpAction};
+
+use crate::differential::{hexadecimal, page, publish, timestamps};
+use crate::frames::{LISTEN, MAC, build, listen_by, listen_set, request};
+use crate::random::Random;
+
+const SEED: u64 = 0x6c69_6d69_7473_2121;
+const KEY: HashKey = HashKey([0x1357_9bdf_0246_8ace, 0xfdb9_7531_eca8_6420]);
+/// The shortest request of a client: version 4, mode 3.
+const PLAIN: [u8; HEADER_LEN] = {
+    let mut request = [0; HEADER_LEN];
+    request[0] = 0x23;
+    request
+};
+/// Frames of one sequence, under one set of rules and lists.
+const FRAMES: usize = 20_000;
+/// Frames between one page and the next, and between one state of the lists and the next.
+const FRAMES_OF_A_PAGE: usize = 1_000;
+
+/// State of both engines, and the occurrences so far.
+struct Pair {
+    responder: Responder,
+    limiter: Option<Limiter>,
+    table: InterleavedTable,
+    listen: ListenSet,
+    page: ClockPage,
+    /// The receive timestamps of the last replies, by client.
+    last: BTreeMap<IpAddr, NtpTimestamp>,
+    occurrences: BTreeMap<&'static str, u64>,
+}
+
+fn prefixes(texts: &[&str]) -> Result<Vec<horolog_sys::netlink::Prefix>> {
+    Ok(texts.iter().map(|text| text.parse()).collect::<Result<_, _>>()?)
+}
+
+/// Rules that clients meet in such a sequence: some 40,000 frames come in a second.
+fn configurations() -> Result<Vec<LimitsConfig>> {
+    let limits = LimitsConfig {
+        rate: Some(300.0),
+        clients: 64,
+        idle: Duration::from_secs(1),
+        ..LimitsConfig::default()
+    };
+    let lists = LimitsConfig {
+        allow: prefixes(&["10.0.0.0/8", "10.0.0.8/29", "fd00::/16", "fd00:0:0:3::/64"])?,
+        deny: prefixes(&["10.0.0.0/27", "fd00::/63", "fd00:0:0:2::/64"])?,
+        ..LimitsConfig::default()
+    };
+    Ok(vec![
+        limits.clone(),
+        LimitsConfig { kiss_rate: true, new_client_rate: Some(100.0), burst: 2, ..limits.clone() },
+        lists.clone(),
+        LimitsConfig { kiss_deny: true, kiss_rate: true, rate: Some(300.0), ..lists.clone() },
+        LimitsConfig { ipv4_prefix: 28, ipv6_prefix: 63, rate: Some(1_000.0), ..lists },
+        LimitsConfig { clients: 4, new_client_rate: Some(2_000.0), ..limits },
+        LimitsConfig::default(),
+    ])
+}
+
+fn client(random: &mut Random) -> IpAddr {
+    let number = random.within(0..=60);
+    match random.within(0..=2) {
+        0 => Ipv4Addr::from_bits(0x0a00_0000 + number as u32 + 1).into(),
+        1 => Ipv6Addr::from_bits(0xfd00 << 112 | u128::from(number / 8) << 64 | 1).into(),
+        // One that is seen rarely, of a larger network.
+        _ => Ipv4Addr::from_bits(0x0a00_0000 + random.within(0..=0xffff) as u32 + 1).into(),
+    }
+}
+
+/// A request of a client: plain, of interleaved mode, or longer than a header.
+fn frame(random: &mut Random, last: &BTreeMap<IpAddr, NtpTimestamp>) -> (IpAddr, Vec<u8>) {
+    let ip = client(random);
+    let mut payload = request(random);
+    let kind = random.within(0..=9);
+    if let (3..=7, Some(receive)) = (kind, last.get(&ip)) {
+        payload[24..32].copy_from_slice(&receive.to_bits().to_be_bytes());
+    }
+    if kind == 0 {
+        payload[24..32].fill(0);
+    }
+    if kind == 8 {
+        let count = random.within(1..=30) as usize * 4;
+        payload.extend(random.bytes(count));
+    }
+    (ip, frame_of(ip, random.within(1..=65_535) as u16, &payload))
+}
+
+/// A frame with this payload from a client to where the server listens.
+fn frame_of(ip: IpAddr, port: u16, payload: &[u8]) -> Vec<u8> {
+    let builder = Builder {
+        destination_mac: MAC,
+        source_mac: MacAddress([2, 0, 192, 0, 2, 1]),
+        vlan: None,
+        source: SocketAddr::new(ip, port),
+        destination: LISTEN[usize::from(ip.is_ipv6())],
+    };
+    build(&builder, payload)
+}
+
+impl Pair {
+    fn count(&mut self, what: &'static str) {
+        *self.occurrences.entry(what).or_default() += 1;
+    }
+
+    /// Has both engines decide on a frame.
+    fn compare(&mut self, ip: IpAddr, frame: &[u8]) -> Result<()> {
+        let before = MonotonicClock.now();
+        let TestRunOutcome { verdict, frame: told } = self.responder.test_run(frame)?;
+        let now = match self.limiter {
+            Some(_) => self.responder.last_judged_at().context("nobody was judged")?,
+            None => before,
+        };
+        ensure!((before..=MonotonicClock.now()).contains(&now), "judged at {now:?}");
+        let unknown = (NtpTimestamp::UNKNOWN, NtpTimestamp::UNKNOWN);
+        let (received, _) =
+            if verdict == XdpAction::Transmit { timestamps(&told)? } else { unknown };
+        let arrival = FrameTimes { now, received, transmit: as_transmit(received) };
+        let server = FrameServer {
+            listen: &self.listen,
+            page: &self.page,
+            limiter: self.limiter.as_ref(),
+            interleaved: FrameInterleaved::Answer(&self.table),
+        };
+        match (verdict, decide_frame(frame, &server, &arrival)) {
+            (XdpAction::Drop, FrameVerdict::Drop) => self.count("dropped"),
+            (XdpAction::Pass, FrameVerdict::Pass) => {
+                ensure!(told == frame, "the program changed what it passed");
+                self.count("passed");
+            }
+            (XdpAction::Transmit, FrameVerdict::Transmit(reply)) => {
+                let (by_program, by_model) = (hexadecimal(&told), hexadecimal(&reply));
+                ensure!(told == reply, "program {by_program}\nmodel   {by_model}");
+                self.answered(ip, frame, &reply)?;
+            }
+            (program, model) => anyhow::bail!("the program says {program:?}, the model {model:?}"),
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, ip: IpAddr, request: &[u8], reply: &[u8]) -> Result<()> {
+        let (header, _) = Header::parse(&reply[reply.len() - HEADER_LEN..])?;
+        let (asked, _) = Header::parse(&request[request.len() - HEADER_LEN..])?;
+        self.last.insert(ip, header.receive);
+        let what = match (&header.reference_id, header.stratum) {
+            (b"RATE", 0) => "RATE kisses",
+            (b"DENY", 0) => "DENY kisses",
+            _ if header.origin == asked.transmit => "basic replies",
+            _ => "interleaved replies",
+        };
+        self.count(what);
+        Ok(())
+    }
+}
+
+/// Runs both engines through one sequence, in which the lists are removed and restored.
+fn sequence(config: &LimitsConfig, random: &mut Random) -> Result<BTreeMap<&'static str, u64>> {
+    let interleaved = InterleavedConfig { clients: 32, ..InterleavedConfig::default() };
+    let settings = responder_settings(KEY, config, &interleaved);
+    let (responder, mut writer) = Responder::load(&settings)?;
+    listen_by(&responder)?;
+    responder.limit(&config.rules(), &config.listed())?;
+    let mut pair = Pair {
+        responder,
+        limiter: Limiter::new(config, KEY),
+        table: InterleavedTable::new(interleaved.clients, KEY).context("a small table")?,
+        listen: listen_set(),
+        page: page(random),
+        last: BTreeMap::new(),
+        occurrences: BTreeMap::new(),
+    };
+    for number in 0..FRAMES {
+        if number % FRAMES_OF_A_PAGE == 0 {
+            pair.page = page(random);
+            publish(&mut writer, &pair.page);
+            if number != 0 {
+                relist(&mut pair, config, number / FRAMES_OF_A_PAGE % 2 == 1)?;
+            }
+        }
+        let (ip, frame) = frame(random, &pair.last);
+        pair.compare(ip, &frame)
+            .with_context(|| format!("frame {number}: {}", hexadecimal(&frame)))?;
+    }
+    for (refusal, count) in AdmissionRefusal::ALL.into_iter().zip(pair.responder.counts().refused) {
+        let what = match refusal {
+            AdmissionRefusal::Limited => "refused: limited",
+            AdmissionRefusal::Denied => "refused: denied",
+            AdmissionRefusal::NewClients => "refused: newcomers",
+            AdmissionRefusal::KissRate => "refused: kiss RATE",
+            AdmissionRefusal::KissDeny => "refused: kiss DENY",
+        };
+        *pair.occurrences.entry(what).or_default() += count;
+    }
+    Ok(pair.occurrences)
+}
+
+/// Takes the lists away, or puts them back, for both.
+fn relist(pair: &mut Pair, config: &LimitsConfig, without: bool) -> Result<()> {
+    let Some(limiter) = &pair.limiter else { return Ok(()) };
+    if config.listed().is_empty() {
+        return Ok(());
+    }
+    let mut changed = config.clone();
+    if without {
+        changed.deny.clear();
+    }
+    let rules = changed.rules();
+    pair.responder.limit(&rules, &changed.listed())?;
+    pair.limiter = Some(limiter.successor(&changed));
+    Ok(())
+}
+
+/// The program and the model do the same through long sequences of frames under several sets of
+/// rules, and everything that either can do occurs in them. What occurred is printed on stderr.
+pub(crate) fn limits_agree() -> Result<()> {
+    let mut random = Random::new(SEED);
+    let mut occurrences: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for (number, config) in configurations()?.iter().enumerate() {
+        let counts = sequence(config, &mut random).with_context(|| format!("rules {number}"))?;
+        for (what, count) in counts {
+            *occurrences.entry(what).or_default() += count;
+        }
+    }
+    eprintln!();
+    for (what, count) in &occurrences {
+        eprintln!("    {what:22} {count:8}");
+    }
+    let all = [
+        ("basic replies", 10_000),
+        ("interleaved replies", 1_000),
+        ("passed", 1_000),
+        ("RATE kisses", 100),
+        ("DENY kisses", 10),
+        ("refused: limited", 1_000),
+        ("refused: denied", 1_000),
+        ("refused: newcomers", 100),
+    ];
+    for (what, at_least) in all {
+        let count = occurrences.get(what).copied().unwrap_or(0);
+        ensure!(count >= at_least, "only {count} {what}: too few to have tested them");
+    }
+    Ok(())
+}
+
+/// A program that answers where the server listens, limited like this.
+fn limited(config: &LimitsConfig, random: &mut Random) -> Result<(Responder, ClockWriter)> {
+    let settings = responder_settings(KEY, config, &InterleavedConfig::default());
+    let (responder, mut writer) = Responder::load(&settings)?;
+    listen_by(&responder)?;
+    responder.limit(&config.rules(), &config.listed())?;
+    publish(&mut writer, &page(random));
+    Ok((responder, writer))
+}
+
+/// Newcomers ask until one is turned away.
+fn exhaust_new_clients(responder: &Responder) -> Result<()> {
+    for number in 0..1_000 {
+        let stranger = frame_of(Ipv4Addr::from_bits(0x0a01_0000 + number).into(), 40_000, &PLAIN);
+        if responder.test_run(&stranger)?.verdict == XdpAction::Drop {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("a thousand newcomers were served")
+}
+
+/// A client that the program knows is served through more changes of the lists than it tells apart,
+/// while newcomers are turned away.
+pub(crate) fn clients_keep_their_entries_through_changes() -> Result<()> {
+    let mut random = Random::new(SEED);
+    let one = LimitsConfig {
+        rate: Some(100.0),
+        new_client_rate: Some(1.0),
+        deny: prefixes(&["192.0.2.0/24"])?,
+        ..LimitsConfig::default()
+    };
+    let other = LimitsConfig { deny: prefixes(&["198.51.100.0/24"])?, ..one.clone() };
+    let closed = LimitsConfig { deny: prefixes(&["10.0.0.0/8"])?, ..one.clone() };
+    let (responder, _writer) = limited(&one, &mut random)?;
+    let known = frame_of(Ipv4Addr::new(10, 0, 0, 1).into(), 40_000, &PLAIN);
+    ensure!(responder.test_run(&known)?.verdict == XdpAction::Transmit, "the first newcomer");
+    for config in [&other, &one].into_iter().cycle().take(31) {
+        responder.limit(&config.rules(), &config.listed())?;
+    }
+    exhaust_new_clients(&responder)?;
+    ensure!(responder.test_run(&known)?.verdict == XdpAction::Transmit, "it was forgotten");
+    // A verdict is not taken for one of the same epoch long ago.
+    for config in [&other, &one].into_iter().cycle().take(14) {
+        responder.limit(&config.rules(), &config.listed())?;
+    }
+    responder.limit(&closed.rules(), &closed.listed())?;
+    ensure!(responder.test_run(&known)?.verdict == XdpAction::Drop, "it is denied");
+    Ok(())
+}
+
+/// Newcomers with long requests are let through while those with plain ones are turned away, and
+/// have the same limit.
+pub(crate) fn plain_new_clients_leave_room_for_long_requests() -> Result<()> {
+    let config = LimitsConfig { new_client_rate: Some(1.0), ..LimitsConfig::default() };
+    let (responder, _writer) = limited(&config, &mut Random::new(SEED))?;
+    exhaust_new_clients(&responder)?;
+    let long = [&PLAIN[..], &[0; 20]].concat();
+    let verdict = |number: u32| -> Result<XdpAction> {
+        let ip = Ipv4Addr::from_bits(0x0a02_0000 + number).into();
+        Ok(responder.test_run(&frame_of(ip, 40_000, &long))?.verdict)
+    };
+    ensure!(verdict(0)? == XdpAction::Pass, "a long one was turned away");
+    for number in 1..1_000 {
+        if verdict(number)? == XdpAction::Drop {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("a thousand newcomers with long requests were let through")
+}
+
+/// Where the sockets answer interleaved mode, requests that may be of it pass unchanged, and others
+/// are answered.
+pub(crate) fn passed_interleaved_requests_are_not_answered() -> Result<()> {
+    let mut random = Random::new(SEED);
+    let settings = responder_settings(KEY, &LimitsConfig::default(), &InterleavedConfig::default());
+    let (responder, mut writer) = Responder::load(&settings)?;
+    listen_by(&responder)?;
+    publish(&mut writer, &page(&mut random));
+    let (mut answered, mut passed) = (0, 0);
+    for _ in 0..1_000 {
+        let ip = client(&mut random);
+        let last = [(ip, NtpTimestamp::from_bits(random.next() & !1 | 2))].into();
+        let (_, frame) = frame(&mut random, &last);
+        let outcome = responder.test_run_basic(&frame)?;
+        let udp = horolog_wire::frame::UdpFrame::parse(&frame)
+            .map_err(|error| anyhow::anyhow!("no UDP: {error:?}"))?;
+        let (header, rest) = Header::parse(udp.payload)?;
+        let goes_up = !rest.is_empty() || horolog_server::may_be_interleaved(&header);
+        let expected = if goes_up { XdpAction::Pass } else { XdpAction::Transmit };
+        ensure!(outcome.verdict == expected, "{:?}: {}", outcome.verdict, hexadecimal(&frame));
+        ensure!(!goes_up || outcome.frame == frame, "the program changed what it passed");
+        if goes_up { passed += 1 } else { answered += 1 }
+    }
+    ensure!(answered > 100 && passed > 100, "{answered} answered, {passed} passed");
+    Ok(())
+}

@@ -1,0 +1,357 @@
+//! The faults, each a change of the last message that a request is owed, or other messages instead.
+
+use std::time::Duration;
+
+use horolog_record::InvalidReason;
+use horolog_wire::ptp::message::{DELAY_RESP_LEN, MANAGEMENT_LEN, TIMESTAMP_MESSAGE_LEN};
+use horolog_wire::ptp::tlv::{Ended, UNICAST_LEN_MAX, Unicast};
+use horolog_wire::ptp::{
+    HEADER_LEN, MessageType, PortIdentity, PtpFlags, SEQUENCE_ID_OFFSET, SOURCE_OFFSET,
+};
+
+use super::FaultOutcome;
+use crate::faulty_server::{ExpectedFinding, LATE};
+use crate::ptp_messages::{Datagram, From, PtpRequest, RequestKind, monitor_suffix};
+
+/// A request, and what is known of others.
+pub(super) struct Context<'a> {
+    pub(super) request: &'a PtpRequest,
+    /// The request before.
+    pub(super) before: Option<&'a PtpRequest>,
+    /// The last one of another client.
+    pub(super) other: Option<&'a PtpRequest>,
+}
+
+/// What a master does; `None` where a request gives no occasion for it.
+#[derive(Clone, Copy)]
+pub(super) enum FaultAction {
+    /// Changes the last message that the request is owed.
+    Change(fn(&mut Vec<u8>)),
+    /// Sends something else.
+    Send(fn(&Context<'_>) -> Option<Vec<Datagram>>),
+}
+
+impl FaultAction {
+    /// What is sent to this request.
+    pub(super) fn answers(self, context: &Context<'_>) -> Option<Vec<Datagram>> {
+        match self {
+            Self::Send(make) => make(context),
+            Self::Change(change) => {
+                let mut all = context.request.right();
+                change(&mut all.last_mut()?.payload);
+                Some(all)
+            }
+        }
+    }
+}
+
+/// A kind of fault: its name, what is to be found of it, and how it is committed.
+pub(super) type Fault = (&'static str, FaultOutcome, FaultAction);
+
+const fn invalid(reason: InvalidReason) -> FaultOutcome {
+    FaultOutcome::As(ExpectedFinding::Invalid(reason))
+}
+
+const fn changed(name: &'static str, reason: InvalidReason, change: fn(&mut Vec<u8>)) -> Fault {
+    (name, invalid(reason), FaultAction::Change(change))
+}
+
+const fn sent(
+    name: &'static str,
+    outcome: FaultOutcome,
+    make: fn(&Context<'_>) -> Option<Vec<Datagram>>,
+) -> Fault {
+    (name, outcome, FaultAction::Send(make))
+}
+
+const NOTHING: FaultOutcome = FaultOutcome::As(ExpectedFinding::Nothing);
+const LOSS: FaultOutcome = FaultOutcome::As(ExpectedFinding::Loss);
+
+/// Where the domain, the flags and the seconds of a timestamp stand in a message, in bytes.
+const DOMAIN_OFFSET: usize = 4;
+const FLAGS_OFFSET: usize = 6;
+const SECONDS: std::ops::Range<usize> = HEADER_LEN..HEADER_LEN + 6;
+const NANOSECONDS: std::ops::Range<usize> = TIMESTAMP_MESSAGE_LEN - 4..TIMESTAMP_MESSAGE_LEN;
+
+fn set_length(message: &mut [u8], length: usize) {
+    message[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+}
+
+/// Puts something at the end of a message that belongs to it.
+fn append(message: &mut Vec<u8>, more: &[u8]) {
+    message.extend(more);
+    let length = message.len();
+    set_length(message, length);
+}
+
+/// Makes it one of another type.
+fn retype(message: &mut [u8], kind: u8) {
+    message[0] = message[0] & 0xf0 | kind;
+}
+
+/// What can be wrong with any message.
+pub(super) const OF_ANY: [Fault; 24] = [
+    changed("nothing in it", InvalidReason::Length, Vec::clear),
+    changed("cut off in its header", InvalidReason::Length, |m| m.truncate(HEADER_LEN - 1)),
+    changed("cut off behind its header", InvalidReason::Length, |m| m.truncate(HEADER_LEN)),
+    changed("a byte short", InvalidReason::Length, |m| m.truncate(m.len() - 1)),
+    changed("more behind it", InvalidReason::Length, |m| m.extend([0xa5; 20])),
+    changed("as long as can be", InvalidReason::Length, |m| m.resize(1_452, 0xa5)),
+    changed("no length", InvalidReason::Length, |m| set_length(m, 0)),
+    changed("a length within its header", InvalidReason::Length, |m| {
+        set_length(m, HEADER_LEN - 1);
+    }),
+    changed("a length within its body", InvalidReason::Length, |m| {
+        set_length(m, HEADER_LEN + 9);
+    }),
+    changed("a length beyond its end", InvalidReason::Length, |m| {
+        let length = m.len() + 1;
+        set_length(m, length);
+    }),
+    changed("garbage behind it that it counts", InvalidReason::Length, |m| append(m, &[0xff; 9])),
+    changed("half a TLV", InvalidReason::Length, |m| append(m, &[0x7f, 0])),
+    changed("a TLV of an odd length", InvalidReason::Length, |m| append(m, &[0x7f, 0, 0, 1, 0])),
+    (
+        "a TLV that nobody knows",
+        NOTHING,
+        FaultAction::Change(|m| {
+            let mut tlv = vec![0; 4 + 0x300];
+            tlv[..4].copy_from_slice(&[0x7f, 0, 3, 0]);
+            append(m, &tlv);
+        }),
+    ),
+    changed("a request", InvalidReason::Mode, |m| retype(m, 0x1)),
+    changed("management", InvalidReason::Mode, |m| {
+        m.resize(MANAGEMENT_LEN, 0);
+        set_length(m, MANAGEMENT_LEN);
+        retype(m, 0xd);
+    }),
+    changed("a reserved type", InvalidReason::Mode, |m| retype(m, 0x5)),
+    changed("version 1", InvalidReason::Version, |m| m[1] = 1),
+    changed("version 3", InvalidReason::Version, |m| m[1] = 3),
+    changed("another domain", InvalidReason::Domain, |m| m[DOMAIN_OFFSET] ^= 1),
+    changed("another profile", InvalidReason::Domain, |m| m[0] |= 0x10),
+    changed("for everybody", InvalidReason::Flags, |m| {
+        m[FLAGS_OFFSET] &= !((PtpFlags::UNICAST.0 >> 8) as u8);
+    }),
+    changed("another clock", InvalidReason::Source, |m| m[SOURCE_OFFSET] ^= 1),
+    changed("another port of the clock", InvalidReason::Source, |m| m[SOURCE_OFFSET + 9] ^= 2),
+];
+
+/// What can be wrong with the way of any message.
+pub(super) const OF_THE_WAY: [Fault; 6] = [
+    sent("silent", LOSS, |_| Some(Vec::new())),
+    sent("twice", FaultOutcome::As(ExpectedFinding::Duplicate), |context| {
+        let mut all = context.request.right();
+        all.extend(all.last().cloned());
+        Some(all)
+    }),
+    sent("replayed", FaultOutcome::As(ExpectedFinding::Replay), |context| {
+        context.before?.right().pop().map(|last| vec![last])
+    }),
+    sent("out of order", NOTHING, |context| {
+        Some(moved(context, |last| last.after = Duration::from_millis(7)))
+    }),
+    sent("from another port", LOSS, |context| {
+        Some(moved(context, |last| last.from = From::OtherPort))
+    }),
+    sent("from another address", LOSS, |context| {
+        Some(moved(context, |last| last.from = From::OtherAddress))
+    }),
+];
+
+/// All that a request is owed, the last of it on another way.
+fn moved(context: &Context<'_>, change: fn(&mut Datagram)) -> Vec<Datagram> {
+    let mut all = context.request.right();
+    all.last_mut().into_iter().for_each(change);
+    all
+}
+
+/// What can be wrong with a timestamp.
+pub(super) const OF_A_TIME: [Fault; 3] = [
+    changed("no time", InvalidReason::Timestamp, |m| m[HEADER_LEN..TIMESTAMP_MESSAGE_LEN].fill(0)),
+    changed("a second of 10^9 ns", InvalidReason::Timestamp, |m| {
+        m[NANOSECONDS].copy_from_slice(&1_000_000_000_u32.to_be_bytes());
+    }),
+    changed("after the end of time", InvalidReason::Timestamp, |m| m[SECONDS].fill(0xff)),
+];
+
+/// What can be wrong with the number of an answer.
+pub(super) const OF_A_NUMBER: [Fault; 1] =
+    [changed("the number of no request", InvalidReason::Sequence, |m| {
+        m[SEQUENCE_ID_OFFSET] ^= 0x40;
+    })];
+
+/// A delay response to somebody else.
+fn to_another(context: &Context<'_>, requesting: PortIdentity) -> Vec<Datagram> {
+    vec![context.request.delay(requesting, &[])]
+}
+
+/// What can be wrong with a delay response alone.
+pub(super) const OF_A_DELAY: [Fault; 4] = [
+    sent("late", FaultOutcome::As(ExpectedFinding::Late), |context| {
+        Some(moved(context, |last| last.after = LATE))
+    }),
+    sent("of a clock that did not ask", invalid(InvalidReason::Origin), |context| {
+        // The bit that tells which of a request's timestamps it is.
+        let PortIdentity { clock, port } = context.request.port;
+        Some(to_another(context, PortIdentity { clock: clock ^ 1, port }))
+    }),
+    sent("of a port that did not ask", invalid(InvalidReason::Origin), |context| {
+        Some(to_another(context, PortIdentity { port: 77, ..context.request.port }))
+    }),
+    changed("a Sync", InvalidReason::Mode, |m| {
+        m.truncate(TIMESTAMP_MESSAGE_LEN);
+        set_length(m, TIMESTAMP_MESSAGE_LEN);
+        retype(m, 0x0);
+    }),
+];
+
+/// What takes several clients.
+pub(super) const OF_CLIENTS: [Fault; 1] =
+    [sent("another client's answer", invalid(InvalidReason::Client), |context| {
+        let mut last = context.other?.right().pop()?;
+        last.to.set_ip(context.request.from);
+        Some(vec![last])
+    })];
+
+/// The messages that NetSync Monitor owes, but one of them.
+fn without(context: &Context<'_>, which: usize) -> Vec<Datagram> {
+    let mut all = context.request.right();
+    all.remove(which);
+    all
+}
+
+/// The same with another delay response: one with these TLVs.
+fn with_suffix(context: &Context<'_>, suffix: &[u8]) -> Vec<Datagram> {
+    let mut all = context.request.right();
+    all[0] = context.request.delay(context.request.port, suffix);
+    all
+}
+
+/// What can be wrong with NetSync Monitor's answers as a whole.
+pub(super) const OF_MONITOR: [Fault; 10] = [
+    sent("no delay response", FaultOutcome::NoDelay, |context| Some(without(context, 0))),
+    sent("no Sync", FaultOutcome::NoSync, |context| Some(without(context, 1))),
+    sent("no follow-up", FaultOutcome::NoSync, |context| Some(without(context, 2))),
+    sent("a delay response and nothing else", FaultOutcome::NoSync, |context| {
+        Some(without(context, 2).into_iter().take(1).collect())
+    }),
+    sent("the other way round", NOTHING, |context| {
+        let mut all = context.request.right();
+        all.reverse();
+        Some(all)
+    }),
+    sent("nothing of the master", invalid(InvalidReason::Monitor), |context| {
+        Some(with_suffix(context, &[]))
+    }),
+    sent("too little of the master", invalid(InvalidReason::Monitor), |context| {
+        Some(with_suffix(context, &[0x21, 0xff, 0, 2, 6, 0]))
+    }),
+    sent("traceable to nothing", FaultOutcome::As(ExpectedFinding::Unsynchronised), |context| {
+        Some(with_suffix(context, &monitor_suffix(PtpFlags::default())))
+    }),
+    changed("sent before it was asked for", InvalidReason::Timestamp, |m| {
+        m[NANOSECONDS].copy_from_slice(&1_000_u32.to_be_bytes());
+    }),
+    sent("a Sync of another domain", invalid(InvalidReason::Domain), |context| {
+        let mut all = context.request.right();
+        all[1].payload[DOMAIN_OFFSET] ^= 1;
+        Some(all)
+    }),
+];
+
+/// What another client is owed in NetSync Monitor: nothing in it tells whose it is but its number.
+pub(super) const OF_MONITORS_CLIENTS: [Fault; 1] =
+    [sent("another client's follow-up", invalid(InvalidReason::Sequence), |context| {
+        let mut all = context.request.right();
+        let mut other = context.other?.right().pop()?;
+        other.to.set_ip(context.request.from);
+        *all.last_mut()? = other;
+        Some(all)
+    })];
+
+/// What is asked for, and the answer to it by one TLV.
+fn negotiated(
+    context: &Context<'_>,
+    make: fn(&PtpRequest, MessageType, u32) -> Unicast,
+) -> Option<Vec<Datagram>> {
+    let RequestKind::Messages { kind, duration_s, .. } = context.request.wanted else {
+        return None;
+    };
+    Some(vec![context.request.negotiation(make(context.request, kind, duration_s))])
+}
+
+const fn ended(kind: MessageType) -> Ended {
+    Ended { kind, maintain_request: false, maintain_grant: false }
+}
+
+/// What is asked for, granted to somebody else.
+fn to_another_port(context: &Context<'_>, target: PortIdentity) -> Option<Vec<Datagram>> {
+    let RequestKind::Messages { kind, duration_s, .. } = context.request.wanted else {
+        return None;
+    };
+    let mut tlv = [0; UNICAST_LEN_MAX];
+    let length = context.request.grant(kind, duration_s).emit(&mut tlv);
+    Some(vec![context.request.signaling(target, &tlv[..length])])
+}
+
+/// What can be wrong with a negotiation alone.
+pub(super) const OF_A_NEGOTIATION: [Fault; 15] = [
+    sent("late", FaultOutcome::As(ExpectedFinding::Late), |context| {
+        Some(moved(context, |last| last.after = LATE))
+    }),
+    sent("denied", FaultOutcome::Denied, |context| {
+        negotiated(context, |request, kind, _| request.grant(kind, 0))
+    }),
+    sent("grants others", invalid(InvalidReason::UnicastTerms), |context| {
+        negotiated(context, |request, _, duration_s| {
+            request.grant(MessageType::Management, duration_s)
+        })
+    }),
+    sent("denies others", invalid(InvalidReason::UnicastTerms), |context| {
+        negotiated(context, |request, _, _| request.grant(MessageType::FollowUp, 0))
+    }),
+    sent("asks as well", invalid(InvalidReason::UnicastTerms), |context| {
+        negotiated(context, |_, kind, duration_s| Unicast::Request {
+            kind,
+            log_interval: 0,
+            duration_s,
+        })
+    }),
+    sent("takes back what it did not grant", FaultOutcome::TakenBackOnly, |context| {
+        negotiated(context, |_, kind, _| Unicast::Cancel(ended(kind)))
+    }),
+    sent("takes back what it granted", FaultOutcome::TakenBack, |context| {
+        let cancel = negotiated(context, |_, kind, _| Unicast::Cancel(ended(kind)))?;
+        Some([context.request.right(), cancel].concat())
+    }),
+    sent("takes others back", invalid(InvalidReason::UnicastTerms), |context| {
+        negotiated(context, |_, _, _| Unicast::Cancel(ended(MessageType::Management)))
+    }),
+    sent("acknowledges an end", invalid(InvalidReason::UnicastTerms), |context| {
+        negotiated(context, |_, kind, _| Unicast::AcknowledgeCancel(ended(kind)))
+    }),
+    sent("says nothing", invalid(InvalidReason::UnicastTerms), |context| {
+        Some(vec![context.request.signaling(context.request.port, &[])])
+    }),
+    sent("a grant that is too short", invalid(InvalidReason::UnicastTerms), |context| {
+        Some(vec![context.request.signaling(context.request.port, &[0, 5, 0, 2, 0xb0, 0])])
+    }),
+    sent("grants a reserved type", invalid(InvalidReason::UnicastTerms), |context| {
+        let tlv = [0, 5, 0, 8, 0x50, 0, 0, 0, 0, 9, 0, 1];
+        Some(vec![context.request.signaling(context.request.port, &tlv)])
+    }),
+    sent("a clock that did not ask", invalid(InvalidReason::Origin), |context| {
+        let PortIdentity { clock, port } = context.request.port;
+        to_another_port(context, PortIdentity { clock: clock ^ 1, port })
+    }),
+    sent("to all ports", invalid(InvalidReason::Origin), |context| {
+        to_another_port(context, PortIdentity::ALL)
+    }),
+    changed("a delay response", InvalidReason::Mode, |m| {
+        m.truncate(DELAY_RESP_LEN);
+        set_length(m, DELAY_RESP_LEN);
+        retype(m, 0x9);
+    }),
+];

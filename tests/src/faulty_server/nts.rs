@@ -1,0 +1,194 @@
+//! The same for authenticated replies: a server that has the keys, and uses them wrongly.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use horolog_lab::{Lab, LabConfig};
+use horolog_load::nts::Sessions;
+use horolog_load::{LoadOptions, LoadRun, Observer};
+use horolog_nts::{
+    Algorithm, AuthenticRequest, CookieKeys, KEEP_DEFAULT, MasterSecret, Nonces, ROTATION_DEFAULT,
+    nak, open_request, seal_reply,
+};
+use horolog_record::{InvalidReason, LoadEngineKind};
+use horolog_sys::clock::Realtime;
+use horolog_time::Clock;
+use horolog_wire::ntp::HEADER_LEN;
+use libtest_mimic::Trial;
+
+use super::{ExpectedFinding, answer, check_found};
+use crate::ROOT;
+use crate::load_accounting::at_one_rate;
+use crate::process::server_address;
+use crate::scenario::scenario;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let run = each_fault_of_authentication_is_counted_as_one;
+    vec![scenario("faulty_server::each_fault_of_authentication_is_counted_as_one", ROOT, run)]
+}
+
+const SESSIONS: usize = 3;
+
+/// What a server has, to make a reply with.
+struct Making<'a> {
+    keys: &'a CookieKeys,
+    opened: AuthenticRequest<'a>,
+    header: [u8; HEADER_LEN],
+    nonces: &'a mut Nonces,
+}
+
+impl Making<'_> {
+    fn sealed(&mut self) -> Vec<u8> {
+        let mut reply = vec![0; 2_048];
+        let Self { keys, opened, header, nonces } = self;
+        let length = seal_reply(keys, opened, header, &mut |bytes| nonces.fill(bytes), &mut reply);
+        reply.truncate(length);
+        reply
+    }
+
+    fn changed(&mut self, change: impl FnOnce(&mut Vec<u8>)) -> Vec<Vec<u8>> {
+        let mut reply = self.sealed();
+        change(&mut reply);
+        vec![reply]
+    }
+}
+
+type FaultFn = fn(&mut Making<'_>) -> Vec<Vec<u8>>;
+
+const NTS: ExpectedFinding = ExpectedFinding::Invalid(InvalidReason::Nts);
+
+const FAULTS: [(&str, ExpectedFinding, FaultFn); 9] = [
+    ("a bit of the tag", NTS, |making| {
+        making.changed(|reply| reply.iter_mut().last().into_iter().for_each(|byte| *byte ^= 1))
+    }),
+    ("a bit of the header", NTS, |making| making.changed(|reply| reply[1] ^= 2)),
+    ("another unique identifier", NTS, |making| {
+        let mut other = making.opened.unique_id.to_vec();
+        other[0] ^= 1;
+        let mut reply = making.sealed();
+        // Behind the header and the field's own four bytes.
+        reply[HEADER_LEN + 4..HEADER_LEN + 4 + other.len()].copy_from_slice(&other);
+        vec![reply]
+    }),
+    ("no fields at all", NTS, |making| vec![making.header.to_vec()]),
+    ("no authenticator", NTS, |making| {
+        let length = HEADER_LEN + 4 + making.opened.unique_id.len();
+        making.changed(|reply| reply.truncate(length))
+    }),
+    ("cut short", NTS, |making| making.changed(|reply| reply.truncate(reply.len() - 4))),
+    ("longer than the request", ExpectedFinding::Invalid(InvalidReason::Length), |making| {
+        let length = making.opened.request_len + 4;
+        making.changed(|reply| reply.resize(length, 0))
+    }),
+    ("kiss NTSN", ExpectedFinding::Invalid(InvalidReason::KissNtsn), |making| {
+        let mut kiss = vec![0; 256];
+        let length = nak(making.opened.unique_id, &making.header, &mut kiss);
+        kiss.truncate(length);
+        vec![kiss]
+    }),
+    ("replayed", ExpectedFinding::Duplicate, |making| vec![making.sealed(); 2]),
+];
+
+/// A server that goes wrong at every second request.
+struct Server {
+    stop: Arc<AtomicBool>,
+    counts: Arc<[AtomicU64; 2]>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    fn start(lab: &Lab, at: SocketAddr, secret: &MasterSecret, commit: FaultFn) -> Result<Self> {
+        let socket = lab.server().run(|| UdpSocket::bind(at))??;
+        socket.set_read_timeout(Some(Duration::from_millis(10)))?;
+        let keys = CookieKeys::new(secret, ROTATION_DEFAULT, KEEP_DEFAULT, Realtime.now());
+        let mut nonces = Nonces::new().map_err(|error| anyhow::anyhow!("{error}"))?;
+        let (stop, counts) =
+            (Arc::new(AtomicBool::new(false)), Arc::new([0, 0].map(AtomicU64::new)));
+        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&counts));
+        let thread = thread::spawn(move || {
+            let mut buffer = [0; 2_048];
+            while !stopped.load(Ordering::Relaxed) {
+                let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
+                let packet = &buffer[..length];
+                let (Some(reply), Ok(opened)) = (answer(packet), open_request(&keys, packet))
+                else {
+                    continue;
+                };
+                let mut header = [0; HEADER_LEN];
+                reply.emit(&mut header);
+                let mut making = Making { keys: &keys, opened, header, nonces: &mut nonces };
+                let seen = counted[0].fetch_add(1, Ordering::Relaxed);
+                let replies = if seen % 2 == 1 {
+                    counted[1].fetch_add(1, Ordering::Relaxed);
+                    commit(&mut making)
+                } else {
+                    vec![making.sealed()]
+                };
+                for reply in replies {
+                    let _ = socket.send_to(&reply, from);
+                }
+            }
+        });
+        Ok(Self { stop, counts, thread: Some(thread) })
+    }
+
+    fn end(mut self) -> [u64; 2] {
+        self.join();
+        [0, 1].map(|at| self.counts[at].load(Ordering::Relaxed))
+    }
+
+    fn join(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+/// Watches a run and says nothing.
+struct NullObserver;
+
+impl Observer for NullObserver {
+    fn trial_ended(&mut self, _: usize, _: &horolog_record::Trial) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// By both engines that have a cipher, with keys that both ends make from one secret.
+pub(crate) fn each_fault_of_authentication_is_counted_as_one() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let mut wrong = Vec::new();
+    for engine in [LoadEngineKind::Udp, LoadEngineKind::Packet] {
+        for (name, found, commit) in FAULTS {
+            let secret = MasterSecret::generate()?;
+            let server = Server::start(&lab, at, &secret, commit)?;
+            let sessions = Sessions::sealed(&secret, Algorithm::AesSivCmac256, SESSIONS, 100)?;
+            let options = LoadOptions {
+                engine: Some(engine),
+                sessions: Some(Arc::new(sessions)),
+                threads: Some(1),
+                reply_timeout: Duration::from_millis(500),
+                ..at_one_rate(at, (1_000.0, Duration::from_millis(300)))?
+            };
+            let result =
+                lab.client().run(move || LoadRun::prepare(options)?.run(&mut NullObserver))??;
+            let checked = check_found(&result, found, server.end());
+            wrong.extend(checked.err().map(|why| format!("{name} by {engine:?}: {why:#}")));
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! Scenarios of requests that were not sent to one address of the host, by IP or by the link, and
+//! of those that are damaged or of another VLAN. No listener answers them, by whichever engine, and
+//! what the network stack does not drop is counted.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions};
+use horolog_lab::{Lab, LabConfig, RunningProgram};
+use horolog_wire::ethernet::{MacAddress, TYPE_VLAN, VlanTag};
+use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::path_probe::{HELLO_LEN, Header as Probe, PathDatagramKind};
+use horolog_wire::{path_probe, ptp, stamp};
+use libtest_mimic::Trial;
+use serde_json::Value;
+
+use crate::client;
+use crate::mutated_frames::{wrong_ipv4_checksum, wrong_udp_checksum};
+use crate::process::{Engine, Server, TIMEOUT, binary};
+use crate::random::Random;
+use crate::relay::{Relay, eventually, table};
+use crate::scenario::scenario;
+use crate::{ROOT, ROOT_AND_IPV6, group_requests, scenarios};
+
+/// Long enough for a reply that must not come to show itself.
+const QUIET_PERIOD: Duration = Duration::from_millis(200);
+const CLIENT_PORT: u16 = 40_000;
+const CHILD_PORT: u16 = 41_000;
+const RELAY_PORT: u16 = 5_000;
+const BROADCAST_MAC: MacAddress = MacAddress([0xff; 6]);
+const ALL_NODES_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+const SEED: u64 = 0x6164_6472;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let name = |of: &str, how: &str| format!("group_requests::{of}::{how}");
+    let ways: [(&str, Engine, &[&str]); 3] = [
+        ("socket", Engine::Socket, &["--threads", "2"]),
+        ("shared-lock", Engine::Socket, &["--threads", "2", "--dispatch", "shared-lock"]),
+        ("xdp", Engine::Xdp, &["--threads", "2"]),
+    ];
+    let mut all: Vec<_> = ways
+        .into_iter()
+        .map(|(how, engine, arguments)| {
+            let run = move || a_server_ignores_misaddressed_requests(engine, arguments);
+            scenario(name("a_server_ignores_misaddressed_requests", how), ROOT_AND_IPV6, run)
+        })
+        .collect();
+    all.extend(scenarios!(ROOT_AND_IPV6, group_requests: a_far_end_ignores_misaddressed_requests));
+    for engine in ["sendmmsg", "xdp"] {
+        let run = move || a_relay_ignores_misaddressed_packets(engine);
+        all.push(scenario(name("a_relay_ignores_misaddressed_packets", engine), ROOT, run));
+    }
+    all
+}
+
+/// A service that is asked: its port and a request that has exactly one reply.
+struct Service {
+    port: u16,
+    request: Vec<u8>,
+}
+
+fn ntp() -> Service {
+    Service { port: 123, request: client::request(4, client::now()).to_vec() }
+}
+
+/// A request with a trailer, which XDP leaves to the sockets.
+fn long_ntp() -> Service {
+    Service { port: 123, request: [&client::request(4, client::now())[..], &[0; 20]].concat() }
+}
+
+/// A request for the delay, from some clock.
+fn delay_request() -> Service {
+    let mut request = vec![0; 44];
+    request[..4].copy_from_slice(&[1, 2, 0, 44]);
+    request[20..30].copy_from_slice(&[9, 9, 9, 0xff, 0xfe, 9, 9, 9, 0, 1]);
+    Service { port: ptp::EVENT_PORT, request }
+}
+
+/// Two private hosts, of which the first sends frames and sees what comes back.
+struct Bench {
+    lab: Lab,
+    device: PacketDevice,
+}
+
+impl Bench {
+    fn new() -> Result<Self> {
+        let lab = Lab::new(&LabConfig::default())?;
+        let client = lab.client();
+        let options = PacketOptions {
+            selection: FrameSelection::Program(Vec::new()),
+            receive_buffer: Some(1 << 22),
+            ..PacketOptions::default()
+        };
+        let device = client.run(|| PacketDevice::open(&client.port().interface, &options))??;
+        Ok(Self { lab, device })
+    }
+
+    fn own(&self, ipv6: bool) -> Result<IpAddr> {
+        let port = self.lab.client().port();
+        Ok(if ipv6 { port.ipv6.context("no IPv6")?.into() } else { port.ipv4.into() })
+    }
+
+    fn server(&self, ipv6: bool) -> Result<IpAddr> {
+        let port = self.lab.server().port();
+        Ok(if ipv6 { port.ipv6.context("no IPv6")?.into() } else { port.ipv4.into() })
+    }
+
+    fn server_mac(&self) -> MacAddress {
+        MacAddress(self.lab.server().port().mac)
+    }
+
+    fn frame(&self, to: IpAddr, mac: MacAddress, service: &Service) -> Result<Vec<u8>> {
+        self.tagged_frame(to, mac, service, None)
+    }
+
+    fn tagged_frame(
+        &self,
+        to: IpAddr,
+        mac: MacAddress,
+        service: &Service,
+        vlan: Option<VlanTag>,
+    ) -> Result<Vec<u8>> {
+        let builder = Builder {
+            destination_mac: mac,
+            source_mac: MacAddress(self.lab.client().port().mac),
+            vlan,
+            source: SocketAddr::new(self.own(to.is_ipv6())?, CLIENT_PORT),
+            destination: SocketAddr::new(to, service.port),
+        };
+        let padding = match (to, service.port) {
+            (IpAddr::V6(_), ptp::EVENT_PORT) => &[0; ptp::IPV6_PADDING_LEN][..],
+            _ => &[],
+        };
+        let payload = [&service.request, padding].concat();
+        let mut frame = vec![0; builder.headers_len() + payload.len()];
+        builder.emit(&payload, &mut frame);
+        Ok(frame)
+    }
+
+    /// Frames to several hosts, by IP or by the link alone.
+    fn to_several(&self, ipv6: bool, service: &Service) -> Result<Vec<Vec<u8>>> {
+        let (server, mac) = (self.server(ipv6)?, self.server_mac());
+        let group_mac = |group: IpAddr| MacAddress::of_group(group);
+        let mut ways = vec![(server, BROADCAST_MAC)];
+        match server {
+            IpAddr::V4(own) => {
+                // The network has four addresses, of which the last is for broadcast.
+                let directed = IpAddr::V4(Ipv4Addr::from_bits(own.to_bits() | 3));
+                let all_hosts = IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1));
+                let limited = IpAddr::V4(Ipv4Addr::BROADCAST);
+                ways.extend([(directed, BROADCAST_MAC), (directed, mac), (limited, BROADCAST_MAC)]);
+                ways.extend([(limited, mac), (all_hosts, group_mac(all_hosts)), (all_hosts, mac)]);
+                ways.push((server, group_mac(all_hosts)));
+            }
+            IpAddr::V6(_) => {
+                let all_nodes = ALL_NODES_V6.into();
+                ways.extend([(all_nodes, group_mac(all_nodes)), (all_nodes, mac)]);
+                ways.push((server, group_mac(all_nodes)));
+            }
+        }
+        ways.into_iter().map(|(to, mac)| self.frame(to, mac, service)).collect()
+    }
+
+    /// Frames that the network stack drops, or leaves to another host or to an interface that is
+    /// not there.
+    fn damaged(&self, ipv6: bool, service: &Service) -> Result<Vec<Vec<u8>>> {
+        let (server, mac, mut random) = (self.server(ipv6)?, self.server_mac(), Random::new(SEED));
+        let plain = self.frame(server, mac, service)?;
+        let vlan = Some(VlanTag { protocol: TYPE_VLAN, control: 7 });
+        let tagged = self.tagged_frame(server, mac, service, vlan)?;
+        let other_host = self.frame(server, MacAddress([2, 0, 0, 0, 0, 0x99]), service)?;
+        let mut all = vec![tagged, other_host, wrong_udp_checksum(plain.clone(), &mut random)];
+        if !ipv6 {
+            all.push(wrong_ipv4_checksum(plain, &mut random));
+        }
+        Ok(all)
+    }
+
+    /// Sends frames; how many replies came within `wait`, or a first one if that is enough.
+    fn replies(&mut self, frames: &[Vec<u8>], first: bool) -> Result<usize> {
+        let own = [self.own(false)?, self.own(true)?];
+        let mut batch = Batch::new(32, 2_048);
+        for together in frames.chunks(32) {
+            batch.clear();
+            ensure!(together.iter().all(|frame| batch.push((), frame)), "a frame does not fit");
+            let sent = self.device.send(&mut batch)?;
+            ensure!(sent == together.len(), "{sent} frames were sent");
+        }
+        let mut count = 0;
+        let mut wait = if first { TIMEOUT } else { QUIET_PERIOD };
+        while self.device.receive(&mut batch, wait)? > 0 {
+            let replies = batch.iter().filter_map(|packet| UdpFrame::parse(packet.bytes).ok());
+            count += replies.filter(|reply| own.contains(&reply.destination.ip())).count();
+            if count > 0 {
+                wait = QUIET_PERIOD;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Fails unless a request to the host alone has one reply, and none of the others has any.
+    fn check(&mut self, ipv6: bool, services: &[Service]) -> Result<()> {
+        for service in services {
+            let context = || format!("port {}, ipv6 {ipv6}", service.port);
+            let plain = self.frame(self.server(ipv6)?, self.server_mac(), service)?;
+            let count = self.replies(&[plain], true)?;
+            ensure!(count == 1, "{}: {count} replies to a plain request", context());
+            let odd = [self.to_several(ipv6, service)?, self.damaged(ipv6, service)?].concat();
+            for (number, frame) in odd.iter().enumerate() {
+                let mut batch = Batch::new(1, 2_048);
+                ensure!(batch.push((), frame), "{}: frame {number} does not fit", context());
+                self.device.send(&mut batch)?;
+            }
+            let count = self.replies(&[], false)?;
+            if count > 0 {
+                for (number, frame) in odd.iter().enumerate() {
+                    let count = self.replies(std::slice::from_ref(frame), false)?;
+                    ensure!(count == 0, "{}: {count} replies to frame {number}", context());
+                }
+            }
+            ensure!(count == 0, "{}: {count} replies", context());
+        }
+        Ok(())
+    }
+}
+
+fn count(status: &Value, pointer: &str) -> Result<u64> {
+    status
+        .pointer(pointer)
+        .and_then(Value::as_u64)
+        .with_context(|| format!("no {pointer}: {status}"))
+}
+
+fn a_server_ignores_misaddressed_requests(engine: Engine, arguments: &[&str]) -> Result<()> {
+    let mut bench = Bench::new()?;
+    let any: [SocketAddr; 2] =
+        [(Ipv4Addr::UNSPECIFIED, 123).into(), (Ipv6Addr::UNSPECIFIED, 123).into()];
+    let interface = bench.lab.server().port().interface.clone();
+    let ptp = ["--ptp", &interface, "--ptp-transport", "udp4", "--ptp-announce-interval", "-2"];
+    let time = ["--stratum", "1", "--tai-offset", "37"];
+    let arguments = [&ptp[..], &time, arguments].concat();
+    let server = Server::start(bench.lab.server(), engine, &any, &arguments)?;
+    eventually(|| Ok(server.status()?["ptp"]["ports"][0]["state"] == "master"))?;
+    for ipv6 in [false, true] {
+        bench.check(ipv6, &[ntp(), long_ntp()])?;
+    }
+    bench.check(false, &[delay_request()])?;
+    let status = server.status()?;
+    // Of each request at IPv4 alone there are two from IP broadcast and one by the link.
+    let refused = count(&status, "/counters/ignored/not_unicast")?;
+    ensure!(refused >= 6, "{refused} requests were counted: {status}");
+    // A port publishes its counts now and then.
+    eventually(|| {
+        let refused = count(&server.status()?, "/ptp/ports/0/refused/not_unicast");
+        Ok(refused.is_ok_and(|refused| refused >= 3))
+    })?;
+    if engine == Engine::Xdp {
+        ensure!(count(&status, "/xdp_counters/answered_ptp")? == 1, "{status}");
+        ensure!(count(&status, "/xdp_counters/passed/malformed")? > 0, "{status}");
+    }
+    Ok(())
+}
+
+/// The far end of path measurements, which is a STAMP reflector too.
+fn a_far_end_ignores_misaddressed_requests() -> Result<()> {
+    let mut bench = Bench::new()?;
+    let mut command = bench.lab.server().command(binary()?);
+    let mut far = RunningProgram::start(command.args(["path", "serve", "--stamp"]))?;
+    let (stamp, mut hello) = (stamp::PACKET_LEN, vec![0; HELLO_LEN]);
+    Probe::new(PathDatagramKind::Hello, 0, 1).emit(&mut hello);
+    let services = [
+        Service { port: path_probe::PORT, request: hello },
+        Service { port: stamp::PORT, request: vec![0; stamp] },
+    ];
+    let plain = bench.frame(bench.server(false)?, bench.server_mac(), &services[1])?;
+    // It answers some time after it was started.
+    eventually(|| {
+        ensure!(far.ended().is_none(), "the far end ended: {:?}", far.ended());
+        Ok(bench.replies(std::slice::from_ref(&plain), false)? == 1)
+    })?;
+    for ipv6 in [false, true] {
+        bench.check(ipv6, &services)?;
+    }
+    Ok(())
+}
+
+fn a_relay_ignores_misaddressed_packets(engine: &str) -> Result<()> {
+    let mut bench = Bench::new()?;
+    let child = SocketAddr::new(bench.own(false)?, CHILD_PORT);
+    let at = match engine {
+        // The kernel's programs know groups by their address.
+        "xdp" => SocketAddr::new(bench.server(false)?, RELAY_PORT),
+        _ => (Ipv4Addr::UNSPECIFIED, RELAY_PORT).into(),
+    };
+    let relay = Relay::start(bench.lab.server(), &table(at, &[child]), &["--engine", engine])?;
+    let group = &relay.listing()?.groups[0];
+    ensure!(group.engine == engine, "{group:?}");
+    let service = Service { port: RELAY_PORT, request: b"for the group's children".to_vec() };
+    bench.check(false, &[service]).map_err(|error| anyhow!("{error:#}: {:?}", relay.listing()))
+}

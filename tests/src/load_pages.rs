@@ -1,0 +1,104 @@
+//! The page of a load that was really measured: each figure that it shows is one of the result, and
+//! plots can be inspected by pointer and by keyboard.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::browser::Browser;
+use crate::load_command::{TIMEOUT, load};
+use crate::page_interaction::{check_plots, pointed_at, shows_points, zooms};
+use crate::page_oracle::Figures;
+use crate::pages::{RenderedPage, can_be_read, page_of, shows};
+use crate::process::{Engine, Server, run_to_end, server_address};
+use crate::scenario::Need;
+use crate::{load_pages, scenarios};
+
+/// All of them.
+pub(crate) fn all(needs: &'static [Need]) -> Vec<Trial> {
+    scenarios!(needs, load_pages:
+        a_measured_page_shows_the_figures_of_its_result,
+        a_plot_can_be_inspected,
+    )
+    .into()
+}
+
+/// A page of a load at several rates, open in a browser.
+struct Open {
+    browser: Browser,
+    json: Value,
+    directory: TempDir,
+}
+
+impl Open {
+    fn measured() -> Result<Self> {
+        let lab = Lab::new(&LabConfig::default())?;
+        let at = server_address(&lab, false)?;
+        let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+        let directory = TempDir::new()?;
+        let file = directory.path().join("load.json");
+        let (target, name) = (at.to_string(), file.display().to_string());
+        let ramp = ["-r", "1k-9k", "-x", "3", "-t", "1", "--engine", "udp", "--json", &name];
+        let mut command = load(lab.client(), &[&[&*target], &ramp[..]].concat())?;
+        let output = run_to_end(&mut command, TIMEOUT)?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Self::of(&file, directory)
+    }
+
+    fn of(file: &Path, directory: TempDir) -> Result<Self> {
+        let text = fs::read(file)?;
+        let mut browser = Browser::start(1280, 900)?;
+        browser.open(&page_of(file, directory.path())?)?;
+        Ok(Self { browser, json: serde_json::from_slice(&text)?, directory })
+    }
+}
+
+fn a_measured_page_shows_the_figures_of_its_result() -> Result<()> {
+    let mut open = Open::measured()?;
+    let seen = shows(&mut open.browser, &open.json)?;
+    let trials = open.json["trials"].as_array().context("no trials")?;
+    ensure!(trials.len() > 2, "{} trials", trials.len());
+    Figures::declared()?.check(&seen, &open.json)?;
+    is_saved_unchanged(&mut open)?;
+    can_be_read(&mut open.browser)
+}
+
+/// What the page saves is the result, byte for byte as it is embedded.
+fn is_saved_unchanged(open: &mut Open) -> Result<()> {
+    let to = open.directory.path().join("saved");
+    let allow = json!({ "behavior": "allow", "downloadPath": to, "eventsEnabled": true });
+    open.browser.call("Browser.setDownloadBehavior", allow)?;
+    open.browser.evaluate("document.getElementById('save').click()")?;
+    let file = to.join("result.json");
+    let began = std::time::Instant::now();
+    let saved = loop {
+        let read = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        if let Some(saved) = read {
+            break Some::<Value>(saved);
+        }
+        if began.elapsed() > crate::process::TIMEOUT {
+            break None;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    ensure!(saved.as_ref() == Some(&open.json), "another result was saved");
+    Ok(())
+}
+
+fn a_plot_can_be_inspected() -> Result<()> {
+    let mut open = Open::measured()?;
+    let seen = RenderedPage::of(&mut open.browser)?;
+    for plot in &seen.plots {
+        for share in [0.05, 0.3, 0.55, 0.95] {
+            let told = pointed_at(&mut open.browser, &plot.id, share)?;
+            shows_points(&told, plot).with_context(|| plot.id.clone())?;
+        }
+    }
+    zooms(&mut open.browser, "rtt")?;
+    check_plots(&mut open.browser, &seen)
+}

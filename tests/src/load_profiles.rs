@@ -1,0 +1,262 @@
+//! Scenarios of loads whose rate follows a load profile: soaks, profiles and overloads, a server
+//! that is restarted in the middle of one, and what Ctrl-C leaves. No duration has a limit that a
+//! busy machine might miss.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig};
+use horolog_record::{FindingCode, LoadResult, Series, Trial as LoadTrial};
+use libtest_mimic::Trial;
+
+use crate::load_command::{Started, TIMEOUT, check_sums, has, load, only_trial, parse};
+use crate::process::{Engine, Server, run_to_end, server_address};
+use crate::scenario::Need;
+use crate::search::{Answering, CAPACITY};
+use crate::usage_error::{USAGE, check};
+use crate::{load_profiles, scenarios};
+
+/// How long a server is dead.
+const DEAD: Duration = Duration::from_millis(500);
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    const ROOT: &[Need] = &[Need::Root];
+    scenarios!(ROOT, load_profiles:
+        a_soak_is_counted_in_intervals,
+        a_restarted_server_shows_as_an_outage_of_its_length,
+        a_server_that_dies_in_a_ramp_is_found,
+        an_interrupted_soak_keeps_its_result,
+        a_profile_is_followed_phase_by_phase,
+        invalid_load_profiles_are_refused,
+        an_overload_ends_and_the_server_recovers,
+    )
+    .into()
+}
+
+const ALL_ENGINES: [&str; 3] = ["udp", "packet", "xdp"];
+
+/// Begins a load by an engine whose result comes to a file of its own.
+fn begin(lab: &Lab, at: SocketAddr, engine: &str, more: &[&str]) -> Result<Started> {
+    let target = at.to_string();
+    let all = [&[&*target, "--engine", engine, "--json", "r.json"], more].concat();
+    Started::start(&mut load(lab.client(), &all)?)
+}
+
+/// Waits for the end of a load, which has to be a good one, and reads its result.
+fn end(run: &mut Started) -> Result<LoadResult> {
+    let (status, _) = run.end()?;
+    ensure!(status.success(), "{status}: {}", run.read("stderr")?);
+    parse(run.read("r.json")?.as_bytes())
+}
+
+fn series(result: &LoadResult) -> Result<&Series> {
+    result.series.as_ref().context("no series")
+}
+
+/// The intervals of a trial and the trial itself count the same.
+pub(crate) fn check_points(result: &LoadResult) -> Result<()> {
+    let points = &series(result)?.points;
+    for (index, trial) in result.trials.iter().enumerate() {
+        check_sums(trial)?;
+        let sum = |count: fn(&horolog_record::Point) -> u64| -> u64 {
+            points.iter().filter(|point| point.trial == index).map(count).sum()
+        };
+        let counted = [sum(|p| p.sent), sum(|p| p.received), sum(|p| p.lost), sum(|p| p.late)];
+        let LoadTrial { sent, received, lost, late, .. } = *trial;
+        ensure!(counted == [sent, received, lost, late], "{counted:?} in intervals, {trial:?}");
+    }
+    let interval_s = series(result)?.interval_s;
+    let even = |(index, point): (usize, &horolog_record::Point)| {
+        (point.at_s - index as f64 * interval_s).abs() < 1e-6
+    };
+    ensure!(points.iter().enumerate().all(even), "there is a gap: {points:?}");
+    Ok(())
+}
+
+/// Each interval has a row and a point, and none of them misses a request.
+pub(crate) fn a_soak_is_counted_in_intervals() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    for engine in ALL_ENGINES {
+        let soak = ["-r", "2k", "--soak", "1s", "--interval", "100ms", "--html", "r.html"];
+        let mut run = begin(&lab, at, engine, &soak)?;
+        let result = end(&mut run)?;
+        check_points(&result)?;
+        let points = &series(&result)?.points;
+        ensure!(points.len() == 10, "{} intervals", points.len());
+        let trial = only_trial(&result)?;
+        let was_behind = has(&result, FindingCode::GeneratorBehind);
+        ensure!(trial.sent == 2000 || was_behind, "{trial:?}");
+        let each = points.iter().all(|point| point.sent.abs_diff(200) <= 1);
+        ensure!(each || was_behind, "{points:?}");
+        let rows = run.read("stdout")?.lines().filter(|line| line.contains(" s ")).count();
+        ensure!(rows >= 10, "{rows} rows");
+        ensure!(run.read("r.html")?.contains("plot-loss-over-time"), "no plot");
+    }
+    Ok(())
+}
+
+/// What is left of a soak when the server was killed in it and came back: an outage of its length.
+pub(crate) fn a_restarted_server_shows_as_an_outage_of_its_length() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let start = || Server::start(lab.server(), Engine::Socket, &[at], &[]);
+    for engine in ALL_ENGINES {
+        let server = start()?;
+        // The better half of a second goes by before the first row, which waits for late replies.
+        let soak = ["-r", "2k", "--soak", "4s", "--interval", "100ms"];
+        let mut run = begin(&lab, at, engine, &soak)?;
+        run.wait_until(|stdout, _| stdout.lines().count() >= 4)?;
+        server.end("KILL")?;
+        let died = Instant::now();
+        thread::sleep(DEAD);
+        let server = start()?;
+        let dead = died.elapsed();
+        let result = end(&mut run)?;
+        drop(server);
+        check_points(&result)?;
+        ensure!(has(&result, FindingCode::ServerOutage), "{:?}", result.findings);
+        let lasted = |silence: &horolog_record::Outage| silence.to_s - silence.from_s;
+        let longest = result.outages.iter().max_by(|a, b| lasted(a).total_cmp(&lasted(b)));
+        let longest = longest.context("no silence")?;
+        // It was dead before this was known, and answers before that is known.
+        let (low, high) = (DEAD.as_secs_f64() * 0.9, dead.as_secs_f64() + 0.5);
+        ensure!((low..=high).contains(&lasted(longest)), "{longest:?} is not {low} to {high} s");
+        ensure!(longest.ended, "{longest:?}");
+        let inside = |point: &&horolog_record::Point| {
+            point.at_s > longest.from_s + 0.05 && point.at_s + 0.15 < longest.to_s
+        };
+        let points = &series(&result)?.points;
+        let silent: Vec<_> = points.iter().filter(inside).collect();
+        ensure!(!silent.is_empty() && silent.iter().all(|one| one.received == 0), "{silent:?}");
+    }
+    Ok(())
+}
+
+/// A server that dies in any run is found, and the result is complete.
+pub(crate) fn a_server_that_dies_in_a_ramp_is_found() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    for engine in ALL_ENGINES {
+        let server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+        let ramp = ["-r", "1k-2k", "-x", "2", "-t", "0.8", "--timeout", "200ms"];
+        let mut run = begin(&lab, at, engine, &ramp)?;
+        // The first trial is over, and the second has begun.
+        run.wait_until(|stdout, _| stdout.lines().count() >= 3)?;
+        thread::sleep(Duration::from_millis(200));
+        server.end("KILL")?;
+        let result = end(&mut run)?;
+        ensure!(result.trials.len() == 2 && result.trials[1].received > 0, "{:?}", result.trials);
+        let told = result.findings.iter().find(|finding| finding.code == FindingCode::ServerOutage);
+        let told = told.with_context(|| format!("{engine}: {:?}", result.findings))?;
+        ensure!(told.message.contains("replies did not resume"), "{told:?}");
+        ensure!(result.outages.iter().any(|one| one.trial == 1 && !one.ended), "{result:?}");
+    }
+    Ok(())
+}
+
+/// Ctrl-C ends a soak in its middle.
+pub(crate) fn an_interrupted_soak_keeps_its_result() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    for engine in ALL_ENGINES {
+        let soak = ["-r", "1k", "--soak", "10m", "--interval", "100ms", "--timeout", "100ms"];
+        let mut run = begin(&lab, at, engine, &soak)?;
+        run.wait_until(|stdout, _| stdout.lines().count() >= 5)?;
+        run.signal("INT")?;
+        let result = end(&mut run)?;
+        check_points(&result)?;
+        ensure!(has(&result, FindingCode::Interrupted), "{:?}", result.findings);
+        ensure!(!has(&result, FindingCode::GeneratorBehind), "{:?}", result.findings);
+        ensure!(series(&result)?.points.len() >= 3, "{:?}", result.series);
+    }
+    Ok(())
+}
+
+const PROFILE: &str = "[[phase]]\nname = \"calm\"\nrate = \"1k\"\nduration = \"300ms\"\n\
+                       [[phase]]\nname = \"rise\"\nrate = 1000\nto = \"3k\"\nduration = 0.4\n\
+                       [[phase]]\nname = \"spike\"\nrate = \"5k\"\nduration = \"100ms\"\n";
+
+/// Each phase is a trial with its name, at its rate.
+pub(crate) fn a_profile_is_followed_phase_by_phase() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("profile.toml");
+    fs::write(&file, PROFILE)?;
+    let file = file.display().to_string();
+    for engine in ["udp", "packet", "xdp"] {
+        let mut run = begin(&lab, at, engine, &["--profile", &file])?;
+        let result = end(&mut run)?;
+        check_points(&result)?;
+        let names: Vec<_> = result.trials.iter().filter_map(|one| one.phase.as_deref()).collect();
+        ensure!(names == ["calm", "rise", "spike"], "{names:?}");
+        let stdout = run.read("stdout")?;
+        ensure!(names.iter().all(|name| stdout.contains(name)), "{stdout}");
+        let sent: Vec<_> = result.trials.iter().map(|trial| trial.sent).collect();
+        let right = sent.iter().zip([300, 800, 500]).all(|(sent, right)| sent.abs_diff(right) <= 2);
+        ensure!(right || has(&result, FindingCode::GeneratorBehind), "{sent:?}");
+    }
+    Ok(())
+}
+
+/// A course that makes no sense is refused in one line, which names the file, the line and the key.
+pub(crate) fn invalid_load_profiles_are_refused() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("wrong.toml");
+    fs::write(&file, "[[phase]]\nrate = \"1k\"\nduration = \"soon\"\n")?;
+    let file = file.display().to_string();
+    let cases: [(&[&str], &[&str]); 8] = [
+        (&["--profile", &file], &["wrong.toml", "line 3", "'duration'"]),
+        (&["--profile", "/nowhere/p.toml"], &["/nowhere/p.toml", "cannot read"]),
+        (&["--soak", "1s"], &["--rate"]),
+        (&["--soak", "1s", "-r", "1k-2k"], &["one rate", "-r"]),
+        (
+            &["--soak", "1s", "-r", "1k", "--interval", "300ms"],
+            &["300 ms", "multiple of the interval"],
+        ),
+        (&["--soak", "100h", "-r", "1k"], &["at most"]),
+        (&["--overload", "0.5", "-r", "1k"], &["--overload", "from 1"]),
+        (&["--interval", "1s"], &["--interval", "--soak"]),
+    ];
+    for (arguments, named) in cases {
+        let arguments = [&["192.0.2.2", "--engine", "udp"], arguments].concat();
+        let output = run_to_end(&mut load(lab.client(), &arguments)?, TIMEOUT)?;
+        check(&output, USAGE, named).with_context(|| format!("{arguments:?}"))?;
+    }
+    Ok(())
+}
+
+/// A server of a known capacity loses what is above it, and is itself again after that.
+pub(crate) fn an_overload_ends_and_the_server_recovers() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Answering::limited(&lab, at)?;
+    let rate = format!("{CAPACITY}");
+    let overload = ["--threads", "1", "-r", &rate, "--overload", "4", "-t", "0.6"];
+    for engine in ["udp", "xdp"] {
+        let mut run = begin(&lab, at, engine, &overload)?;
+        let result = end(&mut run)?;
+        check_points(&result)?;
+        let names: Vec<_> = result.trials.iter().filter_map(|one| one.phase.as_deref()).collect();
+        ensure!(names == ["before", "overload", "after"], "{names:?}");
+        let found = result.overload.as_ref().context("no overload")?;
+        ensure!((found.base_rate - CAPACITY / 2.0).abs() < 1.0, "{found:?}");
+        let lost = result.trials[1].loss_ratio();
+        ensure!(lost > 0.3, "{lost} lost at four times the capacity");
+        ensure!(found.answered_rate < 2.0 * CAPACITY, "{found:?}");
+        // On a machine that is busy with something else the server may waver to the end.
+        let doubted = has(&result, FindingCode::NotRecovered);
+        ensure!(found.recovery_ms.is_some() != doubted, "{found:?} {:?}", result.findings);
+        ensure!(run.read("stdout")?.contains("the server answered"), "{}", run.read("stdout")?);
+    }
+    Ok(())
+}

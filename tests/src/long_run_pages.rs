@@ -1,0 +1,284 @@
+//! Pages of long runs: they stay small, and what they show is still what was measured; and pages
+//! that were changed, of which each change is found.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use horolog_record::Distribution;
+use horolog_stats::Recorder;
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::browser::Browser;
+use crate::page_oracle::Figures;
+use crate::page_samples::{Fill, of_file, without};
+use crate::pages::{RenderedPage, page_of, shows};
+use crate::scenario::Need;
+use crate::{long_run_pages, scenarios};
+
+/// Ten minutes, a trial for each and a point for each second.
+const TRIALS: u64 = 10;
+const POINTS: u64 = 600;
+/// An hour, of which there is no room for more than a summary, and more than there is room for.
+pub(crate) const HOUR: u64 = 3_600;
+const LONGEST: u64 = 10_000;
+/// Elements of a page that a browser shows at once.
+const ELEMENTS_MAX: u64 = 8_000;
+const SAMPLES: u64 = 10_000;
+const INTERVAL_NS: u64 = 100_000_000;
+
+/// What is changed in a page, of which result, and what the complaint is about.
+struct Change {
+    of: &'static str,
+    script: &'static str,
+    about: &'static str,
+}
+
+const CHANGES: [Change; 11] = [
+    Change {
+        of: "load",
+        script: "document.querySelectorAll('#trials tbody td')[4].textContent = '1,000,001'",
+        about: "'1,000,001' in place of 1000000",
+    },
+    Change {
+        of: "load",
+        script: "document.querySelectorAll('#trials tbody td')[4].textContent = '-'",
+        about: "'-' is no figure",
+    },
+    Change {
+        of: "load",
+        script: "document.querySelectorAll('#trials-times tr')[3].children[1].textContent = '0 ns'",
+        about: "'0 ns' where nothing is",
+    },
+    Change {
+        of: "load",
+        script: "document.querySelectorAll('#intervals tr').forEach((row) => { \
+                 row.append(row.lastElementChild.cloneNode(true)); })",
+        about: "nothing claims the column",
+    },
+    Change {
+        of: "load",
+        script: "document.querySelector('#trials tbody tr').remove()",
+        about: "2 rows in place of 3",
+    },
+    Change {
+        of: "load",
+        script: "const it = document.querySelector('#trials').cloneNode(true); it.id = 'others'; \
+                 document.querySelector('main').append(it)",
+        about: "nothing claims the table",
+    },
+    Change {
+        of: "load",
+        script: "document.querySelector('.bars .number').textContent = '59.90%'",
+        about: "bars Loss locations",
+    },
+    Change {
+        of: "load",
+        script: "document.querySelector('.verdict .figure').textContent = '3.97 M/s'",
+        about: "'3.97 M/s' in place of 3980000.5",
+    },
+    Change {
+        of: "load",
+        script: "document.querySelector('.figures dd').textContent = '3.63 µs'",
+        about: "'3.63 µs' in place of 3615",
+    },
+    Change {
+        of: "host_clock",
+        script: "document.querySelector('.scroll tbody td').textContent = '1000'",
+        about: "'1000' in place of 250",
+    },
+    Change {
+        of: "query",
+        script: "const it = document.getElementById('plots'); const plots = \
+                 JSON.parse(it.textContent); plots[0].views[0].series[0].points[0][1] += 0.001; \
+                 it.textContent = JSON.stringify(plots)",
+        about: "the series 'time.example' is none that is declared",
+    },
+];
+
+/// All of them.
+pub(crate) fn all(needs: &'static [Need]) -> Vec<Trial> {
+    scenarios!(needs, long_run_pages:
+        a_page_of_ten_minutes_is_small_and_correct,
+        a_page_of_hours_is_small_and_correct,
+        nothing_is_drawn_where_nothing_was_measured,
+        each_change_of_a_page_is_found,
+    )
+    .into()
+}
+
+/// The page of this result, as it is to be seen.
+fn opened(
+    browser: &mut Browser,
+    directory: &TempDir,
+    name: &str,
+    result: &Value,
+) -> Result<RenderedPage> {
+    let file = directory.path().join(name).with_extension("json");
+    fs::write(&file, result.to_string())?;
+    browser.open(&page_of(&file, directory.path())?)?;
+    RenderedPage::of(browser)
+}
+
+/// A load in ten trials at rising rates, with all histograms, and a point for each second.
+pub(crate) fn of_seconds(seconds: u64) -> Result<Value> {
+    let mut result = of_file("load")?;
+    let (trial, point) = (result["trials"][0].take(), result["series"]["points"][0].take());
+    let (trial, point) = (without(&trial, &["phase"]), without(&point, &["unsynchronised"]));
+    let trials = (0..TRIALS).map(|number| {
+        let mut trial = trial.clone();
+        trial["achieved_rate"] = json!(1_000.5 + 250.0 * number as f64);
+        trial
+    });
+    result["trials"] = trials.collect();
+    Fill::new(3).distributions(&mut result)?;
+    let points = (0..seconds).map(|number| {
+        let mut point = point.clone();
+        point["at_s"] = json!(number as f64);
+        point["trial"] = json!(number * TRIALS / seconds);
+        point["lost"] = json!(number % 7);
+        for (place, figure) in ["p50", "p90", "p99", "p99_9", "max"].into_iter().enumerate() {
+            point["rtt_ns"][figure] = json!(3_615 + 17 * number + 50_000 * place as u64);
+        }
+        point
+    });
+    result["series"] = json!({ "interval_s": 1.0, "points": points.collect::<Value>() });
+    Ok(without(&result, &["search", "outages", "overload"]))
+}
+
+/// A server that was asked ten times a second, with offsets that wander.
+fn many_samples() -> Result<Value> {
+    let mut result = of_file("query")?;
+    let sample = result["servers"][0]["samples"][0].take();
+    let samples = (0..SAMPLES).map(|number| {
+        let mut sample = sample.clone();
+        sample["sequence"] = json!(number);
+        sample["t1_ns"] = json!(1_000 + number * INTERVAL_NS);
+        sample["offset_ns"] = json!((number * 7_919 % 20_011) as i64 - 10_000);
+        sample["delay_ns"] = json!(90 + number * 104_729 % 5_003);
+        sample
+    });
+    result["servers"][0]["samples"] = samples.collect();
+    Ok(result)
+}
+
+fn a_page_of_ten_minutes_is_small_and_correct() -> Result<()> {
+    let directory = TempDir::new()?;
+    let mut browser = Browser::start(1280, 900)?;
+    let mut figures = Figures::declared()?;
+    let load = of_seconds(POINTS)?;
+    let seen = opened(&mut browser, &directory, "load", &load)?;
+    ensure!(seen.table("intervals")?.rows.len() == POINTS as usize, "not each second is shown");
+    figures.check(&shows(&mut browser, &load)?, &load)?;
+    let query = many_samples()?;
+    let seen = opened(&mut browser, &directory, "query", &query)?;
+    figures.check(&seen, &query)?;
+    let complaints = browser.complaints();
+    ensure!(complaints.is_empty(), "{complaints:?}");
+    Ok(())
+}
+
+fn a_page_of_hours_is_small_and_correct() -> Result<()> {
+    let directory = TempDir::new()?;
+    let mut browser = Browser::start(1280, 900)?;
+    let mut figures = Figures::declared()?;
+    let load = of_seconds(HOUR)?;
+    opened(&mut browser, &directory, "hour", &load)?;
+    figures.check(&shows(&mut browser, &load)?, &load)?;
+    let seen = opened(&mut browser, &directory, "longest", &of_seconds(LONGEST)?)?;
+    ensure!(seen.table("intervals-worst")?.rows.len() == 20, "not the worst are shown");
+    for name in ["hour", "longest"] {
+        browser.open(&directory.path().join(name).with_extension("html"))?;
+        let elements = browser.evaluate("document.querySelectorAll('*').length")?;
+        let elements = elements.as_u64().context("no number")?;
+        ensure!(elements < ELEMENTS_MAX, "{name}: {elements} elements");
+    }
+    let complaints = browser.complaints();
+    ensure!(complaints.is_empty(), "{complaints:?}");
+    Ok(())
+}
+
+/// How many points of a plot are in a colour from one place of its horizontal axis to another.
+fn painted(browser: &mut Browser, id: &str, [from, to]: [f64; 2]) -> Result<u64> {
+    let script = format!(
+        "(() => {{ const chart = document.getElementById('plot-{id}'); \
+         const plot = JSON.parse(document.getElementById('plots').textContent)\
+         .find((one) => one.id === '{id}'); \
+         const isLog = plot.x.scale === 'log'; const spread = (x) => isLog ? Math.log10(x) : x; \
+         const xs = plot.views[plot.view].series.flatMap((one) => \
+         [...one.points.map((point) => point[0]), ...(one.gaps ?? [])]).map(spread); \
+         const [low, high] = [Math.min(...xs), Math.max(...xs)]; \
+         const margin = Math.max((high - low) * 0.04, isLog ? Math.log10(1.1) : 0); \
+         const canvas = chart.querySelector('canvas'); const box = canvas.getBoundingClientRect(); \
+         const over = chart.querySelector('.u-over').getBoundingClientRect(); \
+         const ratio = canvas.width / box.width; \
+         const at = (x) => ((spread(x) - low + margin) / (high - low + 2 * margin) * over.width \
+         + over.left - box.left) * ratio; \
+         const {{ data }} = canvas.getContext('2d').getImageData(at({from}), \
+         (over.top - box.top) * ratio, at({to}) - at({from}), over.height * ratio); \
+         let count = 0; for (let i = 0; i < data.length; i += 4) {{ \
+         const pixel = [data[i], data[i + 1], data[i + 2]]; \
+         count += Math.max(...pixel) - Math.min(...pixel) > 90 ? 1 : 0; }} return count; }})()"
+    );
+    browser.evaluate(&script)?.as_u64().context("no number")
+}
+
+fn nothing_is_drawn_where_nothing_was_measured() -> Result<()> {
+    let directory = TempDir::new()?;
+    let mut browser = Browser::start(1280, 900)?;
+    let mut load = of_seconds(20)?;
+    for second in [8, 9, 10, 14, 16] {
+        let point = &mut load["series"]["points"][second];
+        point["lost"] = point["sent"].clone();
+        point["received"] = json!(0);
+        *point = without(point, &["rtt_ns"]);
+    }
+    let mut recorder = Recorder::new();
+    for _ in 0..100 {
+        recorder.record(1_000);
+        recorder.record(1_000_000);
+    }
+    let rtt = Distribution::of_recorder(&recorder).context("no distribution")?;
+    for trial in load["trials"].as_array_mut().context("no trials")? {
+        trial["rtt_ns"] = serde_json::to_value(&rtt)?;
+    }
+    let seen = opened(&mut browser, &directory, "outage", &load)?;
+    Figures::declared()?.check(&seen, &load)?;
+    ensure!(seen.figure.is_some(), "no verdict");
+    for (id, place, is_painted) in [
+        ("latency-over-time", [3.0, 6.8], true),
+        ("latency-over-time", [7.2, 10.8], false),
+        ("latency-over-time", [14.8, 15.2], true),
+        ("latency-over-time", [15.3, 16.7], false),
+        ("loss-over-time", [7.2, 10.8], true),
+        ("rtt-histogram", [950.0, 1_150.0], true),
+        ("rtt-histogram", [1_300.0, 900_000.0], false),
+    ] {
+        let count = painted(&mut browser, id, place)?;
+        ensure!((count > 0) == is_painted, "{id}: {count} points are painted in {place:?}");
+    }
+    Ok(())
+}
+
+fn each_change_of_a_page_is_found() -> Result<()> {
+    let directory = TempDir::new()?;
+    let mut browser = Browser::start(1280, 900)?;
+    let mut figures = Figures::declared()?;
+    for changes in CHANGES.chunk_by(|a, b| a.of == b.of) {
+        let of = changes.first().context("no change")?.of;
+        let result = of_file(of)?;
+        let seen = opened(&mut browser, &directory, of, &result)?;
+        figures.check(&seen, &result).with_context(|| of.to_owned())?;
+        for Change { script, about, .. } in changes {
+            browser.open(&directory.path().join(of).with_extension("html"))?;
+            browser.evaluate(&format!("(() => {{ {script}; }})()"))?;
+            let found = figures.check(&RenderedPage::of(&mut browser)?, &result);
+            let found = found.err().with_context(|| format!("nobody finds {script}"))?;
+            ensure!(format!("{found:#}").contains(about), "{script}: {found:#}");
+        }
+    }
+    let unseen = figures.all_declared_were_rendered().err().context("not all kinds were shown")?;
+    ensure!(unseen.to_string().contains("horolog.cycle/2: table tasks"), "{unseen}");
+    Ok(())
+}

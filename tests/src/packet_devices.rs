@@ -1,0 +1,239 @@
+//! Scenarios of packet devices between private hosts: what an ordinary user's test cannot do,
+//! because raw frames need root. They do not judge speed.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_io::{
+    Batch, BatchDevice, Endpoints, FrameSelection, PacketDevice, PacketError, PacketOptions,
+    UdpDevice, UdpFilter, UdpOptions,
+};
+use horolog_lab::{Lab, LabConfig, LabHost};
+use horolog_wire::ethernet::MacAddress;
+use horolog_wire::frame::{Builder, UdpFrame};
+
+/// Long enough for a frame to cross a link on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Long enough for a frame that must not come to show itself.
+const QUIET_PERIOD: Duration = Duration::from_millis(50);
+const CLIENT_PORT: u16 = 40_000;
+const SERVER_PORT: u16 = 50_123;
+const FRAME_BYTES: usize = 2_048;
+
+/// The addresses of both hosts in one family, client first.
+fn addresses(lab: &Lab, ipv6: bool) -> Result<[IpAddr; 2]> {
+    let of = |host: &LabHost| -> Result<IpAddr> {
+        Ok(if ipv6 {
+            host.port().ipv6.context("no IPv6 address")?.into()
+        } else {
+            host.port().ipv4.into()
+        })
+    };
+    Ok([of(lab.client())?, of(lab.server())?])
+}
+
+/// Builds frames from the client to the server.
+fn builder(lab: &Lab, ipv6: bool, source_port: u16, destination_port: u16) -> Result<Builder> {
+    let [source, destination] = addresses(lab, ipv6)?;
+    Ok(Builder {
+        destination_mac: MacAddress(lab.server().port().mac),
+        source_mac: MacAddress(lab.client().port().mac),
+        vlan: None,
+        source: SocketAddr::new(source, source_port),
+        destination: SocketAddr::new(destination, destination_port),
+    })
+}
+
+fn packet_device(host: &LabHost, options: &PacketOptions) -> Result<PacketDevice> {
+    Ok(host.run(|| PacketDevice::open(&host.port().interface, options))??)
+}
+
+fn push(batch: &mut Batch<()>, builder: &Builder, payload: &[u8]) {
+    let pushed = batch.push_with((), |buffer| builder.emit(payload, buffer));
+    assert!(pushed, "the batch has room");
+}
+
+/// A filter lets the datagrams through that it names, whole and with a timestamp, and no others;
+/// on IPv4 and IPv6.
+pub(crate) fn a_filter_passes_only_matching_datagrams() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    for ipv6 in [false, true] {
+        let [source, _] = addresses(&lab, ipv6)?;
+        let filter = UdpFilter {
+            source,
+            source_port: Some(CLIENT_PORT),
+            destination_port: Some(SERVER_PORT),
+            destination_network: None,
+        };
+        let selection = FrameSelection::Udp(filter);
+        let mut receiver =
+            packet_device(lab.server(), &PacketOptions { selection, ..Default::default() })?;
+        let mut sender = packet_device(lab.client(), &PacketOptions::default())?;
+        let mut batch = Batch::new(8, FRAME_BYTES);
+        let named = builder(&lab, ipv6, CLIENT_PORT, SERVER_PORT)?;
+        push(&mut batch, &builder(&lab, ipv6, CLIENT_PORT + 1, SERVER_PORT)?, b"wrong source port");
+        push(&mut batch, &builder(&lab, ipv6, CLIENT_PORT, SERVER_PORT + 1)?, b"wrong port");
+        push(&mut batch, &builder(&lab, !ipv6, CLIENT_PORT, SERVER_PORT)?, b"wrong family");
+        push(&mut batch, &named, b"named");
+        let expected = batch.packet(3).bytes.to_vec();
+        ensure!(sender.send(&mut batch)? == 4);
+        ensure!(receiver.receive(&mut batch, TIMEOUT)? == 1, "one frame is named");
+        let frame = batch.packet(0);
+        ensure!(frame.bytes == expected && !frame.truncated, "{frame:?}");
+        ensure!(frame.received_at.is_some(), "{frame:?}");
+        ensure!(receiver.receive(&mut batch, QUIET_PERIOD)? == 0, "no other frame is named");
+    }
+    Ok(())
+}
+
+/// A filter finds the ports behind IPv4 options, and keeps no fragment.
+pub(crate) fn a_filter_skips_options_and_refuses_fragments() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let [source, _] = addresses(&lab, false)?;
+    let filter = UdpFilter {
+        source,
+        source_port: None,
+        destination_port: Some(SERVER_PORT),
+        destination_network: None,
+    };
+    let selection = FrameSelection::Udp(filter);
+    let mut receiver =
+        packet_device(lab.server(), &PacketOptions { selection, ..Default::default() })?;
+    let mut sender = packet_device(lab.client(), &PacketOptions::default())?;
+    let mut plain = [0; FRAME_BYTES];
+    let len = builder(&lab, false, CLIENT_PORT, SERVER_PORT)?.emit(b"payload", &mut plain);
+    let plain = &plain[..len];
+    // One word of options that mean nothing, and so a header of six words. Packet sockets see the
+    // frame before anyone checks its length and checksum.
+    let mut with_options = plain.to_vec();
+    with_options[14] = 0x46;
+    with_options.splice(34..34, [1, 1, 1, 0]);
+    let mut fragment = plain.to_vec();
+    fragment[20..22].copy_from_slice(&0x2000u16.to_be_bytes());
+    let mut batch = Batch::new(4, FRAME_BYTES);
+    ensure!(batch.push((), &fragment) && batch.push((), &with_options));
+    ensure!(sender.send(&mut batch)? == 2);
+    ensure!(receiver.receive(&mut batch, TIMEOUT)? == 1, "the fragment is left out");
+    ensure!(batch.packet(0).bytes == with_options);
+    Ok(())
+}
+
+/// A UDP listener answers a raw frame, and the answer comes back as a raw frame from the address
+/// that was asked; on IPv4 and IPv6.
+pub(crate) fn a_listener_answers_raw_frames() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    for ipv6 in [false, true] {
+        let [_, asked] = addresses(&lab, ipv6)?;
+        let wildcard: IpAddr = if ipv6 { "::".parse()? } else { "0.0.0.0".parse()? };
+        let local = SocketAddr::new(wildcard, SERVER_PORT);
+        let mut listener =
+            lab.server().run(|| UdpDevice::bind(local, &UdpOptions::default()))??;
+        let filter = UdpFilter {
+            source: asked,
+            source_port: Some(SERVER_PORT),
+            destination_port: Some(CLIENT_PORT),
+            destination_network: None,
+        };
+        let selection = FrameSelection::Udp(filter);
+        let mut client =
+            packet_device(lab.client(), &PacketOptions { selection, ..Default::default() })?;
+        let request = builder(&lab, ipv6, CLIENT_PORT, SERVER_PORT)?;
+        let mut frames = Batch::new(4, FRAME_BYTES);
+        push(&mut frames, &request, b"question");
+        ensure!(client.send(&mut frames)? == 1);
+        let mut datagrams = Batch::<Endpoints>::new(4, 128);
+        ensure!(listener.receive(&mut datagrams, TIMEOUT)? == 1, "no request came");
+        let seen = datagrams.packet(0);
+        ensure!(seen.bytes == b"question", "{seen:?}");
+        ensure!(seen.address.remote == request.source && seen.address.local == asked, "{seen:?}");
+        ensure!(listener.send(&mut datagrams)? == 1);
+        ensure!(client.receive(&mut frames, TIMEOUT)? == 1, "no reply came");
+        let reply = UdpFrame::parse(frames.packet(0).bytes)
+            .map_err(|error| anyhow::anyhow!("no UDP frame: {error:?}"))?;
+        ensure!((reply.source, reply.destination) == (request.destination, request.source));
+        ensure!(reply.payload == b"question");
+    }
+    Ok(())
+}
+
+/// Every frame that was sent was received or counted as dropped.
+pub(crate) fn frames_dropped_for_lack_of_room_are_counted() -> Result<()> {
+    const ROUNDS: usize = 40;
+    const BATCH: usize = 50;
+    let lab = Lab::new(&LabConfig::default())?;
+    let [source, _] = addresses(&lab, false)?;
+    let filter = UdpFilter {
+        source,
+        source_port: None,
+        destination_port: Some(SERVER_PORT),
+        destination_network: None,
+    };
+    let options = PacketOptions {
+        selection: FrameSelection::Udp(filter),
+        receive_buffer: Some(16_384),
+        ..Default::default()
+    };
+    let mut receiver = packet_device(lab.server(), &options)?;
+    let mut sender = packet_device(lab.client(), &PacketOptions::default())?;
+    let frame = builder(&lab, false, CLIENT_PORT, SERVER_PORT)?;
+    let mut batch = Batch::new(BATCH, FRAME_BYTES);
+    while !batch.is_full() {
+        push(&mut batch, &frame, &[0; 48]);
+    }
+    let mut sent = 0;
+    for _ in 0..ROUNDS {
+        sent += sender.send(&mut batch)?;
+    }
+    ensure!(sent == ROUNDS * BATCH, "{sent} sent");
+    let mut received = 0;
+    while let count @ 1.. = receiver.receive(&mut batch, QUIET_PERIOD)? {
+        received += count;
+    }
+    let dropped = receiver.dropped()?;
+    ensure!(received < sent, "nothing was dropped");
+    ensure!(received as u64 + dropped == sent as u64, "{sent}: {received} + {dropped}");
+    ensure!(receiver.dropped()? == dropped, "the count stays");
+    Ok(())
+}
+
+/// A frame that the interface cannot carry is refused, and those around it leave.
+pub(crate) fn an_overlong_frame_is_refused_alone() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let mut sender = packet_device(lab.client(), &PacketOptions::default())?;
+    let frame = builder(&lab, false, CLIENT_PORT, SERVER_PORT)?;
+    let mut batch = Batch::new(4, FRAME_BYTES);
+    push(&mut batch, &frame, &[0; 48]);
+    push(&mut batch, &frame, &[0; 1_900]);
+    push(&mut batch, &frame, &[0; 48]);
+    ensure!(sender.send(&mut batch)? == 2);
+    Ok(())
+}
+
+/// A device whose interface goes down says so, and works again when it is up.
+pub(crate) fn an_interface_that_goes_down_is_reported() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let client = lab.client();
+    let mut netlink = client.netlink()?;
+    let mut sender = packet_device(client, &PacketOptions::default())?;
+    let mut batch = Batch::new(1, FRAME_BYTES);
+    push(&mut batch, &builder(&lab, false, CLIENT_PORT, SERVER_PORT)?, &[0; 48]);
+    ensure!(sender.send(&mut batch)? == 1);
+    netlink.set_link_down(client.port().index)?;
+    let error = sender.send(&mut batch).err().context("sent through an interface that is down")?;
+    ensure!(error.kind() == io::ErrorKind::NetworkDown, "{error}");
+    netlink.set_link_up(client.port().index)?;
+    ensure!(sender.send(&mut batch)? == 1);
+    Ok(())
+}
+
+/// A packet device on an interface that does not exist is refused by name.
+pub(crate) fn an_unknown_interface_is_refused_by_name() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let opened =
+        lab.client().run(|| PacketDevice::open("no-such-link", &PacketOptions::default()))?;
+    let error = opened.err().context("opened an interface that does not exist")?;
+    ensure!(matches!(&error, PacketError::NoInterface(name) if name == "no-such-link"), "{error}");
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! Interaction with plots: the legend under the pointer, a part that is enlarged by a drag, and
+//! lines that are hidden by keyboard.
+
+use anyhow::{Context, Result, ensure};
+
+use crate::browser::Browser;
+use crate::page_oracle::Figure;
+use crate::pages::{Plot, RenderedPage};
+
+/// The legend shows three digits, without zeros at their end.
+const TOLERANCE: f64 = 0.006;
+/// How far in e-folds a rarity may be from that of a point, since few digits tell it.
+const RARITY_TOLERANCE: f64 = 0.5;
+/// Presses of the tabulator after which the first plot has been reached.
+const TABS_MAX: usize = 40;
+/// Where the pointer is held, as shares of the width.
+const POINTER_POSITIONS: [f64; 2] = [0.3, 0.8];
+
+/// All plots of the page that is open can be looked into.
+pub(crate) fn check_plots(browser: &mut Browser, seen: &RenderedPage) -> Result<()> {
+    for plot in &seen.plots {
+        for place in POINTER_POSITIONS {
+            let told = pointed_at(browser, &plot.id, place)?;
+            shows_points(&told, plot).with_context(|| format!("{} at {place}", plot.id))?;
+        }
+        is_drawn_larger(browser, &plot.id).with_context(|| plot.id.clone())?;
+    }
+    if let Some(plot) = seen.plots.first() {
+        can_be_hidden_by_keyboard(browser)?;
+        can_be_stepped_by_keyboard(browser, plot).with_context(|| plot.id.clone())?;
+    }
+    let complaints = browser.complaints();
+    ensure!(complaints.is_empty(), "{complaints:?}");
+    Ok(())
+}
+
+/// What the legend of a plot says while the pointer is at this share of its width.
+pub(crate) fn pointed_at(browser: &mut Browser, id: &str, share: f64) -> Result<Vec<String>> {
+    let [left, top, width, height] = in_view(browser, id)?;
+    browser.pointer("mouseMoved", [left + share * width, top + height / 2.0], 0)?;
+    let values = format!(
+        "[...document.querySelectorAll('#plot-{id} .u-value')].map((it) => it.textContent)"
+    );
+    Ok(serde_json::from_value(browser.evaluate(&values)?)?)
+}
+
+/// Where the inside of a plot is on the screen, after it was brought there.
+fn in_view(browser: &mut Browser, id: &str) -> Result<[f64; 4]> {
+    let place = format!(
+        "(() => {{ const over = document.querySelector('#plot-{id} .u-over'); \
+         over.scrollIntoView({{ block: 'center' }}); const {{ left, top, width, height }} = \
+         over.getBoundingClientRect(); return [left, top, width, height]; }})()"
+    );
+    Ok(serde_json::from_value(browser.evaluate(&place)?)?)
+}
+
+/// A value of an axis as the legend's figures are read.
+fn as_read(unit: &str, value: f64) -> f64 {
+    if unit == "seconds" { value * 1e9 } else { value }
+}
+
+/// The legend's values are those of points: at the place that it tells, or near it.
+pub(crate) fn shows_points(told: &[String], plot: &Plot) -> Result<()> {
+    let (x, told) = told.split_first().context("no legend")?;
+    let x = Figure::of(x).with_context(|| format!("the legend has no place: '{x}'"))?.value;
+    let is_at = |point: &[f64; 2]| {
+        if plot.x.unit == "tail" {
+            return ((1.0 - x) * point[0]).ln().abs() < RARITY_TOLERANCE;
+        }
+        let at = as_read(&plot.x.unit, point[0]);
+        (at - x).abs() <= TOLERANCE * at.abs()
+    };
+    let all: Vec<_> = plot.shown()?.iter().collect();
+    ensure!(told.len() == all.len(), "{} values for {} lines", told.len(), all.len());
+    let is_a_place = all.iter().flat_map(|series| &series.points).any(&is_at);
+    ensure!(is_a_place, "no line has a point at {x}");
+    for (shown, series) in told.iter().zip(all) {
+        let here = series.points.iter().find(|point| is_at(point));
+        if shown == "–" {
+            ensure!(here.is_none(), "{}: nothing is told at {x}", series.label);
+            continue;
+        }
+        let is_shown = |point: &[f64; 2]| {
+            let value = as_read(&plot.y.unit, point[1]);
+            let near = |read: f64| (read - value).abs() <= TOLERANCE * value.abs();
+            Figure::of(shown).is_some_and(|figure| near(figure.value))
+        };
+        // A line without a point at this place says that of the nearest.
+        let is_right = match here {
+            Some(point) if plot.x.unit != "tail" => is_shown(point),
+            _ => series.points.iter().any(is_shown),
+        };
+        ensure!(is_right, "{}: no point ({x}, {shown})", series.label);
+    }
+    Ok(())
+}
+
+/// A number for what a plot looks like.
+fn picture_hash(browser: &mut Browser, id: &str) -> Result<i64> {
+    let picture = format!(
+        "[...document.querySelector('#plot-{id} canvas').toDataURL()]\
+         .reduce((sum, it) => (sum * 31 + it.charCodeAt(0)) | 0, 0)"
+    );
+    browser.evaluate(&picture)?.as_i64().context("no picture")
+}
+
+/// A drag over the middle of a plot draws it larger, and a double click draws it as before.
+fn is_drawn_larger(browser: &mut Browser, id: &str) -> Result<()> {
+    let whole = picture_hash(browser, id)?;
+    drag(browser, id)?;
+    let part = picture_hash(browser, id)?;
+    ensure!(part != whole, "a drag changes nothing");
+    double_click(browser, id)?;
+    ensure!(picture_hash(browser, id)? == whole, "it is not as before after a double click");
+    Ok(())
+}
+
+fn drag(browser: &mut Browser, id: &str) -> Result<()> {
+    let [left, top, width, height] = in_view(browser, id)?;
+    let at = |share: f64| [left + share * width, top + height / 2.0];
+    browser.pointer("mouseMoved", at(0.4), 0)?;
+    browser.pointer("mousePressed", at(0.4), 1)?;
+    browser.pointer("mouseMoved", at(0.6), 1)?;
+    browser.pointer("mouseReleased", at(0.6), 1)
+}
+
+fn double_click(browser: &mut Browser, id: &str) -> Result<()> {
+    let [left, top, width, height] = in_view(browser, id)?;
+    let place = [left + 0.5 * width, top + height / 2.0];
+    for clicks in [1, 2] {
+        browser.pointer("mousePressed", place, clicks)?;
+        browser.pointer("mouseReleased", place, clicks)?;
+    }
+    Ok(())
+}
+
+/// Where a plot begins and ends, by what the legend says there.
+fn ends(browser: &mut Browser, id: &str) -> Result<[f64; 2]> {
+    let mut ends = [0.0; 2];
+    for (end, share) in ends.iter_mut().zip([0.01, 0.99]) {
+        let values = pointed_at(browser, id, share)?;
+        *end = values.first().and_then(|x| Figure::of(x).map(|x| x.value)).context("no place")?;
+    }
+    Ok(ends)
+}
+
+/// A drag shows what it went over, and a double click shows all again.
+pub(crate) fn zooms(browser: &mut Browser, id: &str) -> Result<()> {
+    let whole = ends(browser, id)?;
+    drag(browser, id)?;
+    let part = ends(browser, id)?;
+    ensure!(whole[0] < part[0] && part[0] < part[1] && part[1] < whole[1], "{part:?} of {whole:?}");
+    double_click(browser, id)?;
+    let again = ends(browser, id)?;
+    let is_same = again.iter().zip(whole).all(|(a, b)| a.total_cmp(&b).is_eq());
+    ensure!(is_same, "{again:?} after a double click, {whole:?} before");
+    Ok(())
+}
+
+/// Who has no pointer reaches the legend and hides a line by it.
+fn can_be_hidden_by_keyboard(browser: &mut Browser) -> Result<()> {
+    const REACHED: &str = "document.activeElement.closest('.u-series') !== null \
+                           && document.activeElement.getAttribute('role') === 'button'";
+    const HIDDEN: &str = "document.activeElement.closest('.u-series').classList.contains('u-off') \
+                          && document.activeElement.getAttribute('aria-pressed') === 'false'";
+    let mut tabs = 0;
+    while browser.evaluate(REACHED)? != true {
+        tabs += 1;
+        ensure!(tabs <= TABS_MAX, "no legend after {TABS_MAX} tabs");
+        browser.key("Tab", 9)?;
+    }
+    for hidden in [true, false] {
+        browser.key("Enter", 13)?;
+        ensure!(browser.evaluate(HIDDEN)? == hidden, "the line is not {hidden}");
+    }
+    Ok(())
+}
+
+/// Who has no pointer goes from point to point, and hears what is there.
+fn can_be_stepped_by_keyboard(browser: &mut Browser, plot: &Plot) -> Result<()> {
+    let id = &plot.id;
+    browser.evaluate(&format!("document.getElementById('plot-{id}').focus()"))?;
+    let mut heard = Vec::new();
+    for (key, code) in [("Home", 36), ("ArrowRight", 39), ("End", 35), ("ArrowLeft", 37)] {
+        browser.key(key, code)?;
+        let values = format!(
+            "[...document.querySelectorAll('#plot-{id} .u-value')].map((it) => it.textContent)"
+        );
+        let told: Vec<String> = serde_json::from_value(browser.evaluate(&values)?)?;
+        shows_points(&told, plot).with_context(|| format!("after {key}: {told:?}"))?;
+        let aloud = format!("document.querySelector('#plot-{id} ~ .aloud[aria-live]').textContent");
+        let aloud = browser.evaluate(&aloud)?.as_str().unwrap_or_default().to_owned();
+        ensure!(told.iter().all(|value| aloud.contains(value)), "'{aloud}' of {told:?}");
+        heard.push(aloud);
+    }
+    let points = plot.shown()?.iter().map(|series| series.points.len()).max().unwrap_or(0);
+    ensure!(points < 2 || heard[0] != heard[2], "the first is the last: {heard:?}");
+    Ok(())
+}

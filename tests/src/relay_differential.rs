@@ -1,0 +1,257 @@
+//! One decision function, two engines: the same packets to a relay whose copies are sent by
+//! sockets, and to one whose copies the kernel makes as far as it can. Every child receives the
+//! same copies, and packets, refusals and copies have the same counts. What may differ is what
+//! neither promises: the identification of an IPv4 packet, an IPv6 flow label, and whether a packet
+//! that arrived without a UDP checksum leaves with one.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, ensure};
+use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions, UdpFilter};
+use horolog_lab::{Lab, LabConfig};
+use horolog_relay::Listing;
+use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, MacAddress};
+use horolog_wire::frame::{Builder, UdpFrame};
+
+use crate::mutated_frames;
+use crate::random::Random;
+use crate::relay::{GROUP, PORT, QUIET, Relay};
+use crate::xdp_relay::{FRAME_BYTES, send};
+
+const FRAMES: usize = 1_500;
+/// Sent at once; a ring of a virtual link holds all their copies.
+const TOGETHER: usize = 10;
+const SEED: u64 = 0x7265_6c61_7923;
+/// Of a group of one address, of all addresses, and of a multicast group.
+const PORTS: [u16; 3] = [PORT, PORT + 1, PORT + 2];
+const SOURCE_PORT: u16 = 4_000;
+const CHILD_PORT: u16 = 6_000;
+const RECEIVE_BUFFER: usize = 16 << 20;
+
+/// A relay, and who sends to it.
+struct Side {
+    lab: Lab,
+    relay: Relay,
+    ipv6: bool,
+}
+
+impl Side {
+    fn new(engine: &str, ipv6: bool) -> Result<Self> {
+        let lab = Lab::new(&LabConfig { hosts: 4, ..LabConfig::default() })?;
+        let near = &lab.client().ports[0];
+        let (all, group) = if ipv6 { ("::", "ff0e::5") } else { ("0.0.0.0", "239.1.2.3") };
+        let at = |address: IpAddr, port: usize| SocketAddr::new(address, PORTS[port]);
+        let own =
+            if ipv6 { near.ipv6.map_or(near.ipv4.into(), IpAddr::from) } else { near.ipv4.into() };
+        let children: Vec<String> = (0..6)
+            .map(|number: u16| {
+                let far = lab.host(2 + usize::from(number % 2)).port();
+                let address = if ipv6 { far.ipv6.map(IpAddr::from) } else { None };
+                let address = address.unwrap_or(far.ipv4.into());
+                format!("\"{}\"", SocketAddr::new(address, CHILD_PORT + number))
+            })
+            .collect();
+        let children = children.join(", ");
+        let mut table = "destinations = [\"192.0.2.0/24\", \"2001:db8::/32\"]\n".to_owned();
+        for (name, listen, more) in [
+            ("one", at(own, 0), String::new()),
+            ("all", at(all.parse()?, 1), "hop-limit = 200\n".to_owned()),
+            ("many", at(group.parse()?, 2), format!("interface = \"{}\"\n", near.interface)),
+        ] {
+            // Half of the network may send.
+            let sources = "sources = [\"192.0.2.0/25\", \"2001:db8::/33\"]";
+            write!(
+                table,
+                "[[group]]\nname = \"{name}\"\nlisten = \"{listen}\"\n{more}{sources}\n\
+                 children = [{children}]\n"
+            )?;
+        }
+        let relay = Relay::start(lab.client(), &table, &["--engine", engine])?;
+        let listing = relay.listing()?;
+        ensure!(listing.groups.iter().all(|group| group.engine == engine), "{listing:?}");
+        Ok(Self { lab, relay, ipv6 })
+    }
+
+    fn address(&self, host: usize) -> IpAddr {
+        let port = if host == 0 { &self.lab.client().ports[0] } else { self.lab.host(host).port() };
+        let ipv6 = port.ipv6.map(IpAddr::from).filter(|_| self.ipv6);
+        ipv6.unwrap_or(port.ipv4.into())
+    }
+
+    /// A packet as it might come, at random.
+    fn frame(&self, number: u32, random: &mut Random) -> Vec<u8> {
+        let port = random.within(0..=2) as usize;
+        let many: IpAddr =
+            if self.ipv6 { [0xff0e, 0, 0, 0, 0, 0, 0, 5].into() } else { GROUP.into() };
+        let to = if port == 2 { many } else { self.address(0) };
+        let mut mac = self.lab.client().ports[0].mac;
+        match (port, many) {
+            (2, IpAddr::V4(_)) => mac = [1, 0, 0x5e, 1, 2, 3],
+            (2, IpAddr::V6(_)) => mac = [0x33, 0x33, 0, 0, 0, 5],
+            _ => {}
+        }
+        let server = self.address(1);
+        let stranger: IpAddr = match server {
+            IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 200).into(),
+            IpAddr::V6(_) => [0x2001, 0xdb8, 0x8000, 0, 0, 0, 0, 9].into(),
+        };
+        let source = match random.within(0..=11) {
+            0 => SocketAddr::new(stranger, SOURCE_PORT),
+            1 => SocketAddr::new(self.address(2), CHILD_PORT),
+            2 => SocketAddr::new(self.address(2), SOURCE_PORT),
+            3 => SocketAddr::new(self.address(0), SOURCE_PORT),
+            4 => SocketAddr::new(self.address(0), PORTS[1]),
+            5 => {
+                SocketAddr::new(mutated_frames::unanswerable(self.address(0), random), SOURCE_PORT)
+            }
+            6 => SocketAddr::new(server, PORTS[1]),
+            _ => SocketAddr::new(server, SOURCE_PORT),
+        };
+        match random.within(0..=31) {
+            0 | 1 => mac = [2, 9, 9, 9, 9, 9],
+            // One host by its IP address, all by that of the link.
+            2 if port != 2 => mac = [0xff; 6],
+            _ => {}
+        }
+        let builder = Builder {
+            destination_mac: MacAddress(mac),
+            source_mac: MacAddress(self.lab.server().port().mac),
+            vlan: None,
+            source,
+            destination: SocketAddr::new(to, PORTS[port]),
+        };
+        let length = random.within(0..=1_400) as usize;
+        let length = random.pick(&[length, 0, 1, 30]);
+        let payload = [&number.to_be_bytes()[..], &random.bytes(length)].concat();
+        let mut frame = vec![0; builder.headers_len() + payload.len()];
+        builder.emit(&payload, &mut frame);
+        let frame = mutated_frames::other_header_fields(frame, random);
+        self.odd(frame, random)
+    }
+
+    /// Some packets are odd in one way or another.
+    fn odd(&self, mut frame: Vec<u8>, random: &mut Random) -> Vec<u8> {
+        let hops = LINK_LEN + if self.ipv6 { 7 } else { 8 };
+        let kind = random.within(0..=15);
+        if kind < 3 {
+            frame[hops] = kind as u8;
+        }
+        if !self.ipv6 {
+            mutated_frames::mend(&mut frame);
+        }
+        match kind {
+            3 => mutated_frames::tagged(frame, random),
+            4 => mutated_frames::wrong_length(frame, random),
+            5 => mutated_frames::other_protocol(frame, random),
+            6 => [frame, vec![0; 3]].concat(),
+            7 if self.ipv6 => mutated_frames::extension_header(frame, random),
+            7 => mutated_frames::with_options(&frame, &[1; 4]),
+            8 if !self.ipv6 => mutated_frames::fragment(frame, random),
+            9 if !self.ipv6 => mutated_frames::wrong_ipv4_checksum(frame, random),
+            10 => mutated_frames::no_udp_checksum(frame),
+            11 => mutated_frames::wrong_udp_checksum(frame, random),
+            _ => frame,
+        }
+    }
+
+    fn receivers(&self) -> Result<Vec<PacketDevice>> {
+        let open = |host: usize| {
+            let near = &self.lab.client().ports[host - 1];
+            let source = near.ipv6.map(IpAddr::from).filter(|_| self.ipv6);
+            // Groups of one address send from there; others from that of the way out.
+            let networks = [self.address(0), source.unwrap_or(near.ipv4.into())];
+            let host = self.lab.host(host);
+            networks.map(|source| {
+                let filter = UdpFilter {
+                    source,
+                    source_port: None,
+                    destination_port: None,
+                    destination_network: None,
+                };
+                let options = PacketOptions {
+                    selection: FrameSelection::Udp(filter),
+                    receive_buffer: Some(RECEIVE_BUFFER),
+                    ..Default::default()
+                };
+                anyhow::Ok(host.run(|| PacketDevice::open(&host.port().interface, &options))??)
+            })
+        };
+        [2, 3].into_iter().flat_map(open).collect()
+    }
+
+    /// What came of the packets: each copy with how often it came, and what was counted.
+    fn outcome(&self, frames: &[Vec<u8>]) -> Result<(BTreeMap<Vec<u8>, usize>, Listing)> {
+        let mut receivers = self.receivers()?;
+        let server = self.lab.server();
+        let open = || PacketDevice::open(&server.port().interface, &PacketOptions::default());
+        let mut sender = server.run(open)??;
+        for together in frames.chunks(TOGETHER) {
+            send(&mut sender, together)?;
+            thread::sleep(Duration::from_millis(3));
+        }
+        let mut copies = BTreeMap::new();
+        let mut batch = Batch::new(64, FRAME_BYTES);
+        for receiver in &mut receivers {
+            while receiver.receive(&mut batch, QUIET)? > 0 {
+                for packet in batch.iter() {
+                    *copies.entry(plain(packet.bytes)?).or_default() += 1;
+                }
+            }
+        }
+        Ok((copies, self.relay.listing()?))
+    }
+}
+
+/// A copy without what may differ. What sockets send over a virtual link has no UDP checksum yet.
+fn plain(frame: &[u8]) -> Result<Vec<u8>> {
+    let udp = UdpFrame::parse(frame).map_err(|error| anyhow!("{error:?}: {frame:02x?}"))?;
+    // What fills up the least frame is no part of the packet.
+    let frame = &frame[..frame.len() - udp.trailer_len];
+    let (ipv4, mut plain) = (udp.source.is_ipv4(), frame.to_vec());
+    let checksum = if ipv4 {
+        // The identification, and the checksum that it is part of.
+        plain[LINK_LEN + 4..][..2].fill(0);
+        plain[LINK_LEN + 10..][..2].fill(0);
+        LINK_LEN + 26
+    } else {
+        plain[LINK_LEN + 1] &= 0xf0;
+        plain[LINK_LEN + 2..][..2].fill(0);
+        LINK_LEN + 46
+    };
+    plain[checksum..][..2].fill(0);
+    Ok(plain)
+}
+
+/// Both engines get the same packets, whatever they are.
+pub(crate) fn both_engines_decide_alike() -> Result<()> {
+    for ipv6 in [false, true] {
+        let sockets = Side::new("sendmmsg", ipv6)?;
+        let mut random = Random::new(SEED);
+        let frames: Vec<_> =
+            (0..FRAMES).map(|number| sockets.frame(number as u32, &mut random)).collect();
+        let (expected, listed) = sockets.outcome(&frames)?;
+        drop(sockets);
+        let kernel = Side::new("xdp", ipv6)?;
+        let (came, counted) = kernel.outcome(&frames)?;
+        ensure!(expected.len() > FRAMES, "only {} copies", expected.len());
+        for (copies, others, whose) in
+            [(&expected, &came, "sockets'"), (&came, &expected, "kernel's")]
+        {
+            let odd = copies.iter().find(|(copy, count)| others.get(*copy) != Some(*count));
+            ensure!(odd.is_none(), "the {whose} alone: {odd:02x?}\n{listed:?}\n{counted:?}");
+        }
+        for (one, other) in listed.groups.iter().zip(&counted.groups) {
+            let of = |group: &horolog_relay::GroupListing| {
+                (group.packets, group.bytes, group.refused.clone(), group.children.clone())
+            };
+            ensure!(of(one) == of(other), "by sockets {one:?}\nin the kernel {other:?}");
+            let refused = ["source", "from-child"].map(|reason| one.refused.contains_key(reason));
+            ensure!(refused == [true; 2], "the packets were too plain: {one:?}");
+        }
+    }
+    Ok(())
+}

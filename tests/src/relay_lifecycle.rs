@@ -1,0 +1,334 @@
+//! Scenarios of changes around a running relay: interfaces that are recreated, programs that occupy
+//! one for a time, tables with other addresses or higher rates, and slow changes.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig, LabHost, LabInterface};
+use horolog_relay::Spec;
+use horolog_sys::netlink::{Netlink, Prefix, VethEnd, VethPair};
+use libtest_mimic::Trial;
+
+use crate::process::{TIMEOUT, binary, run_to_end, signal_to};
+use crate::relay::{
+    GROUP, PORT, QUIET, Relay, address, bind, eventually, number, receives_nothing, send, table,
+};
+use crate::scenario::scenario;
+use crate::{ROOT, relay_lifecycle, scenarios};
+
+const CHILD_PORT: u16 = 6_000;
+/// A group of the link.
+const LINK_GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x1234);
+/// Longer than a change of many groups takes.
+const CHANGED: Duration = Duration::from_mins(1);
+/// Longer than a relay takes to see that an interface has changed.
+const DETECTION_TIME: Duration = Duration::from_millis(1_500);
+
+/// Those that use the machine.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::new();
+    for engine in ["sendmmsg", "xdp"] {
+        let name = |what: &str| format!("relay_lifecycle::{what}::{engine}");
+        let run = move || a_raised_rate_applies_at_once(engine);
+        all.push(scenario(name("a_raised_rate_applies_at_once"), ROOT, run));
+        let run = move || addresses_of_a_group_are_added_and_removed(engine);
+        all.push(scenario(name("addresses_of_a_group_are_added_and_removed"), ROOT, run));
+    }
+    all
+}
+
+/// Those that wait.
+pub(crate) fn waiting() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT, relay_lifecycle:
+        an_occupied_interface_is_retried,
+        a_listing_does_not_wait_for_a_change,
+        a_slow_change_is_waited_for,
+    ));
+    for ipv6 in [false, true] {
+        let name = if ipv6 { "of_the_link" } else { "of_ipv4" };
+        let run = move || a_group_is_joined_again(ipv6);
+        all.push(scenario(format!("relay_lifecycle::a_group_is_joined_again::{name}"), ROOT, run));
+    }
+    all
+}
+
+/// Has a relay take another table file.
+fn reload(relay: &Relay, table: &str) -> Result<()> {
+    fs::write(relay.directory.path().join("table.toml"), table)?;
+    let wanted = Spec::parse(table)?;
+    signal_to(relay.running.pid(), "HUP")?;
+    eventually(|| Ok(relay.listing()?.table == wanted))
+        .with_context(|| format!("not reloaded: {table}"))?;
+    // The table is shown before the kernel's programs have it; an answer to this comes after.
+    let mut command = Command::new(binary()?);
+    command.args(["relay", "remove", "g", "203.0.113.1:9", "--socket"]).arg(relay.socket());
+    run_to_end(&mut command, CHANGED).map(drop)
+}
+
+/// All of these packets come, in order, and nothing else.
+fn all_arrive(socket: &UdpSocket, numbers: std::ops::Range<u32>) -> Result<()> {
+    for expected in numbers {
+        let came = number(socket)?;
+        ensure!(came == expected, "{came} came instead of {expected}");
+    }
+    receives_nothing(socket)
+}
+
+/// A link as it was before, made anew: its interface has another index.
+fn recreate_link(near: &LabHost, far: &LabHost) -> Result<()> {
+    let (one, other) = (&near.ports[0], far.port());
+    near.netlink()?.delete_link(one.index)?;
+    thread::sleep(DETECTION_TIME);
+    let end = |name: &str, mac| VethEnd { name: name.to_owned(), mac: Some(mac) };
+    near.netlink()?.create_veth(&VethPair {
+        local: end(&one.interface, one.mac),
+        peer: end(&other.interface, other.mac),
+        peer_namespace: far.netns.as_fd(),
+        queues: 1,
+    })?;
+    let set_up = |mut netlink: Netlink, port: &LabInterface| -> Result<u32> {
+        let index = netlink.link_by_name(&port.interface)?.index;
+        netlink.set_link_up(index)?;
+        netlink.add_address(index, Prefix::new(port.ipv4.into(), 30)?)?;
+        if let Some(ipv6) = port.ipv6 {
+            netlink.add_address(index, Prefix::new(ipv6.into(), 64)?)?;
+        }
+        Ok(index)
+    };
+    let index = set_up(near.netlink()?, one)?;
+    ensure!(index != one.index, "the index is the same");
+    set_up(far.netlink()?, other)?;
+    Ok(())
+}
+
+/// Sends to multicast groups leave a host by its only link.
+fn route_groups(host: &LabHost) -> Result<()> {
+    let index = host.netlink()?.link_by_name(&host.port().interface)?.index;
+    let groups = Prefix::new(Ipv4Addr::new(224, 0, 0, 0).into(), 4)?;
+    Ok(host.netlink()?.add_route(groups, None, index)?)
+}
+
+fn a_group_is_joined_again(ipv6: bool) -> Result<()> {
+    let lab = Lab::new(&LabConfig { hosts: 3, ipv6, ..LabConfig::default() })?;
+    let (host, far) = (lab.client(), lab.server());
+    let listen = if ipv6 { IpAddr::from(LINK_GROUP) } else { GROUP.into() };
+    let child = SocketAddr::new(address(far, ipv6)?, CHILD_PORT);
+    let other_at = SocketAddr::from((host.ports[1].ipv4, PORT));
+    let other_child = SocketAddr::new(address(lab.host(2), false)?, CHILD_PORT);
+    let on = format!("interface = \"{}\"\nsources", host.ports[0].interface);
+    let mut text = table((listen, PORT), &[child]).replace("sources", &on);
+    let sources = "sources = [\"192.0.2.0/24\"]";
+    write!(
+        text,
+        "[[group]]\nname = \"h\"\nlisten = \"{other_at}\"\n{sources}\nchildren = [\"{other_child}\"]\n"
+    )?;
+    let relay = Relay::start(host, &text, &["--engine", "sendmmsg"])?;
+    let exchange = |numbers: std::ops::Range<u32>| -> Result<()> {
+        if !ipv6 {
+            route_groups(far)?;
+        }
+        let (source, receiver) = (bind(far, SocketAddr::new(child.ip(), 0))?, bind(far, child)?);
+        let index = far.netlink()?.link_by_name(&far.port().interface)?.index;
+        let to = match listen {
+            IpAddr::V4(_) => SocketAddr::new(listen, PORT),
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, PORT, 0, index).into(),
+        };
+        send(&source, to, numbers.clone(), 2_000)?;
+        all_arrive(&receiver, numbers)
+    };
+    exchange(0..100)?;
+    let other = bind(lab.host(2), other_child)?;
+    let source = bind(lab.host(2), SocketAddr::new(other_child.ip(), 0))?;
+    thread::scope(|scope| -> Result<()> {
+        // The other group gets each of its packets once all the while.
+        let sending = scope.spawn(|| send(&source, other_at, 0..8_000, 1_500));
+        let receiving = scope.spawn(|| all_arrive(&other, 0..8_000));
+        let gone = || Ok(relay.listing()?.groups[0].interface_missing);
+        let remade = scope.spawn(|| recreate_link(host, far));
+        eventually(gone).context("that the interface is gone is not told")?;
+        remade.join().ok().context("making the link panicked")??;
+        eventually(|| Ok(!gone()?)).context("not joined anew")?;
+        sending.join().ok().context("the source panicked")??;
+        receiving.join().ok().context("the receiver panicked")?
+    })?;
+    exchange(100..200)?;
+    ensure!(relay.listing()?.changes_refused == 0);
+    Ok(())
+}
+
+/// One interface has one program: a relay whose interface another one has, uses it once that ends.
+fn an_occupied_interface_is_retried() -> Result<()> {
+    let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
+    let host = lab.client();
+    let child = SocketAddr::new(address(lab.host(2), false)?, CHILD_PORT);
+    let start = |port: u16| {
+        let at = SocketAddr::from((host.ports[0].ipv4, port));
+        Relay::start(host, &table(at, &[child]), &["--engine", "auto"])
+    };
+    let engine = |relay: &Relay| anyhow::Ok(relay.listing()?.groups.remove(0).engine);
+    for by_a_change in [true, false] {
+        let first = start(PORT)?;
+        ensure!(engine(&first)? == "xdp", "{:?}", first.listing()?);
+        let second = start(PORT + 1)?;
+        ensure!(engine(&second)? == "sendmmsg", "{:?}", second.listing()?);
+        drop(first);
+        if by_a_change {
+            thread::sleep(QUIET);
+            second.control(&["add", "g", &SocketAddr::new(child.ip(), 7_000).to_string()])?;
+            ensure!(engine(&second)? == "xdp", "{:?}", second.listing()?);
+        } else {
+            // It is asked every ten seconds.
+            thread::sleep(Duration::from_secs(5));
+            eventually(|| Ok(engine(&second)? == "xdp"))
+                .with_context(|| format!("{:?}", second.listing()))?;
+        }
+    }
+    Ok(())
+}
+
+fn a_raised_rate_applies_at_once(engine: &str) -> Result<()> {
+    let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
+    let at = SocketAddr::from((lab.client().ports[0].ipv4, PORT));
+    let child = SocketAddr::new(address(lab.host(2), false)?, CHILD_PORT);
+    let receiver = bind(lab.host(2), child)?;
+    let source = bind(lab.server(), SocketAddr::new(address(lab.server(), false)?, 0))?;
+    let fast = table(at, &[child]);
+    for (slow, reason) in [("copy-rate", "copy-rate"), ("\nrate", "rate")] {
+        let from = if slow == "copy-rate" { "copy-rate = 10000000" } else { "\nrate = 1000000" };
+        let text = fast.replace(from, &format!("{slow} = 1"));
+        ensure!(text != fast);
+        let relay = Relay::start(lab.client(), &text, &["--engine", engine])?;
+        ensure!(relay.listing()?.groups[0].engine == engine, "{:?}", relay.listing()?);
+        send(&source, at, 0..1_200, 5_000)?;
+        thread::sleep(QUIET);
+        let refused = relay.listing()?.groups[0].refused.get(reason).copied();
+        ensure!(refused > Some(100), "{refused:?} refused by {reason}");
+        receiver.set_nonblocking(true)?;
+        while receiver.recv(&mut [0; 2_048]).is_ok() {}
+        receiver.set_nonblocking(false)?;
+        receiver.set_read_timeout(Some(TIMEOUT))?;
+        reload(&relay, &fast)?;
+        send(&source, at, 2_000..2_200, 5_000)?;
+        all_arrive(&receiver, 2_000..2_200).with_context(|| format!("{:?}", relay.listing()))?;
+        receiver.set_read_timeout(Some(TIMEOUT))?;
+    }
+    Ok(())
+}
+
+/// From all addresses to one of them and back, at one port; and both at once, as two groups.
+fn addresses_of_a_group_are_added_and_removed(engine: &str) -> Result<()> {
+    let lab = Lab::new(&LabConfig { hosts: 4, ..LabConfig::default() })?;
+    let ports = &lab.client().ports;
+    let [one, two] = [0, 1].map(|port: usize| SocketAddr::from((ports[port].ipv4, PORT)));
+    let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
+    let child = |port| anyhow::Ok(SocketAddr::new(address(lab.host(3), false)?, port));
+    let children = [child(CHILD_PORT)?, child(CHILD_PORT + 1)?];
+    let receivers = [bind(lab.host(3), children[0])?, bind(lab.host(3), children[1])?];
+    let sources = [
+        bind(lab.host(1), SocketAddr::new(address(lab.host(1), false)?, 0))?,
+        bind(lab.host(2), SocketAddr::new(address(lab.host(2), false)?, 0))?,
+    ];
+    let relay = Relay::start(lab.client(), &table(any, &children[..1]), &["--engine", engine])?;
+    let both = || {
+        let group = table(any, &children[..1]);
+        let group = &group[group.find("[[group]]").unwrap_or_default()..];
+        table(one, &children[1..]).replace("name = \"g\"", "name = \"h\"") + group
+    };
+    let (narrow, wide) = (table(one, &children[..1]), table(any, &children[..1]));
+    let mut first = 0;
+    for (text, by) in [
+        (&wide, [Some(0), Some(0)]),
+        (&narrow, [Some(0), None]),
+        (&wide, [Some(0), Some(0)]),
+        (&both(), [Some(1), Some(0)]),
+        (&narrow, [Some(0), None]),
+    ] {
+        reload(&relay, text)?;
+        let listing = relay.listing()?;
+        ensure!(listing.groups.iter().all(|group| group.engine == engine), "{listing:?}");
+        for ((at, source), to) in [one, two].into_iter().zip(&sources).zip(by) {
+            let numbers = first..first + 50;
+            send(source, at, numbers.clone(), 5_000)?;
+            for (place, receiver) in receivers.iter().enumerate() {
+                receiver.set_read_timeout(Some(TIMEOUT))?;
+                let numbers = if to == Some(place) { numbers.clone() } else { 0..0 };
+                all_arrive(receiver, numbers).with_context(|| format!("{at} by {text}"))?;
+            }
+            first += 50;
+        }
+    }
+    ensure!(relay.listing()?.changes_refused == 5, "the refused questions of `reload` alone");
+    Ok(())
+}
+
+/// A change of many groups takes the kernel's programs seconds; who asks meanwhile is answered.
+fn a_listing_does_not_wait_for_a_change() -> Result<()> {
+    const GROUPS: u16 = 256;
+    let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
+    let near = lab.client().ports[0].ipv4;
+    let far = address(lab.host(2), false)?;
+    let of_rate = |rate: u32| -> Result<String> {
+        let mut text = "destinations = [\"192.0.2.0/24\"]\n".to_owned();
+        for number in 0..GROUPS {
+            write!(
+                text,
+                "[[group]]\nname = \"g{number}\"\nlisten = \"{near}:{}\"\nrate = {rate}\n\
+                 sources = [\"192.0.2.0/24\"]\nchildren = [\"{far}:{}\"]\n",
+                2_000 + number,
+                3_000 + number
+            )?;
+        }
+        Ok(text)
+    };
+    let relay = Relay::start(lab.client(), &of_rate(1_000)?, &["--engine", "xdp"])?;
+    let begun = Instant::now();
+    thread::scope(|scope| -> Result<()> {
+        let changing = scope.spawn(|| -> Result<Duration> {
+            reload(&relay, &of_rate(2_000)?)?;
+            Ok(begun.elapsed())
+        });
+        let mut longest = Duration::ZERO;
+        while !changing.is_finished() {
+            let asked = Instant::now();
+            relay.listing()?;
+            longest = longest.max(asked.elapsed());
+        }
+        let took = changing.join().ok().context("the change panicked")??;
+        ensure!(took > Duration::from_secs(1), "too fast to tell: {took:?}");
+        ensure!(longest < took / 3, "{longest:?} of {took:?}");
+        Ok(())
+    })?;
+    let listing = relay.listing()?;
+    let odd = listing.groups.iter().find(|group| group.engine != "xdp");
+    ensure!(odd.is_none(), "{odd:?}");
+    Ok(())
+}
+
+/// A relay that does not get to it for longer than usual.
+fn a_slow_change_is_waited_for() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = SocketAddr::from((lab.client().port().ipv4, PORT));
+    let child = |port| anyhow::Ok(SocketAddr::new(address(lab.server(), false)?, port));
+    let relay = Relay::start(lab.client(), &table(at, &[child(1)?]), &["--engine", "send"])?;
+    signal_to(relay.running.pid(), "STOP")?;
+    thread::scope(|scope| -> Result<()> {
+        let adding = scope.spawn(|| -> Result<_> {
+            let mut command = Command::new(binary()?);
+            command.args(["relay", "add", "g", &child(2)?.to_string(), "--socket"]);
+            run_to_end(command.arg(relay.socket()), 2 * TIMEOUT)
+        });
+        thread::sleep(Duration::from_secs(12));
+        signal_to(relay.running.pid(), "CONT")?;
+        let output = adding.join().ok().context("the asker panicked")??;
+        ensure!(output.status.success(), "{output:?}");
+        Ok(())
+    })?;
+    ensure!(relay.listing()?.table.groups[0].children.len() == 2);
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Counts of replies by either verifier of the generator, so that the two can be compared.
+
+use horolog_load::request_tracker::TrialCounts;
+use horolog_record::InvalidReason;
+use horolog_stats::{Recorder, SignedRecorder};
+use horolog_xdp::Generator;
+
+/// What became of some replies.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct ReplyCounts {
+    pub(crate) received: u64,
+    pub(crate) interleaved: u64,
+    pub(crate) delay: u64,
+    pub(crate) sync_follow_up: u64,
+    pub(crate) duplicate: u64,
+    pub(crate) late: u64,
+    pub(crate) unsynchronised: u64,
+    pub(crate) invalid: [u64; InvalidReason::ALL.len()],
+    pub(crate) round_trips: u64,
+    /// Offsets that were taken, of these those below zero and those too large for a histogram. What
+    /// they are depends on the instant, which differs a little between the two.
+    pub(crate) offsets: [u64; 3],
+}
+
+fn offsets(recorder: &SignedRecorder) -> [u64; 3] {
+    [recorder.count(), recorder.negative().count(), recorder.clamped()]
+}
+
+impl ReplyCounts {
+    /// As the books in Rust have it.
+    pub(crate) fn of_model(counts: &TrialCounts) -> Self {
+        let ptp = counts.ptp.unwrap_or_default();
+        Self {
+            received: counts.received,
+            interleaved: counts.interleaved,
+            delay: ptp.delay,
+            sync_follow_up: ptp.sync_follow_up,
+            duplicate: counts.duplicate,
+            late: counts.late,
+            unsynchronised: counts.server_unsynchronised,
+            invalid: counts.invalid,
+            round_trips: counts.rtt.count(),
+            offsets: counts.offsets.as_ref().map_or([0; 3], |found| offsets(&found.offsets)),
+        }
+    }
+
+    /// As the program has it, with the response times.
+    pub(crate) fn of_program(generator: &Generator) -> (Self, Recorder) {
+        let (mut sum, mut response) = (Self::default(), Recorder::new());
+        for processor in 0..generator.processors() {
+            let tally = generator.interval(0, processor);
+            let mut invalid = [0; InvalidReason::ALL.len()];
+            invalid[..tally.invalid.len()].copy_from_slice(&tally.invalid);
+            sum.add(&Self {
+                received: tally.received,
+                interleaved: tally.interleaved,
+                delay: tally.delay,
+                sync_follow_up: tally.sync_follow_up,
+                duplicate: tally.duplicate,
+                late: tally.late + tally.late_earlier,
+                unsynchronised: tally.unsynchronised,
+                invalid,
+                round_trips: tally.rtt_ns.count,
+                offsets: [0; 3],
+            });
+            let raw = &tally.response_ns;
+            // Empty where the layout were another one, which the comparison would show.
+            let one = Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max);
+            response.merge(&one.unwrap_or_default());
+        }
+        for processor in 0..generator.processors() {
+            let tally = generator.offsets(0, processor);
+            let (negative, positive) = (tally.negative.count, tally.positive.count);
+            let one = [negative + positive, negative, tally.clamped];
+            sum.add(&Self { offsets: one, ..Self::default() });
+        }
+        (sum, response)
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.received += other.received;
+        self.interleaved += other.interleaved;
+        self.delay += other.delay;
+        self.sync_follow_up += other.sync_follow_up;
+        self.duplicate += other.duplicate;
+        self.late += other.late;
+        self.unsynchronised += other.unsynchronised;
+        for (sum, count) in self.invalid.iter_mut().zip(other.invalid) {
+            *sum += count;
+        }
+        self.round_trips += other.round_trips;
+        for (sum, count) in self.offsets.iter_mut().zip(other.offsets) {
+            *sum += count;
+        }
+    }
+
+    pub(crate) fn invalid_total(&self) -> u64 {
+        self.invalid.iter().sum()
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.received + self.duplicate + self.late + self.invalid_total()
+    }
+}

@@ -1,0 +1,145 @@
+//! Scenarios of damaged and inaccessible stores: a damaged run among sound ones, a store that
+//! cannot be written, and a user without a directory for one.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Output};
+
+use anyhow::{Result, ensure};
+use horolog_record::RunList;
+use libtest_mimic::Trial;
+use rusqlite::Connection;
+
+use crate::process::{binary, run_to_end};
+use crate::runs::{MEASURED, TIMEOUT, TestStore, only_result_in};
+use crate::scenario::Need;
+use crate::{scenarios, store_corruption};
+
+/// Nobody has this number, so no home directory is known of it.
+const UNKNOWN_USER: &str = "987654";
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(&[], store_corruption:
+        a_damaged_run_is_named_and_the_others_are_exported,
+    ));
+    all.extend(
+        scenarios!(&[Need::Root, Need::Peer("unshare"), Need::Peer("setpriv")], store_corruption:
+            a_read_only_store_is_read,
+            a_store_on_a_full_file_system_is_read,
+            a_missing_store_directory_is_reported,
+        ),
+    );
+    all
+}
+
+/// One run has the result of another, as a disk may have it; the other is as it was.
+fn a_damaged_run_is_named_and_the_others_are_exported() -> Result<()> {
+    let place = TestStore::new()?;
+    for seed in ["1", "2", "3"] {
+        place.measure(&["--seed", seed])?;
+    }
+    let store = Connection::open(place.store())?;
+    let damage =
+        "UPDATE result SET packed = (SELECT packed FROM result WHERE run = 3) WHERE run = 2";
+    ensure!(store.execute(damage, [])? == 1);
+    for command in [&["runs", "show", "2"][..], &["runs", "compare", "1", "2"], &["report", "2"]] {
+        place.refused(command, 3, "run 2 in ")?;
+    }
+    let file = place.path("all.jsonl").display().to_string();
+    let output = place.horolog(&["runs", "export", "-o", &file])?;
+    let told = String::from_utf8(output.stderr)?;
+    ensure!(output.status.code() == Some(3), "{told}");
+    ensure!(told.contains("run 2 in ") && told.contains("1 of 3 runs cannot be read"), "{told}");
+    ensure!(fs::read_to_string(&file)?.lines().count() == 2);
+    // What was handed on makes another store.
+    let other = place.path("other.sqlite").display().to_string();
+    let output = place.horolog(&["runs", "import", &file, "--store", &other])?;
+    ensure!(output.status.success(), "{output:?}");
+    ensure!(place.horolog(&["runs", "delete", "2"])?.status.success());
+    let none = place.horolog(&["runs", "export", "-o", &file, "--kind", "none"])?;
+    ensure!(none.status.success() && String::from_utf8(none.stderr)?.contains("no run that"));
+    Ok(())
+}
+
+/// A file system without writes: nothing is written beside the store either.
+fn a_read_only_store_is_read() -> Result<()> {
+    let place = TestStore::new()?;
+    place.measure(&[])?;
+    let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\"; \
+                  shift && exec \"$@\"";
+    let within = |arguments: &[&str]| -> Result<Output> {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh"]).arg(place.directory.path());
+        command.arg(binary()?).args(arguments).arg("--store").arg(place.store());
+        run_to_end(&mut command, TIMEOUT)
+    };
+    is_read_alone(within, "mounted read-only")
+}
+
+/// A file system without a free byte, on which SQLite cannot make the files that it wants beside a
+/// store.
+fn a_store_on_a_full_file_system_is_read() -> Result<()> {
+    let place = TestStore::new()?;
+    place.measure(&[])?;
+    let full = place.path("full");
+    fs::create_dir(&full)?;
+    let script = "mount -t tmpfs -o size=1m none \"$1\" && cp \"$2\" \"$1/runs.sqlite\" && \
+                  { head -c 2M /dev/zero > \"$1/all\"; true; } 2> /dev/null; \
+                  store=$1/runs.sqlite; shift 2 && exec \"$@\" --store \"$store\"";
+    let within = |arguments: &[&str]| -> Result<Output> {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh"]).arg(&full).arg(place.store());
+        command.arg(binary()?).args(arguments);
+        run_to_end(&mut command, TIMEOUT)
+    };
+    is_read_alone(within, "no space left")
+}
+
+/// Whether the one run of a store is listed and shown, and cannot be deleted, with the reason.
+fn is_read_alone(within: impl Fn(&[&str]) -> Result<Output>, reason: &str) -> Result<()> {
+    let output = within(&["runs", "list", "--json", "-"])?;
+    ensure!(output.status.success(), "{output:?}");
+    let list: RunList = serde_json::from_slice(&output.stdout)?;
+    ensure!(list.runs.len() == 1, "{list:?}");
+    let output = within(&["runs", "show", "last"])?;
+    ensure!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
+    let output = within(&["runs", "delete", "last"])?;
+    let told = String::from_utf8(output.stderr)?;
+    ensure!(output.status.code() == Some(3) && told.contains(reason), "{told}");
+    Ok(())
+}
+
+fn a_missing_store_directory_is_reported() -> Result<()> {
+    let place = TestStore::new()?;
+    fs::set_permissions(place.directory.path(), Permissions::from_mode(0o777))?;
+    // Where nobody else may look, nor may this user.
+    let program = place.path("horolog");
+    fs::copy(binary()?, &program)?;
+    let measured = |name: &str, store: Option<&str>| -> Result<String> {
+        let here = place.path(name);
+        fs::create_dir(&here)?;
+        fs::set_permissions(&here, Permissions::from_mode(0o777))?;
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid", UNKNOWN_USER, "--regid", UNKNOWN_USER, "--clear-groups"])
+            .arg(&program);
+        command.args(MEASURED).current_dir(&here);
+        for name in ["HOME", "XDG_DATA_HOME", "HOROLOG_STORE"] {
+            command.env_remove(name);
+        }
+        command.envs(store.map(|store| ("HOROLOG_STORE", store)));
+        let output = run_to_end(&mut command, TIMEOUT)?;
+        let told = String::from_utf8(output.stderr)?;
+        ensure!(output.status.success() && !output.stdout.is_empty(), "{told}");
+        Ok(told)
+    };
+    // An empty variable is none.
+    for (name, store) in [("unset", None), ("empty", Some(""))] {
+        let told = measured(name, store)?;
+        ensure!(told.contains("no home directory") && told.lines().count() == 1, "{told}");
+        ensure!(only_result_in(&place.path(name))?["schema"] == "horolog.clock/2");
+    }
+    ensure!(measured("none", Some("none"))?.is_empty(), "nobody wanted it kept");
+    Ok(())
+}

@@ -1,0 +1,469 @@
+//! Scenarios of the relay's XDP engine: every child of a group receives every packet, correct byte
+//! for byte, whatever the packet is; packets that it does not handle are passed unchanged; refusals
+//! are counted. One host relays what a second sends to children on two more.
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions, UdpFilter};
+use horolog_lab::{Lab, LabConfig, LabHost, LabInterface};
+use horolog_wire::checksum;
+use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, MacAddress};
+use horolog_wire::frame::Builder;
+use horolog_wire::{ipv4, ipv6};
+use horolog_xdp::{
+    Attachment, Interface, RelayChild, RelayChildCounts, RelayGroup, RelayLimit, RelayPassed,
+    RelayPrograms, RelayRefusal, RelaySettings, XdpAction, XdpError,
+};
+
+use crate::mutated_frames;
+use crate::random::Random;
+
+/// Long enough for a frame to cross two links on a busy machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+/// Where the group's packets go, and what they and the copies come from.
+pub(crate) const GROUP_PORT: u16 = 5_000;
+pub(crate) const SOURCE_PORT: u16 = 4_000;
+pub(crate) const COPY_PORT: u16 = 5_001;
+/// The first child's port; the others follow.
+pub(crate) const CHILD_PORT: u16 = 6_000;
+const SETTINGS: RelaySettings =
+    RelaySettings { groups: 4, children_of_group: 512, children: 600, addresses: 8 };
+/// Hosts that children are on: the relay's second and third neighbour.
+pub(crate) const CHILD_HOSTS: usize = 2;
+pub(crate) const FRAME_BYTES: usize = 2_048;
+/// Holds all that comes while a busy machine does something else.
+const RECEIVE_BUFFER: usize = 16 << 20;
+/// The flag of IPv4.
+const NEVER_FRAGMENT: u16 = 0x4000;
+pub(crate) const SEED: u64 = 0x7265_6c61_7921;
+
+/// A relay that is attached where the source's packets come in, and its neighbours.
+pub(crate) struct Bench {
+    pub(crate) lab: Lab,
+    pub(crate) relay: RelayPrograms,
+    pub(crate) ipv6: bool,
+    _attachment: Attachment,
+}
+
+impl Bench {
+    pub(crate) fn new(ipv6: bool) -> Result<Self> {
+        Self::with_queues(ipv6, 1)
+    }
+
+    /// One whose links have so many queues.
+    pub(crate) fn with_queues(ipv6: bool, queues: u32) -> Result<Self> {
+        let hosts = 2 + CHILD_HOSTS;
+        let lab = Lab::new(&LabConfig { hosts, queues, ..LabConfig::default() })?;
+        let relay = RelayPrograms::load(&SETTINGS)?;
+        let at = interface(&lab.client().ports[0]);
+        let attachment = lab.client().run(|| relay.attach(&at))??;
+        Ok(Self { lab, relay, ipv6, _attachment: attachment })
+    }
+
+    pub(crate) fn address(&self, port: &LabInterface) -> Result<IpAddr> {
+        if self.ipv6 { port.ipv6.map(Into::into).context("no IPv6") } else { Ok(port.ipv4.into()) }
+    }
+
+    /// Where the group is: at the relay, on the side of the source.
+    pub(crate) fn at(&self) -> Result<SocketAddr> {
+        Ok(SocketAddr::new(self.address(&self.lab.client().ports[0])?, GROUP_PORT))
+    }
+
+    pub(crate) fn group(&self) -> Result<RelayGroup> {
+        let network = if self.ipv6 { "2001:db8::/32" } else { "192.0.2.0/24" };
+        Ok(RelayGroup {
+            number: 0,
+            address: self.at()?,
+            addresses: vec![self.at()?.ip()],
+            interface: None,
+            sources: vec![network.parse()?],
+            own: vec![self.at()?.ip()],
+            length_max: 1_500,
+            hops_max: 255,
+            hops_reset: false,
+            limit: None,
+            copies_ns: 0,
+        })
+    }
+
+    /// A host that children are on.
+    pub(crate) fn child_host(&self, number: usize) -> &LabHost {
+        self.lab.host(2 + number)
+    }
+
+    /// The child with this number, which is at a host by turns.
+    pub(crate) fn child(&self, number: usize) -> Result<RelayChild> {
+        let host = number % CHILD_HOSTS;
+        let near = &self.lab.client().ports[1 + host];
+        let far = self.child_host(host).port();
+        let port = CHILD_PORT + number as u16;
+        Ok(RelayChild {
+            destination: SocketAddr::new(self.address(far)?, port),
+            source: SocketAddr::new(self.address(near)?, COPY_PORT),
+            interface: Some(interface(near)),
+            source_mac: near.mac,
+            next_hop: Some(far.mac),
+        })
+    }
+
+    pub(crate) fn children(&self, count: usize) -> Result<Vec<RelayChild>> {
+        (0..count).map(|number| self.child(number)).collect()
+    }
+
+    pub(crate) fn set(
+        &mut self,
+        group: &RelayGroup,
+        children: &[RelayChild],
+    ) -> Result<Vec<(SocketAddr, RelayChildCounts)>> {
+        let Self { lab, relay, .. } = self;
+        Ok(lab.client().run(|| relay.set(group, children))??)
+    }
+
+    fn builder(&self) -> Result<Builder> {
+        let source = self.lab.server().port();
+        Ok(Builder {
+            destination_mac: MacAddress(self.lab.client().ports[0].mac),
+            source_mac: MacAddress(source.mac),
+            vlan: None,
+            source: SocketAddr::new(self.address(source)?, SOURCE_PORT),
+            destination: self.at()?,
+        })
+    }
+
+    /// A packet of the source to the group.
+    pub(crate) fn packet(&self, payload: &[u8]) -> Result<Vec<u8>> {
+        self.packet_from(self.builder()?.source, payload)
+    }
+
+    /// A packet of somebody else to the group.
+    pub(crate) fn packet_from(&self, source: SocketAddr, payload: &[u8]) -> Result<Vec<u8>> {
+        let builder = Builder { source, ..self.builder()? };
+        let mut frame = vec![0; builder.headers_len() + payload.len()];
+        builder.emit(payload, &mut frame);
+        Ok(frame)
+    }
+
+    /// A device that sends frames as the source.
+    pub(crate) fn sender(&self) -> Result<PacketDevice> {
+        let source = self.lab.server();
+        let open = || PacketDevice::open(&source.port().interface, &PacketOptions::default());
+        Ok(source.run(open)??)
+    }
+
+    /// A device that takes the copies that come to a host with children.
+    pub(crate) fn receiver(&self, number: usize) -> Result<PacketDevice> {
+        let filter = UdpFilter {
+            source: self.address(&self.lab.client().ports[1 + number])?,
+            source_port: Some(COPY_PORT),
+            destination_port: None,
+            destination_network: None,
+        };
+        let selection = FrameSelection::Udp(filter);
+        let options =
+            PacketOptions { selection, receive_buffer: Some(RECEIVE_BUFFER), ..Default::default() };
+        let host = self.child_host(number);
+        Ok(host.run(|| PacketDevice::open(&host.port().interface, &options))??)
+    }
+
+    pub(crate) fn counts_of(&self, number: usize) -> Result<RelayChildCounts> {
+        let destination = self.child(number)?.destination;
+        let all = self.relay.child_counts(self.at()?);
+        let found = all.into_iter().find(|(child, _)| *child == destination);
+        Ok(found.context("it is no child")?.1)
+    }
+
+    fn refused(&self, refusal: RelayRefusal) -> Result<u64> {
+        let counts = self.relay.group_counts(self.at()?).context("no group")?;
+        Ok(counts.refused[refusal as usize])
+    }
+}
+
+pub(crate) fn interface(port: &LabInterface) -> Interface {
+    Interface { index: port.index, name: port.interface.clone() }
+}
+
+pub(crate) fn send(sender: &mut PacketDevice, frames: &[Vec<u8>]) -> Result<()> {
+    let mut batch = Batch::new(frames.len(), FRAME_BYTES);
+    for frame in frames {
+        ensure!(batch.push((), frame), "the frame does not fit");
+    }
+    let sent = sender.send(&mut batch)?;
+    ensure!(sent == frames.len(), "{sent} frames were sent");
+    Ok(())
+}
+
+/// Takes so many frames, and makes sure that no more come.
+pub(crate) fn take(receiver: &mut PacketDevice, count: usize) -> Result<Vec<Vec<u8>>> {
+    let mut frames = Vec::new();
+    let mut batch = Batch::new(64, FRAME_BYTES);
+    while frames.len() < count {
+        let came = receiver.receive(&mut batch, TIMEOUT)?;
+        ensure!(came > 0, "{} frames of {count} came", frames.len());
+        frames.extend(batch.iter().map(|packet| packet.bytes.to_vec()));
+    }
+    ensure!(frames.len() == count, "{} frames instead of {count}", frames.len());
+    Ok(frames)
+}
+
+/// What a child is to get for a frame, reckoned anew.
+pub(crate) fn expected(frame: &[u8], child: &RelayChild) -> Result<Vec<u8>> {
+    let mut copy = frame.to_vec();
+    copy[..6].copy_from_slice(&child.next_hop.context("no next hop")?);
+    copy[6..12].copy_from_slice(&child.source_mac);
+    let udp = match (child.source.ip(), child.destination.ip()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            copy[LINK_LEN + 1] = 0;
+            copy[LINK_LEN + 6..][..2].copy_from_slice(&NEVER_FRAGMENT.to_be_bytes());
+            copy[LINK_LEN + 8] -= 1;
+            copy[LINK_LEN + 12..][..4].copy_from_slice(&source.octets());
+            copy[LINK_LEN + 16..][..4].copy_from_slice(&destination.octets());
+            mutated_frames::mend(&mut copy);
+            LINK_LEN + ipv4::HEADER_LEN
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            copy[LINK_LEN] = 0x60;
+            copy[LINK_LEN + 1] &= 0x0f;
+            copy[LINK_LEN + 7] -= 1;
+            copy[LINK_LEN + 8..][..16].copy_from_slice(&source.octets());
+            copy[LINK_LEN + 24..][..16].copy_from_slice(&destination.octets());
+            LINK_LEN + ipv6::HEADER_LEN
+        }
+        mixed => return Err(anyhow!("a child of two IP versions: {mixed:?}")),
+    };
+    copy[udp..udp + 2].copy_from_slice(&child.source.port().to_be_bytes());
+    copy[udp + 2..udp + 4].copy_from_slice(&child.destination.port().to_be_bytes());
+    if copy[udp + 6..udp + 8] != [0, 0] {
+        copy[udp + 6..udp + 8].fill(0);
+        let length = u16::from_be_bytes([copy[udp + 4], copy[udp + 5]]);
+        let pseudo = match (child.source.ip(), child.destination.ip()) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                checksum::udp_over_ipv4(source, destination, length)
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                checksum::udp_over_ipv6(source, destination, length)
+            }
+            _ => checksum::Sum::default(),
+        };
+        let sum = pseudo.bytes(&copy[udp..udp + usize::from(length)]).finish();
+        let sum = if sum == 0 { u16::MAX } else { sum };
+        copy[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+    }
+    Ok(copy)
+}
+
+/// A plain packet: any length, any hops above 1, other fields as they come, with or without a
+/// checksum where that may be.
+fn plain(bench: &Bench, random: &mut Random) -> Result<Vec<u8>> {
+    let headers = if bench.ipv6 { 48 } else { 28 };
+    let length = random.within(0..=1_500 - headers);
+    let length = random.pick(&[length, length, 0, 1, 18, 36, 1_500 - headers]);
+    let frame = bench.packet(&random.bytes(length as usize))?;
+    let mut frame = mutated_frames::other_header_fields(frame, random);
+    let hops = LINK_LEN + if bench.ipv6 { 7 } else { 8 };
+    frame[hops] = frame[hops].max(2);
+    if !bench.ipv6 {
+        mutated_frames::mend(&mut frame);
+        if random.within(0..=3) == 0 {
+            frame = mutated_frames::no_udp_checksum(frame);
+        }
+    }
+    Ok(frame)
+}
+
+/// Every child gets every packet in order, with its own addresses, one hop less, an ordinary
+/// traffic class and right checksums, never to be fragmented, and all else as it came; whatever
+/// children there are.
+pub(crate) fn copies_are_correct() -> Result<()> {
+    const ROUNDS: usize = 40;
+    const PACKETS: usize = 8;
+    for ipv6 in [false, true] {
+        let mut bench = Bench::new(ipv6)?;
+        let group = bench.group()?;
+        let mut random = Random::new(SEED);
+        let mut sender = bench.sender()?;
+        let mut receivers = [bench.receiver(0)?, bench.receiver(1)?];
+        for round in 0..ROUNDS {
+            let first = random.within(0..=200) as usize;
+            let count = random.within(1..=30) as usize;
+            let children: Result<Vec<_>> = (first..first + count).map(|n| bench.child(n)).collect();
+            let children = children?;
+            bench.set(&group, &children)?;
+            let frames: Result<Vec<_>> = (0..PACKETS).map(|_| plain(&bench, &mut random)).collect();
+            let frames = frames?;
+            send(&mut sender, &frames)?;
+            for (number, receiver) in receivers.iter_mut().enumerate() {
+                let leaves_there = interface(&bench.lab.client().ports[1 + number]);
+                let mut copies = Vec::new();
+                for frame in &frames {
+                    let there = children
+                        .iter()
+                        .filter(|child| child.interface.as_ref() == Some(&leaves_there));
+                    for child in there {
+                        copies.push(expected(frame, child)?);
+                    }
+                }
+                let came = take(receiver, copies.len()).with_context(|| {
+                    format!("round {round}, host {number}: {:?}", bench.relay.counts())
+                })?;
+                let wrong = came.iter().zip(&copies).find(|(came, copy)| came != copy);
+                ensure!(wrong.is_none(), "round {round}, host {number}: {wrong:02x?}");
+            }
+        }
+        let counts = bench.relay.counts();
+        ensure!(counts.packets == (ROUNDS * PACKETS) as u64 && counts.strays == 0, "{counts:?}");
+    }
+    Ok(())
+}
+
+/// What is not a plain packet to a group goes up untouched, with the reason counted.
+pub(crate) fn other_packets_are_passed_unchanged() -> Result<()> {
+    type Spoil = fn(&Bench, Vec<u8>, &mut Random) -> Result<Vec<u8>>;
+    const BOTH: [(Spoil, RelayPassed); 6] = [
+        (|_, frame, random| Ok(mutated_frames::tagged(frame, random)), RelayPassed::Other),
+        (|_, frame, random| Ok(mutated_frames::other_protocol(frame, random)), RelayPassed::Other),
+        (|bench, frame, _| Ok(to_another_port(bench, frame)), RelayPassed::Other),
+        (
+            |_, frame, random| Ok(mutated_frames::wrong_length(frame, random)),
+            RelayPassed::Malformed,
+        ),
+        (
+            |_, frame, random| Ok(mutated_frames::wrong_udp_checksum(frame, random)),
+            RelayPassed::Malformed,
+        ),
+        (|_, frame, _| Ok([frame, vec![0]].concat()), RelayPassed::Malformed),
+    ];
+    const IPV4: [(Spoil, RelayPassed); 2] = [
+        (|_, frame, _| Ok(mutated_frames::with_options(&frame, &[1; 4])), RelayPassed::Other),
+        (|_, frame, random| Ok(mutated_frames::fragment(frame, random)), RelayPassed::Other),
+    ];
+    const IPV6: [(Spoil, RelayPassed); 2] = [
+        (|_, frame, _| Ok(mutated_frames::no_udp_checksum(frame)), RelayPassed::Malformed),
+        (
+            |_, frame, random| Ok(mutated_frames::extension_header(frame, random)),
+            RelayPassed::Other,
+        ),
+    ];
+    for ipv6 in [false, true] {
+        let mut bench = Bench::new(ipv6)?;
+        let group = RelayGroup { length_max: 900, ..bench.group()? };
+        bench.set(&group, &bench.children(3)?)?;
+        let mut random = Random::new(SEED);
+        let kinds = BOTH.iter().chain(if ipv6 { &IPV6 } else { &IPV4 });
+        for (number, (spoil, reason)) in kinds.enumerate() {
+            for _ in 0..200 {
+                let frame = bench.packet(&random.bytes(300))?;
+                let frame = spoil(&bench, frame, &mut random)?;
+                check_passed(&bench, &frame, *reason).with_context(|| format!("kind {number}"))?;
+            }
+        }
+        let headers = bench.packet(&[])?.len() - LINK_LEN;
+        check_passed(&bench, &bench.packet(&vec![7; 901 - headers])?, RelayPassed::Long)?;
+        let longest = bench.packet(&vec![7; 900 - headers])?;
+        ensure!(bench.relay.test_run(&longest)?.verdict == XdpAction::Redirect, "at the bound");
+        bench.set(&group, &[])?;
+        check_passed(&bench, &bench.packet(b"nobody")?, RelayPassed::NoChildren)?;
+    }
+    Ok(())
+}
+
+fn to_another_port(bench: &Bench, mut frame: Vec<u8>) -> Vec<u8> {
+    let port = LINK_LEN + if bench.ipv6 { ipv6::HEADER_LEN } else { ipv4::HEADER_LEN } + 3;
+    frame[port] ^= 1;
+    frame
+}
+
+fn check_passed(bench: &Bench, frame: &[u8], reason: RelayPassed) -> Result<()> {
+    let before = bench.relay.counts();
+    let outcome = bench.relay.test_run(frame)?;
+    let after = bench.relay.counts();
+    ensure!(outcome.verdict == XdpAction::Pass && outcome.frame == frame, "{outcome:02x?}");
+    let counted = after.passed[reason as usize] - before.passed[reason as usize];
+    ensure!(counted == 1, "not counted as {reason:?}: {before:?}, {after:?}: {frame:02x?}");
+    Ok(())
+}
+
+/// Strangers, children, the relay itself, packets with no hops left, and what is too much are
+/// dropped, each counted as what it is.
+pub(crate) fn refusals_are_counted_by_reason() -> Result<()> {
+    for ipv6 in [false, true] {
+        let mut bench = Bench::new(ipv6)?;
+        let group = bench.group()?;
+        let children = bench.children(2)?;
+        bench.set(&group, &children)?;
+        let stranger = if ipv6 { "2001:db9::1" } else { "198.51.100.1" }.parse()?;
+        let froms = [
+            (SocketAddr::new(stranger, SOURCE_PORT), RelayRefusal::Source),
+            (children[1].destination, RelayRefusal::Child),
+        ];
+        for (source, refusal) in froms {
+            let frame = bench.packet_from(source, b"whose?")?;
+            check_refused(&bench, &frame, refusal)?;
+        }
+        // What seems to come from this host is for the network stack to judge.
+        let source = SocketAddr::new(group.address.ip(), SOURCE_PORT);
+        let frame = bench.packet_from(source, b"mine?")?;
+        check_passed(&bench, &frame, RelayPassed::Other)?;
+        let hops = LINK_LEN + if ipv6 { 7 } else { 8 };
+        for left in [0, 1] {
+            let mut frame = bench.packet(b"far enough")?;
+            frame[hops] = left;
+            mend_ipv4(&bench, &mut frame);
+            check_refused(&bench, &frame, RelayRefusal::Hops)?;
+        }
+        // From another port than where it listens a child may send, where the list allows it, and
+        // one that is none any more from there too.
+        let mut other = children[1].destination;
+        other.set_port(SOURCE_PORT);
+        for (count, source) in [(2, other), (1, children[1].destination)] {
+            bench.set(&group, &children[..count])?;
+            let frame = bench.packet_from(source, b"mine")?;
+            ensure!(bench.relay.test_run(&frame)?.verdict == XdpAction::Redirect);
+        }
+        check_limits(&mut bench, &group)?;
+    }
+    Ok(())
+}
+
+fn mend_ipv4(bench: &Bench, frame: &mut [u8]) {
+    if !bench.ipv6 {
+        mutated_frames::mend(frame);
+    }
+}
+
+fn check_refused(bench: &Bench, frame: &[u8], refusal: RelayRefusal) -> Result<()> {
+    let before = bench.refused(refusal)?;
+    let verdict = bench.relay.test_run(frame)?.verdict;
+    ensure!(verdict == XdpAction::Drop, "{refusal:?}: {verdict:?}");
+    ensure!(bench.refused(refusal)? == before + 1, "not counted as {refusal:?}");
+    Ok(())
+}
+
+/// How many of so many packets at once are not refused.
+fn admitted(bench: &Bench, packets: usize) -> Result<usize> {
+    let frame = bench.packet(b"many")?;
+    let verdicts = (0..packets).map(|_| bench.relay.test_run(&frame).map(|out| out.verdict));
+    let verdicts: Result<Vec<_>, XdpError> = verdicts.collect();
+    Ok(verdicts?.into_iter().filter(|&verdict| verdict == XdpAction::Redirect).count())
+}
+
+/// A limit of a few in an hour lets a burst through and then nothing.
+fn check_limits(bench: &mut Bench, group: &RelayGroup) -> Result<()> {
+    let hour = NonZeroU64::new(3_600_000_000_000).context("0")?;
+    let children = bench.children(3)?;
+    let limit = Some(RelayLimit { interval_ns: hour, tolerance_ns: 5 * hour.get() });
+    bench.set(&RelayGroup { limit, ..group.clone() }, &children)?;
+    let count = admitted(bench, 20)?;
+    ensure!(count == 5, "{count} of a burst of 5 packets");
+    ensure!(bench.refused(RelayRefusal::Rate)? == 20 - count as u64);
+    bench.set(&RelayGroup { copies_ns: 3 * hour.get(), ..group.clone() }, &children)?;
+    bench.relay.limit_copies(NonZeroU64::new(10 * hour.get()));
+    let count = admitted(bench, 20)?;
+    ensure!(count == 3, "{count} packets of 3 copies of a burst of 10 copies");
+    ensure!(bench.refused(RelayRefusal::FanOut)? == 20 - count as u64);
+    bench.relay.limit_copies(None);
+    ensure!(admitted(bench, 20)? == 20);
+    Ok(())
+}

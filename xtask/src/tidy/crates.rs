@@ -1,0 +1,172 @@
+//! Reads the table of crates in ARCHITECTURE.md, the rules for dependencies and `unsafe`. The
+//! rules are taken from the document itself, so the document cannot grow stale; a table that can no
+//! longer be understood is an error, never an empty set of rules.
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// One row of the table.
+#[derive(Debug)]
+pub(crate) struct CrateRule {
+    /// The directory, as in `crates/time` or `tests`.
+    pub(crate) directory: String,
+    /// The directories of the crates that it may use.
+    pub(crate) may_use: Vec<String>,
+    /// Whether the document lets it hold `unsafe` code.
+    pub(crate) holds_unsafe: bool,
+}
+
+/// All rows, in the order of the document.
+#[derive(Debug)]
+pub(crate) struct CrateRules(pub(crate) Vec<CrateRule>);
+
+impl CrateRules {
+    /// Reads the rules out of the whole document.
+    pub(crate) fn parse(document: &str) -> Result<Self> {
+        let rows = rows(document)?;
+        let directories: Vec<String> = rows.iter().map(|row| row.directory.clone()).collect();
+        let mut rules = Vec::with_capacity(rows.len());
+        for (index, row) in rows.iter().enumerate() {
+            rules.push(CrateRule {
+                directory: row.directory.clone(),
+                may_use: allowed(row.may_use, &directories, index)
+                    .with_context(|| format!("row `{}`", row.directory))?,
+                holds_unsafe: row.holds.contains("`unsafe`"),
+            });
+        }
+        forbid_one_another(&mut rules, &tool_crates(document)?)?;
+        Ok(Self(rules))
+    }
+
+    pub(crate) fn find(&self, directory: &str) -> Option<&CrateRule> {
+        self.0.iter().find(|rule| rule.directory == directory)
+    }
+
+    /// The rule of the crate that the file at `path` lies in.
+    pub(crate) fn of_file(&self, path: &str) -> Option<&CrateRule> {
+        self.0.iter().find(|rule| {
+            path.strip_prefix(rule.directory.as_str()).is_some_and(|rest| rest.starts_with('/'))
+        })
+    }
+}
+
+struct Row<'a> {
+    directory: String,
+    holds: &'a str,
+    may_use: &'a str,
+}
+
+fn rows(document: &str) -> Result<Vec<Row<'_>>> {
+    let mut rows = Vec::new();
+    for line in document.lines().filter(|line| line.starts_with("| `")) {
+        let columns: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [directory, holds, may_use] = columns.as_slice() else {
+            bail!("not three columns: {line}");
+        };
+        let directory = directory.trim_matches('`').trim_end_matches('/').to_owned();
+        rows.push(Row { directory, holds, may_use });
+    }
+    ensure!(!rows.is_empty(), "no row begins with a crate's directory in backticks");
+    Ok(rows)
+}
+
+/// The directories that the column "may use" of the row at `index` stands for.
+fn allowed(may_use: &str, directories: &[String], index: usize) -> Result<Vec<String>> {
+    let above = &directories[..index];
+    Ok(match may_use {
+        "nothing" | "nothing of the product" => Vec::new(),
+        "everything" => directories.to_vec(),
+        "all above" => above.to_vec(),
+        names => names
+            .split(',')
+            .map(|name| {
+                let directory = format!("crates/{}", name.trim());
+                ensure!(above.contains(&directory), "`{}` is no crate above it", name.trim());
+                Ok(directory)
+            })
+            .collect::<Result<_>>()?,
+    })
+}
+
+/// The crates that the document says never import one another, though one stands above the other.
+fn tool_crates(document: &str) -> Result<Vec<String>> {
+    let (_, rest) = document
+        .split_once("The tool crates (")
+        .context("the sentence \"The tool crates (…) never import one another\" is gone")?;
+    let (names, rest) = rest.split_once(')').context("the list of tool crates has no end")?;
+    let sentence: String = rest.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
+    ensure!(sentence.starts_with("never import one another"), "tool crates do what? `{sentence}`");
+    Ok(names.split(',').map(|name| format!("crates/{}", name.trim().trim_matches('`'))).collect())
+}
+
+fn forbid_one_another(rules: &mut [CrateRule], tools: &[String]) -> Result<()> {
+    for tool in tools {
+        let rule = rules
+            .iter_mut()
+            .find(|rule| rule.directory == *tool)
+            .with_context(|| format!("the tool crate {tool} has no row"))?;
+        rule.may_use.retain(|used| !tools.contains(used));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const DOCUMENT: &str = "\
+| crate | holds | may use |
+|---|---|---|
+| `crates/time` | timestamps | nothing |
+| `crates/sys` | system calls; one crate with `unsafe` | time |
+| `crates/server` | the time server | all above |
+| `crates/load` | the generator | all above |
+| `tests/` | scenarios | everything |
+| `xtask/` | chores | nothing of the product |
+
+The tool crates (`server`, `load`) never import
+one another: what two of them need moves up.
+";
+
+    fn may_use(directory: &str) -> Vec<String> {
+        CrateRules::parse(DOCUMENT).unwrap().find(directory).unwrap().may_use.clone()
+    }
+
+    #[test]
+    fn each_phrase_of_the_table_is_understood() {
+        assert!(may_use("crates/time").is_empty());
+        assert_eq!(may_use("crates/sys"), ["crates/time"]);
+        assert_eq!(may_use("crates/server"), ["crates/time", "crates/sys"]);
+        assert_eq!(may_use("tests").len(), 6);
+        assert!(may_use("xtask").is_empty());
+    }
+
+    #[test]
+    fn tool_crates_may_not_use_one_another() {
+        assert_eq!(may_use("crates/load"), ["crates/time", "crates/sys"]);
+    }
+
+    #[test]
+    fn unsafe_is_allowed_by_the_table() {
+        let rules = CrateRules::parse(DOCUMENT).unwrap();
+        assert!(rules.of_file("crates/sys/src/lib.rs").unwrap().holds_unsafe);
+        assert!(!rules.of_file("crates/time/src/lib.rs").unwrap().holds_unsafe);
+        assert!(rules.of_file("crates/system/src/lib.rs").is_none());
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_understood_is_an_error() {
+        for (from, to) in [
+            ("| time |", "| load |"),
+            ("| time |", "| whatever |"),
+            ("| nothing |", "| nothing | more |"),
+            ("| `", "| "),
+            ("The tool crates", "Tool crates"),
+            ("never import", "seldom import"),
+            ("`server`, `load`", "`server`, `relay`"),
+        ] {
+            let broken = DOCUMENT.replace(from, to);
+            assert_ne!(broken, DOCUMENT);
+            assert!(CrateRules::parse(&broken).is_err(), "{from} -> {to} was accepted");
+        }
+    }
+}

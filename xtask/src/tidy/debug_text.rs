@@ -1,0 +1,86 @@
+//! No text for a user is made by `Debug`: it has the names of types and fields, and numbers without
+//! units. Strings of the product's crates are searched for `{:?}` and its forms, outside of tests.
+//! What goes to a programmer's eyes alone (assertions and panics) may have it.
+
+use super::Finding;
+use super::files::TextFile;
+
+/// Programs and modules that no user runs, each with the reason.
+const EXCEPTED: &[(&str, &str)] = &[
+    ("/examples/", "examples for programmers"),
+    ("/tests/", "tests"),
+    ("/tests.rs", "tests"),
+    ("_tests.rs", "tests"),
+    ("crates/cli/src/commands/serve/example.rs", "writes TOML, and only in a test"),
+    ("crates/load/src/engine/simulation", "is built for tests alone"),
+];
+/// What stops the program, and says where in it.
+const FOR_PROGRAMMERS: [&str; 4] = ["assert", "panic!(", "unreachable!(", "expect("];
+
+pub(super) fn check(files: &[TextFile]) -> Vec<Finding> {
+    let is_product = |file: &&TextFile| {
+        let is_excepted = EXCEPTED.iter().any(|(part, _)| file.path.contains(part));
+        file.extension() == "rs" && file.path.starts_with("crates/") && !is_excepted
+    };
+    files.iter().filter(is_product).flat_map(check_file).collect()
+}
+
+fn check_file(file: &TextFile) -> Vec<Finding> {
+    // Test modules stand at the end of a file.
+    let product = file.text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let numbered = product.lines().enumerate();
+    let is_found = |(_, line): &(usize, &str)| {
+        let is_comment = line.trim_start().starts_with("//");
+        has_debug(line) && !is_comment && !FOR_PROGRAMMERS.iter().any(|word| line.contains(word))
+    };
+    let message = "text by `Debug`; show words and units (`Display`), or except it in \
+                   xtask/src/tidy/debug_text.rs";
+    numbered.filter(is_found).map(|(at, _)| Finding::new(&file.path, at + 1, message)).collect()
+}
+
+/// Whether a format string has a place for `Debug`: `{:?}`, `{name:#?}`, `{0:>9?}`.
+fn has_debug(line: &str) -> bool {
+    line.match_indices("?}").any(|(end, _)| {
+        let place = line[..end].rsplit('{').next().unwrap_or_default();
+        let is_format =
+            |spec: &str| spec.chars().all(|c| c.is_alphanumeric() || "#<>^+.$ ".contains(c));
+        place.split_once(':').is_some_and(|(name, spec)| is_format(name) && is_format(spec))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{NO_LINES, texts};
+    use super::*;
+
+    fn lines(path: &str, text: &str) -> Vec<usize> {
+        check(&texts(&[(path, text)])).iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn text_by_debug_is_found_in_each_form() {
+        for form in
+            ["{:?}", "{0:?}", "{name:?}", "{:#?}", "{wait:>9?}", "not {0:?}, {}", "{}{:02x?}"]
+        {
+            let text = format!("//! A.\nfn f() {{}}\n#[error(\"{form}\")]\n");
+            assert_eq!(lines("crates/a/src/b.rs", &text), [3], "{form}");
+        }
+        for form in ["{}", "{name}", "?}", "{ok?}", "{one:>9}", "[a?}", "{a: b(c)?}"] {
+            let text = format!("//! A.\n    format!(\"{form}\")\n");
+            assert_eq!(lines("crates/a/src/b.rs", &text), NO_LINES, "{form}");
+        }
+    }
+
+    #[test]
+    fn what_no_user_reads_may_have_it() {
+        let text = "//! A.\nformat!(\"{:?}\")\n";
+        for path in
+            ["crates/a/src/tests.rs", "crates/a/tests/b.rs", "tests/src/a.rs", "crates/a/src/b.c"]
+        {
+            assert_eq!(lines(path, text), NO_LINES, "{path}");
+        }
+        let text = "//! {:?}\n// {:?}\nassert!(a, \"{a:?}\");\npanic!(\"{a:?}\");\n\
+                    #[cfg(test)]\nmod tests {\n    format!(\"{:?}\")\n}\n";
+        assert_eq!(lines("crates/a/src/b.rs", text), NO_LINES);
+    }
+}

@@ -1,0 +1,482 @@
+//! Language of the source: names, comments and texts use the field's terms (`docs/glossary.md`).
+//! Counts names with retired words, verbs of speech, texts of errors that name no failure, comments
+//! that open with a phrase, and type names with several meanings, and holds each crate to its
+//! budget in `language.toml`. Types named by a pronoun have no budget.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Write as _};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use syn::visit::{self, Visit};
+
+use super::Finding;
+use super::file_names::FileNames;
+use super::files::TextFile;
+use super::test_items::{self, TestModules, is_test};
+use super::words::words;
+use super::{error_texts, speech};
+
+/// The file with the lists and budgets, from the repository's root.
+const BUDGET_FILE: &str = "xtask/src/tidy/language.toml";
+
+/// Lists and budgets. A budget may fall and never rise: a count below it lowers it in the same
+/// commit.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct Rules {
+    /// Words that no longer name anything.
+    retired: BTreeSet<String>,
+    /// Names that may have a retired word, each with the reason.
+    exceptions: BTreeMap<String, String>,
+    /// Openings of comments that describe instead of name.
+    openings: Vec<String>,
+    /// Names of types that cannot be understood without their module.
+    pronouns: BTreeSet<String>,
+    /// Verbs of speech and pronouns for persons, wherever they stand.
+    speech: BTreeSet<String>,
+    /// Names of types that several modules may give a meaning of their own, each with the reason.
+    shared_types: BTreeMap<String, String>,
+    /// Type names that have several meanings over the workspace and no reason.
+    ambiguous_types_max: usize,
+    /// By crate.
+    #[serde(default)]
+    budgets: BTreeMap<String, Budget>,
+}
+
+/// Remaining budget of a crate.
+#[derive(Deserialize, Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+struct Budget {
+    /// Names with a retired word.
+    retired: usize,
+    /// Verbs of speech and pronouns for persons in identifiers, comments and strings.
+    speech: usize,
+    /// Texts of errors that break the rule.
+    errors: usize,
+    /// Comments with such an opening.
+    openings: usize,
+}
+
+/// Names and comments of one file.
+#[derive(Default)]
+struct Vocabulary {
+    names: Vec<(usize, String)>,
+    types: Vec<(usize, String)>,
+    comments: Vec<(usize, String)>,
+}
+
+/// Result of the check: what breaks a budget, and the figures for the reader.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) findings: Vec<Finding>,
+    pub(super) figures: String,
+    /// Files that do not have the name of their one type; advisory.
+    pub(super) file_names: FileNames,
+}
+
+/// Checks the sources of all crates; with `list`, every occurrence is a finding.
+pub(super) fn check(files: &[TextFile], list: bool) -> Result<Report> {
+    let rules: Rules = toml::from_str(super::files::text_of(files, BUDGET_FILE)?)
+        .with_context(|| format!("cannot read {BUDGET_FILE}"))?;
+    let only_tests = TestModules::find(files);
+    let mut counts: BTreeMap<String, Budget> = BTreeMap::new();
+    let mut types: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let (mut findings, mut occurrences, mut comments) = (Vec::new(), Vec::new(), 0);
+    let mut file_names = FileNames::default();
+    let product = files.iter().filter(|file| !only_tests.contains(&file.path));
+    for (krate, file) in product.filter_map(|file| Some((crate_of(file)?, file))) {
+        let count = counts.entry(krate.to_owned()).or_default();
+        let mut add = |line: usize, message: String| {
+            occurrences.push(Finding::new(&file.path, line, message));
+        };
+        let syntax = if file.extension() == "rs" { Some(parse(file)?) } else { None };
+        let tests = syntax.as_ref().map(test_items::lines).unwrap_or_default();
+        for (line, name) in speech::uses(&file.text, &tests, &rules.speech) {
+            count.speech += 1;
+            add(line, format!("'{name}' has a verb of speech or a person"));
+        }
+        let Some(syntax) = syntax else { continue };
+        for (line, message) in error_texts::broken(&syntax) {
+            count.errors += 1;
+            add(line, message);
+        }
+        file_names.add(file, &syntax);
+        let vocabulary = Vocabulary::read(&file.path, &syntax);
+        comments += vocabulary.comments.len();
+        for (line, name) in &vocabulary.names {
+            if let Some(word) = rules.retired_word(name) {
+                count.retired += 1;
+                add(*line, format!("'{name}' has the retired word '{word}'"));
+            }
+        }
+        for (line, text) in &vocabulary.comments {
+            if rules.openings.iter().any(|opening| opens_with(text, opening)) {
+                count.openings += 1;
+                add(*line, format!("opens with '{}'", text.split(' ').next().unwrap_or_default()));
+            }
+        }
+        for (line, name) in vocabulary.types {
+            if rules.pronouns.contains(&name) {
+                let message = format!("type '{name}' is a pronoun: name it by a noun");
+                findings.push(Finding::new(&file.path, line, message));
+            }
+            types.entry(name).or_default().insert(format!("{}:{line}", file.path));
+        }
+    }
+    let total = types.len();
+    types.retain(|name, places| places.len() > 1 && !rules.shared_types.contains_key(name));
+    for (name, places) in &types {
+        let places = places.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+        occurrences.push(Finding::new(BUDGET_FILE, 0, format!("several types '{name}': {places}")));
+    }
+    findings.extend(rules.broken(&counts, types.len()));
+    if list {
+        findings.append(&mut occurrences);
+    }
+    let mut figures = figures(&counts, comments, types.len(), total);
+    let (other, checked) = (file_names.notes.len(), file_names.checked);
+    // Writing to memory does not fail.
+    let _ = write!(figures, ", {other} of {checked} files with one type have another name");
+    Ok(Report { findings, figures, file_names })
+}
+
+fn parse(file: &TextFile) -> Result<syn::File> {
+    syn::parse_file(&file.text).with_context(|| format!("cannot parse {} as Rust", file.path))
+}
+
+fn figures(
+    counts: &BTreeMap<String, Budget>,
+    comments: usize,
+    ambiguous: usize,
+    types: usize,
+) -> String {
+    let sum = |of: fn(&Budget) -> usize| counts.values().map(of).sum::<usize>();
+    let percent = |part: usize, whole: usize| 100.0 * part as f64 / whole.max(1) as f64;
+    let openings = sum(|count| count.openings);
+    format!(
+        "language: {} retired words in names, {} verbs of speech, {} texts of errors that name no \
+         failure, {openings} of {comments} comments ({:.1}%) open with a phrase, {ambiguous} of \
+         {types} type names ({:.1}%) have several meanings",
+        sum(|count| count.retired),
+        sum(|count| count.speech),
+        sum(|count| count.errors),
+        percent(openings, comments),
+        percent(ambiguous, types),
+    )
+}
+
+impl Rules {
+    fn retired_word(&self, name: &str) -> Option<String> {
+        if self.exceptions.contains_key(name) {
+            return None;
+        }
+        words(name).into_iter().find(|word| self.retired.contains(word))
+    }
+
+    /// Budgets that a count exceeds, and those that it does not need any more.
+    fn broken(&self, counts: &BTreeMap<String, Budget>, ambiguous: usize) -> Vec<Finding> {
+        let crates: BTreeSet<_> = self.budgets.keys().chain(counts.keys()).collect();
+        let kinds = crates.into_iter().flat_map(|name| {
+            let budget = self.budgets.get(name).copied().unwrap_or_default().kinds();
+            let count = counts.get(name).copied().unwrap_or_default();
+            let line = format!("{name} = {count}");
+            count.kinds().into_iter().zip(budget).map(move |((_, kind, count), (.., budget))| {
+                (format!("{name}: {kind}"), count, budget, line.clone())
+            })
+        });
+        let types = (
+            "type names with several meanings".to_owned(),
+            ambiguous,
+            self.ambiguous_types_max,
+            format!("ambiguous_types_max = {ambiguous}"),
+        );
+        kinds
+            .chain([types])
+            .filter(|(_, count, budget, _)| count != budget)
+            .map(|(what, count, budget, line)| {
+                let remedy = if count > budget {
+                    "'cargo xtask tidy --language' lists all; reword them by docs/glossary.md"
+                        .into()
+                } else {
+                    format!("lower it: {line}")
+                };
+                let message = format!("{count} {what}, the budget is {budget}: {remedy}");
+                Finding::new(BUDGET_FILE, 0, message)
+            })
+            .collect()
+    }
+}
+
+impl Budget {
+    /// Key in the file, description and count of each kind.
+    fn kinds(&self) -> [(&'static str, &'static str, usize); 4] {
+        [
+            ("retired", "names with retired words", self.retired),
+            ("speech", "verbs of speech and persons", self.speech),
+            ("errors", "texts of errors that name no failure", self.errors),
+            ("openings", "comments that open with a phrase", self.openings),
+        ]
+    }
+}
+
+/// In the notation of the file.
+impl fmt::Display for Budget {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let present = self.kinds().into_iter().filter(|(.., count)| *count > 0);
+        let kinds: Vec<_> = present.map(|(key, _, count)| format!("{key} = {count}")).collect();
+        write!(formatter, "{{ {} }}", kinds.join(", "))
+    }
+}
+
+/// The crate of a source file that the product is made of, in Rust or C; tests are excluded.
+fn crate_of(file: &TextFile) -> Option<&str> {
+    let (krate, path) = file.path.strip_prefix("crates/")?.split_once('/')?;
+    let is_product = match file.extension() {
+        "rs" => {
+            let module = path.strip_prefix("src/")?.strip_suffix(".rs")?;
+            !(module.ends_with("tests") || module.contains("tests/") || module.ends_with("_test"))
+        }
+        "c" | "h" => true,
+        _ => false,
+    };
+    is_product.then_some(krate)
+}
+
+/// Returns true if a text begins with these words.
+fn opens_with(text: &str, opening: &str) -> bool {
+    text.strip_prefix(opening).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+}
+
+impl Vocabulary {
+    fn read(path: &str, syntax: &syn::File) -> Self {
+        let mut vocabulary = Self::default();
+        vocabulary.visit_file(syntax);
+        let stem = path.rsplit('/').next().and_then(|name| name.strip_suffix(".rs"));
+        vocabulary.names.extend(stem.map(|stem| (1, stem.to_owned())));
+        vocabulary
+    }
+
+    fn name(&mut self, name: &syn::Ident) {
+        self.names.push((name.span().start().line, name.to_string()));
+    }
+
+    fn declare_type(&mut self, name: &syn::Ident) {
+        self.name(name);
+        self.types.push((name.span().start().line, name.to_string()));
+    }
+
+    /// The first line of each documentation comment.
+    fn comment(&mut self, attributes: &[syn::Attribute]) {
+        let text = attributes.iter().find_map(|attribute| match &attribute.meta {
+            syn::Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
+                syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => {
+                    Some((text.span().start().line, text.value().trim().to_owned()))
+                }
+                _ => None,
+            },
+            _ => None,
+        });
+        self.comments.extend(text);
+    }
+}
+
+impl<'ast> Visit<'ast> for Vocabulary {
+    fn visit_file(&mut self, file: &'ast syn::File) {
+        self.comment(&file.attrs);
+        visit::visit_file(self, file);
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !is_test(&item.attrs) {
+            self.name(&item.ident);
+            self.comment(&item.attrs);
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        if !is_test(&item.attrs) {
+            self.declare_type(&item.ident);
+            self.comment(&item.attrs);
+            visit::visit_item_struct(self, item);
+        }
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
+        if !is_test(&item.attrs) {
+            self.declare_type(&item.ident);
+            self.comment(&item.attrs);
+            visit::visit_item_enum(self, item);
+        }
+    }
+
+    fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
+        if !is_test(&item.attrs) {
+            self.declare_type(&item.ident);
+            self.comment(&item.attrs);
+            visit::visit_item_trait(self, item);
+        }
+    }
+
+    fn visit_item_type(&mut self, item: &'ast syn::ItemType) {
+        self.declare_type(&item.ident);
+        self.comment(&item.attrs);
+    }
+
+    fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
+        if !is_test(&item.attrs) {
+            self.name(&item.ident);
+            self.comment(&item.attrs);
+        }
+    }
+
+    fn visit_item_static(&mut self, item: &'ast syn::ItemStatic) {
+        self.name(&item.ident);
+        self.comment(&item.attrs);
+    }
+
+    fn visit_variant(&mut self, variant: &'ast syn::Variant) {
+        self.name(&variant.ident);
+        self.comment(&variant.attrs);
+        visit::visit_variant(self, variant);
+    }
+
+    fn visit_field(&mut self, field: &'ast syn::Field) {
+        field.ident.iter().for_each(|name| self.name(name));
+        self.comment(&field.attrs);
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        if !is_test(&item.attrs) {
+            self.name(&item.sig.ident);
+            self.comment(&item.attrs);
+            visit::visit_item_fn(self, item);
+        }
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        if !is_test(&item.attrs) {
+            visit::visit_item_impl(self, item);
+        }
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        if !is_test(&item.attrs) {
+            self.name(&item.sig.ident);
+            self.comment(&item.attrs);
+            visit::visit_impl_item_fn(self, item);
+        }
+    }
+
+    fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
+        self.name(&item.ident);
+        self.comment(&item.attrs);
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        self.name(&item.sig.ident);
+        self.comment(&item.attrs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::texts;
+    use super::*;
+
+    const RULES: &str = r#"
+retired = ["told"]
+openings = ["What", "The same"]
+pronouns = ["Here"]
+speech = ["nobody"]
+ambiguous_types_max = 0
+[exceptions]
+has_told = "for the test"
+[shared_types]
+Config = "each crate has its own"
+[budgets.a]
+"#;
+
+    fn found(source: &str) -> (Vec<String>, String) {
+        let files = texts(&[("crates/a/src/lib.rs", source), (BUDGET_FILE, RULES)]);
+        let report = check(&files, true).unwrap();
+        let lines = report.findings.into_iter().filter(|finding| finding.path != BUDGET_FILE);
+        let lines = lines.map(|finding| format!("{} {}", finding.line, finding.message)).collect();
+        (lines, report.figures)
+    }
+
+    #[test]
+    fn names_with_retired_words_are_found_wherever_they_are_declared() {
+        let source = "//! A.\nstruct Told { told_at: u8 }\nenum E { Told }\nfn told() {}\n\
+                      mod told {}\nconst TOLD: u8 = 0;\ntrait T { fn told(); }\n\
+                      impl E { fn told() { struct Told; } }\nfn has_told() {}\n";
+        let lines: Vec<_> =
+            found(source).0.iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+        assert_eq!(lines, ["2", "2", "3", "4", "5", "6", "7", "8", "8"]);
+    }
+
+    #[test]
+    fn what_only_tests_have_is_theirs() {
+        let source = "//! A.\n#[cfg(test)]\nmod tests { fn told() {} }\n#[test]\nfn told() {}\n";
+        assert_eq!(found(source).0, Vec::<String>::new());
+        let files = texts(&[("crates/a/src/a/tests.rs", "fn told() {}"), (BUDGET_FILE, RULES)]);
+        assert_eq!(check(&files, true).unwrap().findings, []);
+    }
+
+    #[test]
+    fn files_of_test_modules_are_theirs() {
+        let files = texts(&[
+            ("crates/a/src/lib.rs", "//! A.\n#[cfg(test)]\nmod testing;\n"),
+            ("crates/a/src/testing.rs", "fn told() {}"),
+            (BUDGET_FILE, RULES),
+        ]);
+        assert_eq!(check(&files, true).unwrap().findings, []);
+    }
+
+    #[test]
+    fn verbs_of_speech_and_texts_of_errors_count_outside_of_tests() {
+        let source = "//! A.\n// Nobody.\nfn a() { bail!(\"it is\") }\n\
+                      #[test]\nfn nobody() { bail!(\"it is\") }\n";
+        let (lines, figures) = found(source);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(figures.contains("1 verbs of speech, 1 texts of errors"), "{figures}");
+        let files = texts(&[("crates/a/bpf/a.c", "/* nobody */"), (BUDGET_FILE, RULES)]);
+        assert_eq!(check(&files, false).unwrap().findings.len(), 1);
+    }
+
+    #[test]
+    fn openings_are_whole_words() {
+        let source = "//! What it is.\n/// Whatever.\nfn a() {}\n/// The same.\nfn b() {}\n\
+                      struct S {\n/// What.\na: u8 }\n/// Here\n/// What\nstruct Here;\n";
+        let (lines, figures) = found(source);
+        let lines: Vec<_> = lines.iter().map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(lines, ["11", "1", "4", "7"]);
+        assert!(figures.contains("3 of 5 comments (60.0%)"), "{figures}");
+    }
+
+    #[test]
+    fn type_names_have_one_meaning_but_for_those_with_a_reason() {
+        let a = "//! A.\nstruct Config;\nstruct Once;\nstruct Twice;\n";
+        let b = "//! B.\nstruct Config;\nstruct Twice;\n";
+        let files =
+            texts(&[("crates/a/src/lib.rs", a), ("crates/b/src/lib.rs", b), (BUDGET_FILE, RULES)]);
+        let report = check(&files, false).unwrap();
+        assert!(report.figures.contains("1 of 3 type names (33.3%)"), "{}", report.figures);
+        assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
+    }
+
+    #[test]
+    fn a_budget_is_neither_exceeded_nor_left_unused() {
+        let source = "//! A.\nfn told() {}\n";
+        for (budget, fits) in [(0, false), (1, true), (2, false)] {
+            let rules = format!("{RULES}retired = {budget}\n");
+            let files = texts(&[("crates/a/src/lib.rs", source), (BUDGET_FILE, &rules)]);
+            let findings = check(&files, false).unwrap().findings;
+            assert_eq!(findings.is_empty(), fits, "{budget}");
+            let is_lowered =
+                findings.iter().any(|found| found.message.ends_with("a = { retired = 1 }"));
+            assert_eq!(is_lowered, budget > 1, "{findings:?}");
+        }
+    }
+}
