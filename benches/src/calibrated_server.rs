@@ -1,5 +1,5 @@
-//! A server that is calibrated by a receiver that is played, with its calibrating threads where a
-//! benchmark wants them.
+//! A server whose clock is calibrated by a simulated receiver, with its calibration threads on the
+//! core that a benchmark selects.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -55,7 +55,7 @@ impl CalibrationCore {
     }
 }
 
-/// What was seen of the calibration of a busy server.
+/// Measurements of the calibration of a busy server.
 pub(crate) struct Busy {
     /// From when sentences were sent to when they were timestamped, in ns.
     pub(crate) delays: ExactSummary,
@@ -200,7 +200,7 @@ impl Calibrated {
     }
 }
 
-/// Whether a server's status says that the sentences of its receiver agree.
+/// Returns true if a server's status reports that the sentences of its receiver agree.
 fn is_coarse(status: &str) -> bool {
     let status: Value = serde_json::from_str(status).unwrap_or_default();
     status["calibration"]["state"] == "coarse"

@@ -1,17 +1,17 @@
-//! What it is worth to calibrate on another core than the one that answers: a server with one
-//! answering thread over sockets, without a calibration, with one on the same core, and with one on
-//! another core, in turn.
+//! Benefit of calibrating on another core than the one that replies: a server with one socket
+//! thread, without calibration, with calibration on the same core, and with calibration on another
+//! core, in turn.
 //!
-//! Requests that it takes are found by the same search; such figures of sockets scatter by more
-//! than a calibration can cost, so the share of a core that its threads take, by the scheduler's
-//! count, is told as well: what the answering core loses to them when they are on it. The error of
-//! the clock is how late the sentences of its receiver are timestamped while the server is busy.
-//! The receiver is played and tells when it sent each; what the server made of it comes back over
+//! The same search finds the rate of each. Rates of sockets vary by more than a calibration can
+//! cost, so the share of a core that the calibration threads take, by the scheduler's count, is
+//! reported as well: it is what the core loses when they share it. The error of the clock is the
+//! delay with which the receiver's sentences are timestamped while the server is busy. The receiver
+//! is simulated and records when it sent each; the server's samples come back over
 //! `--sock-output`.
 //!
-//! There is no pulse here: one is timestamped by the kernel, wherever the thread is, and loses less
-//! by a worse place. By sentences alone the clock is known to half a second, beside which
-//! all of this is nothing. On a machine with two cores the other one is the generator's as well.
+//! No pulse is used: the kernel timestamps it on whichever core the thread runs, so that the core
+//! matters less. By sentences alone the error bound is half a second, far above all differences
+//! here. On a machine with two cores the generator runs on the other core as well.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ const CALIBRATING: [CalibrationCore; 2] = [CalibrationCore::SameCore, Calibratio
 /// The share of what the server takes without a calibration at which it is looked at.
 const SHARE: f64 = 0.9;
 
-/// A figure of a busy server: its name, its unit, and how it is told.
+/// Metric of a busy server: its name, its unit, and its value in a run.
 type Part = (&'static str, &'static str, fn(&Busy) -> f64);
 
 const PARTS: [Part; 3] = [

@@ -1,9 +1,9 @@
-//! How soon and how much together a campaign's agents start: fifty of them as processes of this
-//! machine, with a real NATS server, each asking a time server a few times. The machine has a few
-//! cores for all fifty, which fleets have not: what is measured is an upper bound for them.
+//! Start latency and start spread of a campaign's agents: fifty processes of this machine, with a
+//! real NATS server, each of which queries a time server a few times. All fifty share a few cores,
+//! which agents of a fleet do not: the measured values are upper bounds for a fleet.
 //!
-//! When a process was let go at its instant is told apart from when it came to begin its
-//! measurement, for which all of them want the same few cores in that moment.
+//! The release of a process at its start time is reported separately from the begin of its
+//! measurement, since all of them compete for the same few cores at that time.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! How long a controller takes to make one result of what fifty agents have told of ten minutes:
-//! from the messages as they lie at a broker to the JSON on the disk, by the product's own way.
+//! Time a controller takes to merge the reports of fifty agents over ten minutes into one result:
+//! from the messages stored at a broker to the JSON on disk, by the product's own code.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,9 +1,9 @@
-//! Lateness of releases beside cyclictest's wake-ups (rt-tests): two nodes with a core each, a
+//! Start latency, compared with cyclictest's (rt-tests): two nodes with a core each, a
 //! period of a millisecond, `SCHED_FIFO` at the same priority, memory locked, idle states held off;
 //! in turn. And what measuring adds to a period, which the product measures itself.
 //!
-//! A node does what cyclictest's thread does, and hands over ten words besides. Of both cores the
-//! later one counts.
+//! A node does what cyclictest's thread does, and also hands over ten words. The core with the
+//! higher latency counts.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

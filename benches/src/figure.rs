@@ -1,5 +1,5 @@
-//! A measured figure with its goal and its doubt: every run of it, the median, and whether the
-//! median reaches what is asked.
+//! A measured metric with its goal and its spread: every run, the median, and whether the median
+//! reaches the goal.
 
 use serde::Serialize;
 
@@ -29,7 +29,7 @@ pub(crate) struct Figure {
     pub(crate) name: String,
     /// Unit of the values; empty for a ratio.
     pub(crate) unit: &'static str,
-    /// What it has to be, where something is asked of it.
+    /// Goal of the median, if there is one.
     pub(crate) goal: Option<Goal>,
     /// All runs, in order.
     pub(crate) runs: Vec<f64>,

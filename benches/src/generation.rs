@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_millis(100);
 /// What the in-kernel engine is to send, compared with the packet engine on one core.
 const GAIN: f64 = 10.0;
 
-/// What is asked, the port that it goes to, and how the options are changed for it.
+/// Name of a kind of request, its destination port, and its change of the options.
 type Mode = (&'static str, u16, fn(&mut LoadOptions));
 
 const MODES: [Mode; 4] = [

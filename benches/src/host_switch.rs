@@ -1,6 +1,6 @@
-//! A turn through a pipe between two processes on one core, beside `perf bench sched pipe`, which
-//! does the same: both tied to the last core, in real time at the same priority, so that nobody
-//! else gets in between, in turn.
+//! Round trip through a pipe between two processes on one core, compared with `perf bench sched
+//! pipe`, which does the same: both pinned to the last core, with real-time threads of the same
+//! priority, so that no other thread runs in between, in turn.
 
 use std::path::Path;
 use std::process::Command;

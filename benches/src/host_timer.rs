@@ -1,4 +1,4 @@
-//! Cyclic wake-up latency beside cyclictest's (rt-tests): one thread on the last core, a period of
+//! Wake-up latency, compared with cyclictest's (rt-tests): one thread on the last core, a period of
 //! a millisecond, `SCHED_FIFO` at the same priority, memory locked, idle states held off; in turn.
 //!
 //! Both sleep by `clock_nanosleep` until absolute instants, so what they measure is the kernel's

@@ -22,7 +22,7 @@ const SAME_RATE: f64 = 0.01;
 
 const SERVERS: [Server; 3] = [Server::ChronydInterleaved, Server::Sockets, Server::Xdp];
 
-/// What one search came to.
+/// Result of one search.
 #[derive(Clone, Copy)]
 struct Run {
     /// Requests per second.

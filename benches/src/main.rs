@@ -1,6 +1,6 @@
-//! The benchmark: what is promised, measured in private hosts against peers in the same run,
-//! alternating, with medians of several runs. It says what was reached and what was missed, and
-//! fails only when it could not measure: a figure depends on the machine, so no test asserts it.
+//! Benchmark of the documented goals, measured in lab hosts against other tools in the same run,
+//! alternating, with medians of several runs. It reports which goals were reached and fails only
+//! if it could not measure: a value depends on the machine, so no test asserts it.
 //!
 //! Usage: `horolog-bench [--repetitions N] [--json FILE] [capacity] [generation] [generator]
 //! [footprint] [flood] [limits] [interleaved] [nts] [nts-ke] [ptp] [ptp-jitter]
@@ -106,7 +106,7 @@ impl Options {
     }
 }
 
-/// The product's binary: beside this one unless named.
+/// Path of the product's binary: in the directory of this one, unless named.
 fn binary() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("HOROLOG_BIN") {
         return Ok(named.into());

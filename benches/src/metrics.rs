@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::LabHost;
 
-/// How often: Prometheus asks every 15 s or so.
+/// Interval of scrapes; Prometheus scrapes about every 15 s.
 const EVERY: Duration = Duration::from_secs(1);
 /// A flood leaves little time to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ impl MetricsReader {
         Ok(Self { goes_on, thread })
     }
 
-    /// Ends it, and says whether they could be read each time.
+    /// Ends it, and fails if a scrape failed.
     pub(crate) fn finish(self) -> Result<()> {
         drop(self.goes_on);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

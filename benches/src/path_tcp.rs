@@ -1,5 +1,5 @@
-//! Latency and bandwidth of TCP over the same private link as qperf and, for bandwidth, iperf3 tell
-//! them, in turn: the ratio of two that were measured one after the other says more than either.
+//! Latency and bandwidth of TCP over the same lab link as qperf and, for bandwidth, iperf3 report
+//! them, in turn: a ratio of two consecutive runs depends less on the machine than either value.
 //!
 //! qperf's latency is the mean of half a round trip and has no percentiles, so means are compared.
 //! All use one connection and the sockets' own settings, and none is pinned to a core.
@@ -31,7 +31,7 @@ const UNBOUNDED: [&str; 4] = ["--tcp-bytes", "1T", "--tcp-bytes-per-hour", "1000
 const IPERF_PORT: u16 = 5_201;
 const QPERF_PORT: u16 = 19_765;
 
-/// The far ends, all of which run the whole time and do nothing while they are not asked.
+/// Far ends, all of which run the whole time and are idle between requests.
 struct FarEnds {
     lab: Lab,
     _running: [RunningProgram; 3],

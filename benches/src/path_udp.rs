@@ -1,6 +1,6 @@
 //! The latency of a UDP path as each tool finds it: `path udp` with its far end against sockperf's
-//! ping-pong, in one lab of private hosts, in turn; where both sleep until a datagram comes, and
-//! where both look for it all the time.
+//! ping-pong, between lab hosts, in turn; with both sleeping until a datagram arrives, and with
+//! both busy-polling.
 
 use std::fs;
 use std::path::Path;
@@ -68,7 +68,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// A server that runs while its client measures: two that look all the time would share a core.
+/// A server that runs while its client measures: two that busy-poll would share a core.
 fn served(command: &mut Command, host: &LabHost, port: u16) -> Result<RunningProgram> {
     let mut running = RunningProgram::start(command)?;
     let listed = || fs::read_to_string("/proc/thread-self/net/udp").unwrap_or_default();

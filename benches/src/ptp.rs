@@ -15,10 +15,10 @@ use crate::capacity::{LOSS, PTP_DELAY, PTP_MONITOR};
 use crate::figure::{Figure, Goal};
 use crate::ptp_masters::{MASTERS, Master, Started};
 
-/// Syncs once a second: what a master does beside.
+/// Interval of Sync messages, which a master sends in the background.
 const LOG_SYNC_INTERVAL: i8 = 0;
 
-/// What is asked, how it is called, and what ours is to answer of it, compared with ptp4l.
+/// Kind of request, its name, and the goal of our rate relative to that of ptp4l.
 const KINDS: [(&str, PtpPlan, f64); 2] =
     [("Delay_Resp", PTP_DELAY, 30.0), ("NetSync Monitor", PTP_MONITOR, 3.0)];
 

@@ -1,10 +1,10 @@
-//! How evenly each PTP master sends its Syncs while both are asked for the delay at the same rate:
-//! how far the intervals between them are from the nominal one, at a client's end of the link, by
-//! the kernel's timestamps of their arrival.
+//! Jitter of the Sync messages of each PTP master under `Delay_Req` messages at the same rate:
+//! deviation of the intervals between them from the nominal one, at a client's end of the link, by
+//! the kernel's receive timestamps.
 //!
 //! What delays a Sync on a machine with few cores is partly the generator and the link, which share
-//! them with the master. Both masters meet the same, in turn, so the ratio says more than either
-//! figure; and with some 300 intervals in a run the 99th percentile is that of three of them.
+//! them with the master. Both masters run under the same conditions, in turn, so compare by the
+//! ratio. With some 300 intervals in a run, three are above the 99th percentile.
 
 use std::path::Path;
 use std::thread;
@@ -28,7 +28,7 @@ const NOMINAL_NS: i64 = NS_PER_S >> 4;
 const RATE: f64 = 10e3;
 const DURATION: Duration = Duration::from_secs(20);
 
-/// What one run came to.
+/// Result of one run.
 struct Run {
     /// How far the intervals are from the nominal one, in ns.
     jitter: ExactSummary,
@@ -100,7 +100,7 @@ fn listen(master: Master, binary: &Path) -> Result<Run> {
     Ok(Run { jitter, answered: trial.received as f64 / trial.sent.max(1) as f64 })
 }
 
-/// A Sync's number, and when it came.
+/// Sequence number of a Sync, and its receive timestamp.
 type Arrival = (u16, Timestamp<Utc>);
 
 fn arrivals(listener: Listener, until: Instant) -> Result<Vec<Arrival>> {

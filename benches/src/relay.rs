@@ -11,7 +11,7 @@ use crate::figure::{Figure, Goal};
 
 const SIZES: &str = "64,128,256,512";
 const CHILDREN: &str = "2,4,8,16,32";
-/// At so many children the most is asked.
+/// Number of children with the highest goal.
 const CHILDREN_FULL: usize = 16;
 const RATIO_FULL: Goal = Goal::AtLeast(5.0);
 const RATIO: Goal = Goal::AtLeast(2.3);

@@ -1,6 +1,6 @@
-//! How long the page of a large result takes, by the whole command as somebody types it: a soak of
-//! ten minutes with all its histograms and a point for each second, what a campaign merged of fifty
-//! of them, and ten minutes of asking three servers ten times a second.
+//! Duration of the HTML report of a large result, by the whole command: a soak of ten minutes with
+//! all its histograms and a point for each second, a campaign result merged from fifty agents, and
+//! a query of three servers ten times a second for ten minutes.
 
 use std::fs;
 use std::path::Path;

@@ -81,7 +81,7 @@ pub(crate) struct Started {
 
 impl Started {
     /// Time that the process has spent on processors, of user and system, in seconds (proc(5),
-    /// /proc/pid/stat, fields 14 and 15). What the kernel does in interrupts is charged to nobody.
+    /// /proc/pid/stat, fields 14 and 15). Time in interrupts is charged to no process.
     pub(crate) fn processor_s(&self) -> Result<f64> {
         // The kernel counts for user space in hundredths of a second, on every architecture.
         const TICKS: f64 = 100.0;
@@ -212,7 +212,7 @@ fn deny_list(directory: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether somebody listens at this TCP port.
+/// Returns true if a program listens at this TCP port.
 fn listens(host: &LabHost, port: u16) -> bool {
     let address = (host.port().ipv4, port);
     host.run(|| TcpStream::connect(address).is_ok()).unwrap_or(false)

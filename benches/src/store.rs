@@ -1,5 +1,5 @@
-//! What keeping results costs: how long a list of many runs takes, as a whole command, and how long
-//! a command waits until its result is kept, by the product's own way and with the disk's answer.
+//! Cost of storing results: duration of a list of many runs, as a whole command, and the time a
+//! command waits until its result is stored, by the product's own code and on disk.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,8 +17,8 @@ use crate::synthetic_soak::record;
 const RUNS: usize = 10_000;
 const LIST_GOAL_MS: f64 = 100.0;
 const KEEP_GOAL_MS: f64 = 50.0;
-/// Measured in each round, the median of which counts: single ones wait for whoever else uses the
-/// disk.
+/// Measurements in each round, of which the median counts: single ones wait for other users of
+/// the disk.
 const REPEATS: usize = 5;
 
 /// A result of which there are many.
@@ -71,9 +71,9 @@ fn median(one: impl Fn(usize) -> Result<f64>) -> Result<f64> {
     Ok(Figure::new("", "", runs).median())
 }
 
-/// Lists and keeps in turn.
+/// Lists and stores in turn.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
-    // Not where what is temporary goes: that may be memory, which answers at once.
+    // Not the directory of temporary files: it may be a tmpfs, which needs no disk.
     let place = binary.parent().context("a binary without a directory")?;
     let directory = TempDir::new_in(place)?;
     let path = directory.path().join("runs.sqlite");

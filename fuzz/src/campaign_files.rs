@@ -1,7 +1,7 @@
 //! Any text as the plan of a campaign and as the policy of an agent: reading it never panics, and
-//! what is wrong is said in a line. A plan that can be is placed on some agents, or it is said what
-//! they lack, and each order is one that an agent can read; a policy is the same when it was
-//! written and read again.
+//! an error is one line. A valid plan is assigned to some agents, or the error names what they
+//! lack, and an agent can read each order; a policy is the same when it was written and read
+//! again.
 #![no_main]
 
 use horolog_campaign::FileError;

@@ -1,5 +1,5 @@
-//! Any text as a test file, and any bytes as a report: reading them never panics, what is wrong
-//! with a file is said in one line, and a report that is read is the same when it is written again.
+//! Any text as a test file, and any bytes as a report: reading them never panics, an error
+//! of a file is one line, and a report that is read is the same when it is written again.
 #![no_main]
 
 use horolog_cycle::application::TestPlan;

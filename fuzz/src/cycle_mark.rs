@@ -1,4 +1,4 @@
-//! Any bytes as what a task's program says, and as what it is told: reading them never panics, and
+//! Any bytes as a mark of a task's program, and as a command to it: reading them never panics, and
 //! what was read is the same when it is written and read again.
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! Any text as a task file: reading it never panics, what is wrong is said in one line, tasks that
-//! were read are the same when they are made again, and bounds can be had of them: the safe one is
-//! the sum of its terms and no shorter than the printed form.
+//! Any text as a task file: reading it never panics, an error is one line, tasks that
+//! were read are the same when they are made again, and have bounds: the safe one is the sum of
+//! its terms and no shorter than the one as published.
 #![no_main]
 
 use horolog_cycle::predict::{Costs, Machine, predict};

@@ -1,5 +1,5 @@
-//! Any bytes as the file of a job in the queue. Reading it never panics, what is wrong is said in a
-//! line, and what can be read is the same when it was written and read again.
+//! Any bytes as the file of a job in the queue. Reading it never panics, an error is one line,
+//! and a job that was read is the same when it was written and read again.
 #![no_main]
 
 use horolog_launch::QueuedJob;

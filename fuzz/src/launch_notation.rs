@@ -1,5 +1,5 @@
-//! Any text as the notation of an instant. Reading and resolving it never panics, what is wrong is
-//! said in a line, what can be read is the same when it was written and read again, and no instant
+//! Any text as the notation of an instant. Reading and resolving it never panics, an error is
+//! one line, what can be read is the same when it was written and read again, and no instant
 //! is past that was not allowed to be.
 #![no_main]
 

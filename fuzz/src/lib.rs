@@ -1,5 +1,5 @@
-//! What several fuzz targets share: the time server that they ask, the instants at which it is
-//! asked, and the keys of NTS. All fixed, so that an input does the same whenever it is run.
+//! Fixtures of several fuzz targets: the time server, the instants of its requests, and the keys of
+//! NTS. All are fixed, so that an input does the same whenever it is run.
 
 mod nts;
 
@@ -9,7 +9,7 @@ use horolog_server::{ClockPage, SystemVariables};
 use horolog_time::{NO_STEP, NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase, Timestamp};
 use horolog_wire::ntp::LeapIndicator;
 
-/// When the request came (T2).
+/// Receive timestamp of the request (T2).
 pub const RECEIVED: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_0000);
 
 /// When the reply leaves (T3).

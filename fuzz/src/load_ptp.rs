@@ -1,8 +1,8 @@
 //! Any bytes as messages from the target of a load on a PTP master. Counting them never panics, and
 //! whatever comes, no request is received twice or without all that it is owed.
 //!
-//! An input is a byte that says what is asked for, and messages: the request that one answers, what
-//! is made right in it, its length and its bytes.
+//! An input is a byte that selects the kind of request, and messages: the request that a message
+//! answers, the fields that are repaired in it, its length and its bytes.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -85,7 +85,7 @@ fn plan(asked_for: u8) -> TrackerConfig {
     }
 }
 
-/// Sends a request, and returns who asked and what.
+/// Sends a request, and returns its client and its bytes.
 fn next_request(account: &mut RequestTracker, number: usize) -> (u32, Vec<u8>) {
     let intended = START + Span::from_ns(number as i64);
     let next = account.next(intended);

@@ -1,5 +1,5 @@
-//! Any bytes as a datagram from the target of a load run. Judging it never panics, and what is
-//! accepted is a reply to a question that was asked.
+//! Any bytes as a datagram from the target of a load run. Judging it never panics, and an
+//! accepted datagram is a reply to a request that was sent.
 //!
 //! An input is the age of the run in nanoseconds (8 bytes) and the datagram.
 #![no_main]
@@ -68,7 +68,7 @@ fn was_sent(sent: RequestId) -> bool {
     age >= 0 && request_id(age / INTERVAL) == sent
 }
 
-/// What is accepted is right, told from the bytes themselves.
+/// Checks an accepted reply against its bytes.
 fn check(
     datagram: &[u8],
     now: Timestamp<Monotonic>,

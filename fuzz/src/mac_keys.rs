@@ -1,6 +1,6 @@
 //! Any bytes as a file of symmetric keys. Reading it never panics; each key that it gives appends a
-//! MAC that verifies, whole and truncated, and no more once a byte of the packet has changed. What
-//! is said of the other lines is one line.
+//! MAC that verifies, whole and truncated, and no longer once a byte of the packet has changed. The
+//! notice of the other lines is one line.
 #![no_main]
 
 use horolog_nts::mac::{KeyFile, MAC_LEN_MAX};

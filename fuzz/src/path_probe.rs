@@ -1,6 +1,6 @@
 //! Any bytes as a datagram of a path's measurement, at both ends. Reading them never panics; what
-//! was read is written as it was; the far end answers within the header alone, and only who said
-//! hello or has a session.
+//! was read is written as it was; the far end replies within the header alone, and only to senders
+//! of a hello or of a session.
 #![no_main]
 
 use horolog_probe::path::serve::udp::{UdpArrival, UdpReflector, UdpVerdict};

@@ -1,5 +1,5 @@
-//! Any text as a file of delays between pairs: reading it never panics, what is wrong is said in a
-//! line, and what is made of it is a tree over all nodes within the limit.
+//! Any text as a file of delays between pairs: reading it never panics, an error is one line,
+//! and the tree built from it has all nodes within the limit.
 #![no_main]
 
 use horolog_relay::tree::{Pairs, Processing, compact};

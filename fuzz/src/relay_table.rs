@@ -1,4 +1,4 @@
-//! Any text as the table file of a relay: reading it never panics, what is wrong is said in a line,
+//! Any text as the table file of a relay: reading it never panics, an error is one line,
 //! and what was read is the same when it was written and read again, also as a table.
 #![no_main]
 

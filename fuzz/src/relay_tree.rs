@@ -1,4 +1,4 @@
-//! Any text as a tree file: reading it never panics, what is wrong is said in a line, what was read
+//! Any text as a tree file: reading it never panics, an error is one line, what was read
 //! is the same when it was written and read again, and its delays are those of a tree.
 #![no_main]
 

@@ -1,5 +1,5 @@
 //! Any bytes as a frame for the server. Judging it never panics; a frame that goes back is read
-//! again as a whole reply with right checksums, to whoever asked, not longer than the request, and
+//! again as a whole reply with right checksums, to the client, not longer than the request, and
 //! is not answered in turn.
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A port of a PTP grandmaster, whatever it hears and whenever it is asked what is due. It never
-//! panics; what it remembers stays within its bounds; it is no master while its clock is unusable;
+//! A port of a PTP grandmaster with any received messages and any times of its timers. It never
+//! panics; its state stays within its bounds; it is no master while its clock is unusable;
 //! what it sends is its own, right in form, and hardly longer than what it answers; and it answers
 //! nothing of its own.
 //!
@@ -169,7 +169,7 @@ impl World {
         for (to, stamp, message) in &out.0 {
             let mut follow_up = SentMessages::default();
             self.port.sent(message, *to, NOW, &mut follow_up);
-            // In one step the card needs to be asked for a timestamp, which nothing follows.
+            // A one-step port needs no transmit timestamp from the NIC: no message follows it.
             assert_eq!(follow_up.0.len(), usize::from(*stamp && !self.one_step));
             self.check_sent(&follow_up);
         }
@@ -183,8 +183,8 @@ impl World {
         assert!(fast.is_none() || self.clock.usable && view.state == PortState::Master);
     }
 
-    /// What is sent is right in form, says nothing of an unusable clock's time, and is not answered
-    /// by another port of the same clock.
+    /// Checks that sent messages are well-formed, hold no time of an unusable clock, and get no
+    /// response from another port of the same clock.
     fn check_sent(&self, out: &SentMessages) {
         for (_, _, bytes) in &out.0 {
             let (message, trailer) = Message::parse(bytes).expect("a message");

@@ -1,5 +1,5 @@
-//! Any bytes as the control messages beside a datagram. Reading them never panics, and whatever is
-//! told stands in the bytes.
+//! Any bytes as the control messages of a datagram (cmsg(3)). Reading them never panics, and every
+//! value that was read is in the bytes.
 #![no_main]
 
 use std::net::IpAddr;

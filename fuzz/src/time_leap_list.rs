@@ -1,5 +1,5 @@
-//! Any text as a list of leap seconds. Reading it never panics, and a list that is taken has its
-//! leap seconds in order, at midnights, and can be asked for any of them.
+//! Any text as a list of leap seconds. Reading it never panics, and an accepted list has its
+//! leap seconds in order, at midnights, and returns each of them.
 #![no_main]
 
 use horolog_time::Timestamp;

@@ -1,4 +1,4 @@
-//! Any bytes as an NTP header. Reading them and counting with what they say never panics, and
+//! Any bytes as an NTP header. Reading them and computing with their values never panics, and
 //! writing the header again gives the bytes that it was read from.
 #![no_main]
 

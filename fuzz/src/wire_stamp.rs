@@ -1,6 +1,6 @@
-//! Any bytes as a packet of STAMP, either way. Reading them never panics; what was read is read
-//! again from what it is written as; a reflector's answer is as long as what it answers, padding
-//! and all.
+//! Any bytes as a STAMP packet, in both directions. Reading them never panics; a packet that was
+//! read is the same when it is written and read again; a reflector's reply is as long as the
+//! request, including padding.
 #![no_main]
 
 use horolog_probe::path::serve::stamp::{PacketContext, reflect};

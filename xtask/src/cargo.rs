@@ -82,7 +82,7 @@ impl Metadata {
     }
 }
 
-/// The directory that holds the workspace's `Cargo.toml`. Cargo says at run time where it is:
+/// The directory that holds the workspace's `Cargo.toml`. Cargo passes it at run time:
 /// clones share what they build, so a path that is compiled in may be another clone's.
 pub(crate) fn root() -> &'static Path {
     static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {

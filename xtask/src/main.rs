@@ -1,6 +1,6 @@
 //! Project chores that need more than a line of shell: `cargo xtask tidy` checks the rules that the
 //! compiler and clippy do not know, `cargo xtask fuzz` builds and runs the fuzz targets, `cargo
-//! xtask sbom` and `cargo xtask notices` say what of others is in the binary.
+//! xtask sbom` and `cargo xtask notices` list third-party parts of the binary.
 //!
 //! It uses nothing of the product, so a product that does not compile can still be checked, and it
 //! changes no file of the project.

@@ -20,7 +20,7 @@ fn what_is_missing_is_named_and_the_sources_are_there() {
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(3), "{output:?}");
         assert!(said.contains("static: missing: zig "), "{said}");
-        // A source that is not where it was ends the script with a word here.
+        // The script fails with a message here if a source is missing.
         assert!(output.stderr.is_empty(), "{output:?}");
     }
 }

@@ -243,7 +243,7 @@ mod tests {
         let bomb = encoder.finish().unwrap();
         assert!(bomb.len() < FRAGMENT_BYTES_MAX * 2, "it is small: {}", bomb.len());
         assert!(matches!(AgentReport::unpack(&bomb), Err(MessageError::TooLarge)));
-        // Whoever makes a report finds out before it is sent.
+        // The size is checked before the report is sent.
         let large = outcome(json!(" ".repeat(REPORT_BYTES_MAX as usize)));
         assert!(matches!(large.pack(), Err(MessageError::TooLarge)));
     }

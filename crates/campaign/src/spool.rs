@@ -1,4 +1,4 @@
-//! Spool of an agent: reports kept on disk until a broker has stored them, in order of creation,
+//! Spool of an agent: reports stored on disk until a broker has stored them, in order of creation,
 //! one file each, and one state that replaces the previous one. A file is complete or absent,
 //! whenever the process is killed; a corrupt one is set aside and reported. Storage is limited in
 //! bytes and in number. The spool neither packs nor sends.
@@ -307,7 +307,7 @@ impl Spool {
         self.report_sizes.is_empty()
     }
 
-    /// Saves this state in place of the previous one.
+    /// Saves this state; it replaces the previous one.
     ///
     /// # Errors
     ///

@@ -38,7 +38,7 @@ struct OpenCiFiles {
     result: Option<Value>,
 }
 
-/// A process runs one command, and its end is recorded in one place.
+/// A process runs one command, and its end is recorded once.
 static OPEN: Mutex<Option<OpenCiFiles>> = Mutex::new(None);
 
 impl CiArgs {

@@ -1,4 +1,4 @@
-//! What is written is read back by the library's reader, which shares the format's description with
+//! Files are read back by the library's reader, which shares the format's description with
 //! the writer but not its code.
 
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Those of all runs.
+/// Name of all runs.
 const NAME: &str = "before";
 const COMMAND: &str = "horolog load ntp 'a b'";
 

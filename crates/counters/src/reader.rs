@@ -40,7 +40,7 @@ pub struct CounterReader {
 
 impl CounterReader {
     /// Creates a reader of these interfaces (all if empty), of the chronyd with this command socket
-    /// if present, and of the servers that `ask_servers` queries.
+    /// if present, and of the servers that `query_servers` queries.
     #[must_use]
     pub fn new(interfaces: Vec<String>, chronyd: PathBuf, ask_servers: QueryServers) -> Self {
         Self { interfaces, chronyd, query_servers: ask_servers }

@@ -1,11 +1,11 @@
-//! Detection of pulses that come every second. A pulse is regular if others came one and two
+//! Detection of pulses that arrive every second. A pulse is regular if others arrived one and two
 //! seconds before it; line noise does not produce such a pattern.
 
 use std::collections::VecDeque;
 
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
-/// Maximum number of past pulses kept: more than arrive in a few seconds at 10 Hz.
+/// Maximum number of past pulses retained: more than arrive in a few seconds at 10 Hz.
 const PULSES_MAX: usize = 64;
 const AGE_MAX: Span = Span::from_ns(4 * NS_PER_S);
 /// Seconds before a pulse in which other pulses must have come.
@@ -36,7 +36,7 @@ impl PulseGrid {
         self.recent.back().copied()
     }
 
-    /// Returns true if pulses came one and two seconds before `at`.
+    /// Returns true if pulses arrived one and two seconds before `at`.
     pub(crate) fn is_regular(&self, at: Timestamp<Monotonic>, tolerance: Span) -> bool {
         (1..=SECONDS_BEFORE).all(|seconds| {
             let expected = at - Span::from_ns(seconds * NS_PER_S);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::kalman::Innovation;
 
-/// Maximum number of differences kept, and the minimum before they count.
+/// Maximum number of differences retained, and the minimum before they count.
 const DIFFERENCES_MAX: usize = 128;
 const DIFFERENCES_MIN: usize = 16;
 /// Standard deviations per median of absolute deviations, for a normal distribution.

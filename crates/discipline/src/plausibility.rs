@@ -10,7 +10,7 @@
 //! 3. It is before the build, or too far beyond it: implausible.
 //! 4. Another source agrees with it to a day: plausible.
 //! 5. It is before the time last saved on disk, or away from a clock that can be right or from the
-//!    time that was confirmed before: doubtful, until a source or the operator confirms it.
+//!    time that was confirmed before: implausible, until a source or the operator confirms it.
 //! 6. Otherwise no clock of this host can be right, and it is plausible, but contradicts nothing:
 //!    the source may name another time later.
 //!
@@ -329,7 +329,7 @@ impl TimeJudge {
         self.basis.judge(evidence, ahead, self.anchor)
     }
 
-    /// Accepts the doubtful time on the operator's command, and returns it.
+    /// Accepts the unconfirmed time on the operator's command, and returns it.
     pub fn accept(&mut self) -> Option<Span> {
         let ahead = self.unconfirmed.take()?;
         self.anchor = Some(Anchor { ahead, is_confirmed: true });

@@ -11,7 +11,7 @@ pub enum PulseReject {
     /// Edge that was already read.
     #[error("duplicate of an edge read before")]
     Repeated,
-    /// It came earlier than the previous one.
+    /// It arrived earlier than the previous one.
     #[error("earlier than the previous pulse")]
     Backwards,
     /// No second is established: sentences are awaited.
@@ -20,7 +20,7 @@ pub enum PulseReject {
     /// It lies between whole seconds.
     #[error("{0:.3} off the start of a second")]
     OffGrid(Span),
-    /// It is the first after a gap, and none came a second or two before it to confirm it.
+    /// It is the first after a gap, and no pulse a second or two before it confirms it.
     #[error("it follows a gap and is not confirmed by a pulse a second earlier")]
     AfterGap,
     /// This many come in a second, evenly spaced; only one can be right.
@@ -71,13 +71,13 @@ pub enum SentenceReject {
     /// It names the same second as the previous one.
     #[error("it reports the same second as the previous sentence")]
     Repeated,
-    /// No regular pulse came before it that it could name.
+    /// No regular pulse before it that it could name.
     #[error("no pulse arrives every second")]
     NoPulse,
     /// None of the pulses can be taken for the start of a second.
     #[error("{0}")]
     Pulse(PulseReject),
-    /// It came this long after a pulse, outside the range of sentences.
+    /// It arrived this long after a pulse, outside the range of sentences.
     #[error(
         "it arrived {0:.0} after the instant that it reports, unlike other sentences of its kind"
     )]

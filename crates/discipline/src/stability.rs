@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use horolog_stats::allan::{self, AllanPoint};
 use horolog_time::{Monotonic, Timestamp};
 
-/// Number of seconds kept: averaging times up to an hour have enough of them.
+/// Number of seconds retained: averaging times up to an hour have enough of them.
 const SECONDS_MAX: usize = 4 * 3_600;
 
 /// Offsets of one second.

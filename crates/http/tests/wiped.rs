@@ -1,4 +1,4 @@
-//! That neither who asks nor who answers leaves a copy of the token in memory that it gave back. By
+//! Test that neither client nor server leaves a copy of the token in memory that it freed. By
 //! itself in a program, whose memory it searches.
 
 #![expect(clippy::unwrap_used, reason = "clippy allows it in tests, but not in what they share")]
@@ -38,7 +38,7 @@ fn copies() -> usize {
             let is_token =
                 |window: &&[u8]| window.iter().zip(TURNED).all(|(byte, turned)| !byte == turned);
             found += content[..length].windows(TURNED.len()).filter(is_token).count();
-            // What stands across the end of this piece is seen with the next.
+            // A match across the end of this piece is found with the next.
             at += (length - TURNED.len() + 1) as u64;
         }
     }

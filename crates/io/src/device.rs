@@ -30,7 +30,7 @@ pub trait BatchDevice {
 
     /// Puts the packets that were looped back with a transmit timestamp into the batch, without
     /// waiting, and returns their number. Each is the whole packet as transmitted, in its frame if
-    /// the interface has frames, with its transmit timestamp in place of a receive timestamp. A
+    /// the interface has frames, with its transmit timestamp instead of a receive timestamp. A
     /// packet may be looped back late or never; a device without timestamps returns none.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Device that injects random faults at given rates into the traffic of another one: an unreliable
-//! network for tests. The same seed gives the same faults. It allocates, and is not for measuring.
+//! Device that injects random faults at set rates into the traffic of another one: an unreliable
+//! network for tests. The same seed yields the same faults. It allocates; not for measurements.
 
 mod direction;
 

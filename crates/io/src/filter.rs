@@ -31,10 +31,10 @@ const FRAGMENT_BITS: u32 = 0x3fff;
 const KEEP: u32 = u32::MAX;
 const DROP: u32 = 0;
 
-/// UDP datagrams to keep. Fragments are not kept, nor is IPv6 with extension headers.
+/// UDP datagrams that pass. Fragments are dropped, and so is IPv6 with extension headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UdpFilter {
-    /// Source address; its family is the family kept.
+    /// Source address; only its family passes.
     pub source: IpAddr,
     /// Source port; any if `None`.
     pub source_port: Option<u16>,
@@ -148,7 +148,7 @@ impl UdpFilter {
         let (tests, payload) = self.tests();
         let marks = mark.tests(payload);
         let mut program = tests.finish();
-        // The program ends with "keep" and "drop"; the marks take the place of "keep", so that a
+        // The program ends with "keep" and "drop"; the marks replace "keep", so that a
         // jump to "drop" must go on to the new one, past the marks and their own two instructions.
         let keep_at = program.len() - 2;
         let more = marks.len() as u8 + 1;

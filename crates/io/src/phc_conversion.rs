@@ -134,7 +134,7 @@ mod tests {
             let at = 1_000 * S;
             let conversion = PhcConversion::new(clock.at(at)).follow(clock.at(at + step));
             // A reading is whole nanoseconds, so the rate is as good as the readings are apart; it
-            // is kept in whole parts per billion, a nanosecond in each second.
+            // is stored in whole parts per billion, a nanosecond in each second.
             let tolerance = 4 + later / S + 2 * later / step;
             prop_assert!(error_ns(&conversion, &clock, at + step + later).abs() <= tolerance);
         }

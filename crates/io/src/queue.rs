@@ -55,7 +55,7 @@ pub(crate) fn sent<A: Copy + Default>(
     Ok(count)
 }
 
-/// Sends `total` packets through `send_from`, which sends from a given index on and returns the
+/// Sends `total` packets through `send_from`, which sends from an index on and returns the
 /// number sent. Waits up to `wait` for room, skips a packet that the kernel refuses, and gives up
 /// on the rest if there is no room in time. Returns the number sent.
 pub(crate) fn send_all(

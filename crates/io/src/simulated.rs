@@ -51,7 +51,7 @@ struct Parcel<A> {
 
 impl<A: Copy + Default> Simulated<A> {
     /// Returns the two ends of a link. Packets of the first are received by the second with the
-    /// address `seen_from[0]`, and those of the second with `seen_from[1]`.
+    /// address `addresses[0]`, and those of the second with `addresses[1]`.
     #[must_use]
     pub fn pair(link: &SimulatedLink, seen_from: [A; 2]) -> [Self; 2] {
         let lane = || Arc::new(Mutex::new(SimulatedQueue { parcels: VecDeque::new(), dropped: 0 }));

@@ -86,7 +86,7 @@ impl fmt::Display for AddressFamily {
 pub struct TargetName {
     host: String,
     port: u16,
-    /// True if the port was given, in the text or by [`TargetName::with_port`].
+    /// True if the port was set explicitly, in the text or by [`TargetName::with_port`].
     has_port: bool,
 }
 
@@ -107,7 +107,7 @@ impl TargetName {
         let (host, given) = zone::split_host(text).map_err(|_| syntax())?;
         let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         let is_name = host.bytes().all(is_name_byte);
-        // Text that looks like an IPv4 address and is none would be resolved in surprising ways.
+        // A resolver may read digits and dots in legacy forms of IPv4 addresses (inet_aton(3)).
         let is_number = host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         if !zone::is_address(host) && (!is_name || is_number) {
             return Err(syntax());
@@ -142,7 +142,7 @@ impl TargetName {
         Self { host: self.host.clone(), port, has_port: true }
     }
 
-    /// Returns true if the port was given, even if it is the default.
+    /// Returns true if the port was set explicitly, even if it is the default.
     #[must_use]
     pub const fn has_port(&self) -> bool {
         self.has_port
@@ -172,7 +172,7 @@ impl TargetName {
         self.host.split_once('%').map_or(&self.host, |(address, _)| address)
     }
 
-    /// Returns its first address, of the given family if any. A link-local address without a zone
+    /// Returns its first address, of `family` if set. A link-local address without a zone
     /// is on `interface` (RFC 4007); without either it has no meaning.
     pub fn resolve(
         &self,

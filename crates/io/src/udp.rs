@@ -33,7 +33,7 @@ pub struct Endpoints {
     /// to a socket bound to a wildcard address.
     pub group: Option<IpAddr>,
     /// True if a received datagram was sent to one address of this host alone: to no multicast or
-    /// broadcast address, of IP or of the link. Reported if [`UdpOptions::tell_unicast`] is set,
+    /// broadcast address, of IP or of the link. Reported if [`UdpOptions::report_unicast`] is set,
     /// otherwise true.
     pub unicast: bool,
     /// Link of a received datagram and of its reply, if the device works on frames.
@@ -213,7 +213,7 @@ impl UdpDevice {
         self.socket.wait_either(&other.socket, wait)
     }
 
-    /// Joins a multicast group on an interface, given by its index, and sends to groups on that
+    /// Joins a multicast group on the interface with this index, and sends to groups on that
     /// interface only, within its link and not back to this host.
     ///
     /// # Errors

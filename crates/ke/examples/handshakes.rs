@@ -1,6 +1,6 @@
 //! Counts NTS-KE sessions a second: `handshakes serve CERT KEY ADDRESS THREADS` runs this crate's
 //! listener with cookies of the usual length and no limits, until its standard input ends, and
-//! `handshakes ask CA HOST ADDRESS THREADS SECONDS` asks any NTS-KE server, one full handshake
+//! `handshakes ask CA HOST ADDRESS THREADS SECONDS` loads any NTS-KE server, one full handshake
 //! after the other on each thread. It measures; it is no test.
 
 use std::error::Error;
@@ -15,7 +15,7 @@ use horolog_ke::{AES_SIV_CMAC_256, CookieProvider, KeClient, KeConfig, KeServer,
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Cookies as long as chronyd's, without what is in them.
+/// Cookies as long as chronyd's, all zero.
 struct Blank;
 
 impl CookieProvider for Blank {

@@ -277,7 +277,7 @@ fn tls_config(
     Ok(tls)
 }
 
-/// A socket for each address; one that already listens there is reused, once.
+/// Returns a socket for each address; one that already listens there is reused, once.
 fn listen(
     addresses: &[SocketAddr],
     present: &[Arc<KeListener>],

@@ -3,8 +3,8 @@
 //!
 //! A lab is a star. Host 0, the client, has one link to each of the others, the servers; by default
 //! there is one. ([`Lab::tree`] joins servers to servers instead.) All hosts share the files,
-//! processes and users of the machine and differ only in their network. Nothing outside the new
-//! namespaces is changed, and state is kept only in the kernel: an anonymous [`Lab`] vanishes with
+//! processes and users of the host and differ only in their network. Nothing outside the new
+//! namespaces is changed, and state is held only in the kernel: an anonymous [`Lab`] vanishes with
 //! the process that holds it, however it dies, and a lab created by [`up`] is identified by the
 //! names of its namespaces alone.
 //!

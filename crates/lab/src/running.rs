@@ -46,7 +46,7 @@ pub struct RunningProgram {
 }
 
 impl RunningProgram {
-    /// Starts a program without input and output; its standard error is kept for
+    /// Starts a program without input and output; its standard error is stored for
     /// [`RunningError::Ended`]. See [`die_with_parent`] about the thread to call this from.
     pub fn start(command: &mut Command) -> Result<Self, RunningError> {
         let program = command.get_program().to_string_lossy().into_owned();

@@ -7,7 +7,7 @@ use std::io;
 use crate::LabError;
 
 /// Replies to simulated clients return to the client host, which must neither forward them nor
-/// validate their addresses; both settings may be inherited from the machine.
+/// validate their addresses; both settings may be inherited from the host.
 const IPV4: [(&str, &str); 3] = [
     ("net/ipv4/ip_forward", "0"),
     ("net/ipv4/conf/all/rp_filter", "0"),

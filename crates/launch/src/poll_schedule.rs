@@ -169,7 +169,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Conditions that hold during their times; when the wait was done, and looks of each.
+    /// Simulates conditions that hold in these periods (ms); returns the end and checks of each.
     fn simulate(holds: &[&[(u64, u64)]], look_ms: u64) -> (Option<u64>, Vec<u64>) {
         let mut course = PollSchedule::new(holds.iter().map(|_| Duration::ZERO), BACKOFF);
         let mut open: Vec<(u64, usize)> = Vec::new();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     proptest! {
-        /// Never done while one does not hold, and no look before its pause.
+        /// Never done while one does not hold, and no check before its pause ends.
         #[test]
         fn looks_keep_their_pauses(answers in vec(any::<bool>(), 1..40)) {
             let mut course = PollSchedule::new([Duration::ZERO], BACKOFF);

@@ -86,7 +86,7 @@ pub(crate) struct StartedProgram {
 }
 
 impl StartedProgram {
-    /// Forwards a signal. The program itself has already received one that came from the terminal.
+    /// Forwards a signal. The program itself has already received one sent from the terminal.
     pub(crate) fn pass_on(&self, came: CaughtSignal) {
         // The program may have ended by now.
         if self.own_group {

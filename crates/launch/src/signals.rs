@@ -41,8 +41,8 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Blocks the signals, except those that this process was started to ignore, and starts a
-    /// thread that waits for them and passes each to `tell`. The calling thread is the one whose
-    /// sleep can be interrupted. Must be called before any thread is started.
+    /// thread that waits for them and sends each as `to_event` converts it. The calling thread is
+    /// the one whose sleep can be interrupted. Must be called before any thread is started.
     pub(crate) fn watch<T: Send + 'static>(
         to: Channel<T>,
         tell: impl Fn(CaughtSignal) -> T + Send + 'static,

@@ -1,4 +1,4 @@
-//! Jobs kept by systemd as transient timers: arguments and output of its programs. The timer fires
+//! Jobs held by systemd as transient timers: arguments and output of its programs. The timer fires
 //! a little early, and its service waits for the instant itself: systemd's own timers coalesce
 //! wake-ups, and a process that already runs starts its program sooner.
 
@@ -62,7 +62,7 @@ pub struct TransientTimer<'a> {
     pub program: &'a [OsString],
 }
 
-/// Job kept by systemd.
+/// Job held by systemd.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SystemdJob {
     /// Name without the common prefix.

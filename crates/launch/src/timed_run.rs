@@ -89,8 +89,8 @@ struct TimedRunner {
     running: Box<dyn FnMut(bool)>,
 }
 
-/// Runs to the end of the last instant's programs, or to a signal. `tell` first receives the
-/// findings on refused preparations; `running` is called with true after programs have been
+/// Runs to the end of the last instant's programs, or to a signal. `report_findings` first
+/// receives those on refused preparations; `running` is called with true after programs have been
 /// started, and with false before the wait for the next instant.
 ///
 /// # Errors

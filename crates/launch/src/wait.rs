@@ -55,8 +55,8 @@ struct Waiter {
     events: Receiver<WaitEvent>,
 }
 
-/// Waits until all conditions hold, the deadline has passed or a signal is caught. `tell` receives
-/// each change. Checks that still hang at the end are abandoned: end the process soon.
+/// Waits until all conditions hold, the deadline has passed or a signal is caught. Passes changes
+/// to `report_change`. Checks that still hang at the end are abandoned: end the process soon.
 ///
 /// # Errors
 ///

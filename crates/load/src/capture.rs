@@ -1,6 +1,6 @@
 //! Packet capture for Wireshark (`--pcap`). A separate thread reads a capture socket on the
 //! interface and writes a file, independently of the engine. At high rates one request in N is
-//! kept, together with its reply: both carry the same token.
+//! written, together with its reply: both carry the same token.
 //!
 //! A capture socket was chosen rather than recording in the engine, because it shows the packets
 //! that really passed the interface, with the kernel's timestamps, for sockets as well as for raw
@@ -33,7 +33,7 @@ use crate::target::Route;
 /// Highest rate, in requests per second, at which all packets are kept; above it, one in two, four,
 /// eight and so on.
 pub const RATE_WHOLE: f64 = 10_000.0;
-/// Default limit of the packets kept.
+/// Default limit of the packets written.
 pub const PACKETS_MAX: u64 = 1_000_000;
 /// Longest wait for packets before the thread checks whether it must end.
 const WAIT: Duration = Duration::from_millis(20);
@@ -93,7 +93,7 @@ pub struct CaptureSummary {
     pub missed: u64,
     /// Packets left out after the limit was reached.
     pub left_out: u64,
-    /// Sampling ratio: one request in N was kept at the lowest ratio.
+    /// Sampling ratio: one request in N was written at the lowest ratio.
     pub one_in: u64,
     /// Reason for which the file ends early.
     pub fault: Option<String>,
@@ -109,7 +109,7 @@ pub(crate) struct RunningCapture {
 }
 
 impl RunningCapture {
-    /// Opens the file and the capture socket. Nothing is kept before [`Capture::begin`].
+    /// Opens the file and the capture socket. Nothing is written before [`Capture::begin`].
     pub(crate) fn open(options: &CaptureOptions, plan: &RunPlan) -> Result<Self, CaptureError> {
         let (interface, is_loopback) = match &plan.route {
             Route::ThisHost => ("lo", true),
@@ -235,7 +235,7 @@ struct CaptureThread {
 }
 
 impl CaptureThread {
-    /// Keeps packets until `ending` is set, and then the ones still queued.
+    /// Writes packets until `ending` is set, and then the ones still queued.
     fn keep(&mut self, mut writer: PcapngWriter<File>, ending: &AtomicBool) -> io::Result<()> {
         loop {
             let is_last = ending.load(Ordering::Relaxed);

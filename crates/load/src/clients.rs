@@ -149,7 +149,7 @@ impl SourceNetwork {
     }
 
     /// Returns the last part of this network that has room for `clients` and does not overlap the
-    /// first `beside` addresses.
+    /// first `reserved` addresses.
     pub fn last_part(&self, clients: u32, beside: u32) -> Result<Self, ClientsError> {
         let network = self.network;
         let no_room = ClientsError::NoRoom {

@@ -1,4 +1,4 @@
-//! Compliant clients beside the load: each has its own address and keeps to the poll interval,
+//! Compliant clients during a load: each has its own address and keeps to the poll interval,
 //! through its own packets and counters. Compliant loss is the cost of a server's rate limits.
 //!
 //! The clients run on one thread, which owns their engine from the first trial to the last.

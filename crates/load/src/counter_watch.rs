@@ -49,7 +49,7 @@ struct VethPeer {
 }
 
 impl CounterWatch {
-    /// Finds the counters to read for a target behind `route`. Besides the named namespaces it
+    /// Finds the counters to read for a target behind `route`. Apart from named namespaces, it
     /// searches `namespaces`.
     #[must_use]
     pub fn new(target: IpAddr, route: &Route, namespaces: &[NetNs]) -> Self {

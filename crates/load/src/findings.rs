@@ -64,7 +64,7 @@ impl<'a> ObservedTrial<'a> {
     }
 }
 
-/// Facts about a run besides its trials.
+/// Facts about a run other than its trials.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct RunContext<'a> {

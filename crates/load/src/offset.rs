@@ -238,7 +238,7 @@ mod tests {
         ReceiveTimestamps { kernel: Some(Timestamp::from_ns(ns)), phc_ns: None }
     }
 
-    /// The offsets of a lane, and what is found.
+    /// Offsets of a lane, and their counts.
     struct Scene {
         offsets: LaneOffsets,
         found: OffsetCounts,
@@ -251,7 +251,7 @@ mod tests {
         }
 
         fn record(&mut self, reply: &VerifiedReply, stamps: ReceiveTimestamps, client: (u32, u64)) {
-            // Each is asked for when the one before has come.
+            // Each request is sent when the previous reply has arrived.
             let received = reply.question.intended;
             self.offsets.record(reply, (received, stamps), client, &mut self.found);
         }
@@ -299,7 +299,7 @@ mod tests {
         let first = SERVER_RECEIVE;
         offsets.record(&basic(first, first + 500), kernel(first + 20_000), (1, 0));
         assert!(about(only(&offsets), 19_500.0));
-        // The next exchange tells that the first reply really left after 19 µs.
+        // The next exchange shows that the first reply was sent after 19 µs.
         let second = first + 5_000_000;
         let interleaved = reply(second, first + 19_000, ReplyMode::Interleaved);
         let referred = ntp(first).to_bits();

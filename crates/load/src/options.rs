@@ -116,7 +116,7 @@ pub struct LoadOptions {
     pub job: LoadJob,
     /// Count each client separately, and report the evenness of the replies.
     pub fairness: bool,
-    /// Compliant clients beside the load.
+    /// Compliant clients during the load.
     pub well_behaved: Option<CompliantClientOptions>,
     /// Overload of the server, by [`Job::Overload`] or after a search at the rate that it found.
     pub surge: Option<OverloadTest>,

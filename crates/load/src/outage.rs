@@ -10,7 +10,7 @@ pub const OUTAGE_MIN: Span = Span::from_ms(100);
 /// Unanswered requests of one lane that make an outage: a few may just be lost.
 const REQUESTS_MIN: u64 = 10;
 
-/// Outages kept per trial; a server with more of them is described by its loss.
+/// Outages stored per trial; a server with more of them is described by its loss.
 const OUTAGES_MAX: usize = 64;
 
 /// A period without a reply.
@@ -113,7 +113,7 @@ mod tests {
         Outage { from: Span::from_ms(from), to: Span::from_ms(to), ended }
     }
 
-    /// A request each millisecond for a second, answered where `answers` says so.
+    /// Outages of one second with a request each millisecond, answered where `answers` is true.
     fn listen(answers: impl Fn(i64) -> bool) -> Vec<Outage> {
         let mut listener = OutageDetector::new(START);
         for ms in (0..1000).filter(|ms| answers(*ms)) {

@@ -35,7 +35,7 @@ pub struct PartPlan {
     pub nts: bool,
 }
 
-/// Replies that are kept from this host's own network stack.
+/// Replies that are withheld from this host's own network stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GuardPlan {
     /// Network of the clients.
@@ -78,15 +78,15 @@ pub struct RunPlan {
     /// Length of the intervals of its profiles, if it has any.
     pub interval: Option<Span>,
     /// Number of the first lane, which determines its port, its core and in PTP the number of its
-    /// port identity: other engines may send beside this run.
+    /// port identity: other engines may send at the same time.
     pub first_lane: usize,
-    /// Other engines beside this run have the same ports, so replies are distinguished by the
+    /// True if concurrent engines have the same ports, so replies are distinguished by the
     /// clients' network.
     pub shares_ports: bool,
     /// Replies that this run keeps from the network stack; `None` if that is left to another engine
     /// or to the stack, which has no such addresses.
     pub guard: Option<GuardPlan>,
-    /// Addresses of other engines beside this run, whose replies are not this run's.
+    /// Addresses of concurrent engines, whose replies are not this run's.
     pub apart: Option<SourceNetwork>,
     /// Consecutive requests of one simulated client.
     pub in_a_row: u32,

@@ -252,7 +252,7 @@ impl RequestTracker {
     }
 
     /// Counts a datagram from the target. `client` is the client that received it (`None`: none of
-    /// this run), `received` its receive time, and `now` is not before that; `stamps` are its
+    /// this run), `received` its receive time, and `now` is not before that; `timestamps` are its
     /// receive timestamps.
     #[inline]
     pub fn receive(

@@ -408,7 +408,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
-    /// A server on loopback that leaves every `silent_every`-th request unanswered.
+    /// A server on loopback that leaves every `unanswered_every`-th request unanswered.
     struct Server {
         address: std::net::SocketAddr,
         stop: Arc<AtomicBool>,

@@ -48,12 +48,12 @@ pub struct ExpectedReplies {
     pub version: u8,
     /// True if requests are in interleaved mode, so that replies may be.
     pub interleaved: bool,
-    /// True if extension fields may follow the header; their content is checked by `asked`.
+    /// True if extension fields may follow the header; `check_request` checks their content.
     pub extended: bool,
 }
 
 impl ExpectedReplies {
-    /// Verifies a UDP payload that arrived before `now`. `asked` checks that a request was really
+    /// Verifies a UDP payload that arrived before `now`. `check_request` checks that a request was
     /// sent ([`InvalidReason::Origin`]) and by the client that received the reply
     /// ([`InvalidReason::Client`]), and verifies the trailer if one may follow the header.
     pub fn verify(

@@ -20,7 +20,7 @@ pub use template::RequestTemplate;
 
 /// Length of the unique identifiers generated here, in bytes.
 pub const UNIQUE_ID_LEN: usize = 32;
-/// The longest cookie of a server that is kept, in bytes.
+/// Longest cookie of a server that is stored, in bytes.
 pub(crate) const FOREIGN_COOKIE_LEN_MAX: usize = 1024;
 /// The longest encrypted part of a reply, in bytes: a packet has no space for more.
 const REPLY_TEXT_MAX: usize = 2048;

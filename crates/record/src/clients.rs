@@ -1,5 +1,5 @@
 //! Results by client: fairness of the replies among the clients of a trial, and the losses of
-//! compliant clients beside a load.
+//! compliant clients during a load.
 
 use horolog_stats::loss::loss_ratio;
 use serde::{Deserialize, Serialize};

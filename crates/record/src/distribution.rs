@@ -48,7 +48,7 @@ pub enum MergeError {
     Count {
         /// Number of values in the histogram.
         held: u64,
-        /// Number of values stated beside it.
+        /// Number of values stated by the distribution.
         stated: u64,
     },
     /// There are too many values.

@@ -34,7 +34,7 @@ pub(crate) fn copies_ahead_ns(rate: u64) -> u64 {
 }
 
 /// Charges a limit; returns false if it is exceeded. The word is the time at which the next unit
-/// would come if units came evenly ("theoretical arrival time").
+/// would arrive if units arrived evenly ("theoretical arrival time").
 fn charge(word: &AtomicU64, cost_ns: u64, ahead_ns: u64, now_ns: u64) -> bool {
     for _ in 0..ATTEMPTS {
         let last = word.load(Relaxed);

@@ -78,7 +78,7 @@ pub(crate) struct ForwardingPlan {
 }
 
 impl ForwardingPlan {
-    /// Makes the plan for `spec`, with the sockets of `before` as far as they can be kept.
+    /// Makes the plan for `spec`, with the sockets of `before` as far as they can be reused.
     fn new(spec: &Spec, before: Option<&Self>, own: Option<u32>) -> Result<Self, RelayError> {
         let table = RoutingTable::new(spec, before.map(|before| &before.table))?;
         let old = before.map_or(&[][..], |before| &before.outlets[..]);
@@ -139,7 +139,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Starts a relay; an XDP engine, if given, makes its copies as far as possible. Its threads
+    /// Starts a relay; an XDP engine, if any, makes its copies as far as possible. Its threads
     /// are in the network namespace of the calling one.
     pub fn start(
         spec: &Spec,
@@ -149,7 +149,7 @@ impl Relay {
         Self::start_with(spec, engine, kernel, None)
     }
 
-    /// Starts a relay to which programs on this host send packets by the send interface, if given.
+    /// Starts a relay to which programs on this host send packets by the send interface, if any.
     pub fn start_with(
         spec: &Spec,
         engine: EngineKind,

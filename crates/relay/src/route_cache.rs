@@ -86,7 +86,7 @@ impl RouteCache {
         self.neighbours.retain(|hop, _| is_used(hop));
     }
 
-    /// Returns true if a neighbour was ever seen with a MAC address, or found to have none.
+    /// Returns true if a neighbour ever had a MAC address, or was found to have none.
     pub(crate) fn is_settled(&self, hop: NextHop) -> bool {
         self.neighbours.get(&hop).is_some_and(|known| {
             known.mac.is_some() || known.entry.is_some_and(|seen| seen.failed || seen.usable)
@@ -166,7 +166,7 @@ impl RouteCache {
     }
 }
 
-/// Returns the route according to the kernel's answer, given the previous one.
+/// Returns the route according to the kernel's answer and the previous route.
 fn learnt(
     answer: &Result<RouteInfo, NetlinkError>,
     before: Option<RouteInfo>,

@@ -45,7 +45,7 @@ pub(crate) struct RelayWorker {
 }
 
 impl RelayWorker {
-    /// Makes a worker. The bytes of `told` are read and discarded: each is a wake-up for a change.
+    /// Makes a worker. The bytes of `wakeups` are discarded: each announces a change.
     pub(crate) fn new(
         shared: Arc<RelayState>,
         engine: Box<dyn CopySender>,

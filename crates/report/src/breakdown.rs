@@ -31,7 +31,7 @@ pub(crate) struct Breakdown {
     pub(crate) full: f64,
 }
 
-/// Returns the breakdown of each role that measured in several places.
+/// Returns the breakdown of each role that has several rows.
 pub(crate) fn breakdowns(result: &CampaignResult) -> impl Iterator<Item = Breakdown> + '_ {
     let all = result.roles.iter().filter_map(|role| of_role(role, &result.parts));
     all.filter(|places| places.all.len() > 1)

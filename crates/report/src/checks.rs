@@ -1,4 +1,4 @@
-//! Checks of a command, for a machine that runs it with many others: one case for each limit, or
+//! Checks of a command, for a CI system that runs it with many others: one case for each limit, or
 //! for each figure of a comparison, and one for the measurement itself. The verdict by cases
 //! therefore agrees with the exit status.
 
@@ -181,7 +181,7 @@ mod tests {
         json!({ "expression": "loss>1%", "unit": "ratio", "bound": 0.01, "value": value, "failed": failed })
     }
 
-    /// As the exit status has it, whatever it is for.
+    /// Outcomes agree with the exit status, whatever caused it.
     #[test]
     fn the_cases_say_what_the_exit_status_says() {
         let failed = CommandEnd::Failed("why".to_owned());
@@ -216,7 +216,7 @@ mod tests {
             CaseOutcome::Failed,
             CaseOutcome::Skipped,
             CaseOutcome::Passed,
-            // Of whoever measured.
+            // A metric of the measuring host, informational.
             CaseOutcome::Skipped,
             CaseOutcome::Failed,
             CaseOutcome::Passed,

@@ -276,7 +276,7 @@ fn balance(run: &CycleRun, shared: &CycleSharedTask) -> String {
     )
 }
 
-/// Returns the conditions that a task waited for in vain.
+/// Returns the missing messages and abandoned barriers of a task.
 fn unmet(row: &TaskRow<'_>, result: &CycleResult) -> Option<String> {
     let counted = |count: u64, one: &str, more: &str| {
         (count > 0)
@@ -358,7 +358,7 @@ mod tests {
         assert!(told[0].contains("node2") && told[0].ends_with(wanted), "{told:?}");
     }
 
-    /// The kernel ties no task under that policy to a core, so it stays free where others do not.
+    /// The kernel pins no `SCHED_DEADLINE` task to a core, so it stays unpinned unlike others.
     #[test]
     fn policies_that_are_compared_are_not_told_as_one_and_a_free_task_is_named() {
         let mut result = fixture::cycle();

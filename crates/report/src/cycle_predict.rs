@@ -169,7 +169,7 @@ fn measured(task: &CyclePredictTask) -> Option<String> {
     ))
 }
 
-/// Returns the counted costs of the machine, a line for each kind and core.
+/// Returns the counted costs of the host, a line for each kind and core.
 pub(crate) fn cost_lines(result: &CyclePredictResult) -> Vec<String> {
     let is_shown = |cost: &&CyclePredictCost| cost.core.is_none_or(|core| core < CORES_SHOWN);
     let shown: Vec<&CyclePredictCost> = result.costs.iter().filter(is_shown).collect();

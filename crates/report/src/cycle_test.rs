@@ -307,7 +307,7 @@ mod tests {
     use super::*;
     use crate::fixture;
 
-    /// A message that a stopped node sends late is not missing any more, but was noticed as that.
+    /// A message that a stopped node sends late is no longer missing, but was detected as missing.
     #[test]
     fn what_was_noticed_first_and_came_after_all_is_told_as_such() {
         let mut fault = fixture::cycle_test().run.unwrap().faults.swap_remove(0);

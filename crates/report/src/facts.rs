@@ -1,4 +1,4 @@
-//! Facts about a machine, each with its value and one line on its meaning; the table and the HTML
+//! Facts about a host, each with its value and one line on its meaning; the table and the HTML
 //! report show the same ones.
 
 /// Single fact.

@@ -19,7 +19,7 @@ pub(crate) const CLOCKS_NOTE: &str = "Resolution: as reported by clock_getres().
                                       relative to CLOCK_MONOTONIC, with its error bound.";
 
 const DAYS_PER_YEAR: f64 = 365.25;
-/// Maximum error bound of a shown rate: that of a coarse clock on a busy machine is larger.
+/// Maximum error bound of a shown rate: that of a coarse clock on a busy host is larger.
 const RATE_ERROR_MAX_PPM: f64 = 100.0;
 
 /// Returns all facts except the clocks' figures.

@@ -177,7 +177,7 @@ mod tests {
 
     const HOSTILE: &str = "</script><script>alert(1)</script><!--<img src=x onerror='a\"b&c'>";
 
-    /// What a browser takes out of a script element: everything up to the next `</script`.
+    /// Returns the content of a script element as a browser reads it: up to the next `</script`.
     fn embedded<T: DeserializeOwned>(page: &str, id: &str) -> T {
         let start = format!("<script type=\"application/json\" id=\"{id}\">");
         let (_, rest) = page.split_once(&start).unwrap();

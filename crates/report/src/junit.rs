@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(xml, include_str!("junit.xml"), "\n{xml}");
     }
 
-    /// What an XML parser makes of a text.
+    /// Returns a text as an XML parser reads it.
     fn unescaped(text: &str) -> String {
         let parts = [
             ("&#10;", "\n"),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever servers and users call things, the file stays one and says it.
+        /// Any text from a server or a user leaves the file well-formed and is read back unchanged.
         #[test]
         fn hostile_texts_break_nothing(raw in r#"[\x00-\x7f\u{80}-\u{10ffff}]{0,40}|[<>&"'\]\x00-\x1f-]{0,40}"#) {
             let message = format!("]]><!--{raw}\"/></testsuite>&");

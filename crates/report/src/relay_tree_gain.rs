@@ -1,4 +1,4 @@
-//! Gains in a tree of relays, for its page: by the second engine in place of the first, at all
+//! Gains in a tree of relays, for its page: by the second engine instead of the first, at all
 //! nodes or at one alone, and by the tree over others. Gains that were not computed are absent.
 
 use horolog_record::{RelayTreeResult, RelayTreeShapeKind};

@@ -58,7 +58,7 @@ pub(crate) const FOLDED: &str = "Batches with the same option and mechanism are 
                                  worst one; --json and --html contain all.";
 
 /// Returns all cells, except that of the batches with the same option and mechanism only the one
-/// that stalled most often, or longest, remains, in the place of the first.
+/// that stalled most often, or longest, remains, at the position of the first.
 pub(crate) fn grouped(cells: &[StallCell]) -> Vec<GroupedCell<'_>> {
     let badness = |cell: &StallCell| {
         let share = cell.stalled as f64 / cell.exchanges.max(1) as f64;

@@ -67,7 +67,7 @@ pub(crate) type Credentials<'a> = [Option<Result<Credential<'a>, IgnoreReason>>;
 impl SecretsSnapshot {
     /// Checks the trailers of `requests`, each at least as long as a header. Trailers that are not
     /// evaluated (a MAC without a key file, NTS without cookie keys, other extension fields)
-    /// authenticate nothing and do no harm.
+    /// authenticate nothing and are otherwise ignored.
     pub(crate) fn check<'a>(
         &'a self,
         requests: &[Option<&'a [u8]>; BATCH],

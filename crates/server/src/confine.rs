@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{CalibrationConfig, Sandbox, ServerConfig, SourceSpec, status};
 
-/// Returns the capabilities that are kept: ports below 1024 for a reload, real-time priority for
+/// Returns the capabilities to retain: ports below 1024 for a reload, real-time priority for
 /// the clock thread, switching hardware timestamps off at the end, and steering the clock if
 /// configured.
 fn retained_capabilities(config: &ServerConfig) -> Vec<Capability> {

@@ -176,7 +176,7 @@ impl IgnoreReason {
 
 /// Judges the payload of a UDP datagram from `source`, received at `received` (T2). Only for a
 /// request that may be in interleaved mode, `transmit_of` is called for the transmit timestamp of
-/// this client's reply with the given receive timestamp.
+/// this client's reply with that receive timestamp.
 ///
 /// Extension fields and message authentication codes are skipped: the reply has 48 bytes and
 /// authenticates nothing, so a client that requires authentication drops it, as it must. No reply

@@ -83,7 +83,7 @@ struct ActiveLeap {
     step_timeout: Span,
 }
 
-/// State kept from one reading to the next.
+/// State carried from one reading to the next.
 #[derive(Debug)]
 pub(crate) struct LeapTransition {
     offset: ClockOffset,

@@ -1,4 +1,4 @@
-//! Parts of a running server that adopt a new configuration, besides its addresses, key
+//! Parts of a running server that adopt a new configuration, other than its addresses, key
 //! establishment and reply values: limits and lists, keys and secrets, the list of leap seconds.
 //! The pattern is described in [`crate::reload`].
 

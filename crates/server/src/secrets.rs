@@ -142,7 +142,7 @@ fn failed(
 }
 
 /// Rotation of the cookie keys at the end of their period, by the time of each clock page without
-/// its deliberate error. While a page is unsynchronised the keys are kept: a clock that has jumped
+/// its deliberate error. While a page is unsynchronised the keys stay: a clock that has jumped
 /// would invalidate all cookies.
 pub(crate) struct CookieRenewal {
     pub(crate) keys: Arc<ArcSwap<CookieKeys>>,

@@ -86,7 +86,7 @@ impl TaiMinusUtc {
         offset_s.and_then(|offset_s| offset_s.try_into().ok())
     }
 
-    /// Returns the offset at the last call, from the configuration or the list; `None` if it came
+    /// Returns the offset at the last call, from the configuration or the list; `None` if it is
     /// from elsewhere.
     pub(crate) const fn known_s(&self) -> Option<i32> {
         self.known_s

@@ -1,6 +1,6 @@
 //! Transmit timestamps of replies in interleaved mode. A timestamped reply is returned completely,
 //! as transmitted; its content and destination are read from its bytes, so that no state has to be
-//! kept meanwhile. It does no I/O and reads no clock.
+//! stored meanwhile. It does no I/O and reads no clock.
 
 use std::net::IpAddr;
 

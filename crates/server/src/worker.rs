@@ -240,7 +240,7 @@ struct QueuedReply<'a> {
 }
 
 impl ReplyWriter<'_> {
-    /// Writes the replies to `asked`, which are sent at `transmit`, and counts them. Timestamps
+    /// Writes the replies in `pairs`, which are sent at `transmit`, and counts them. Timestamps
     /// that must be stored are stored, and then a transmit timestamp is requested.
     fn write<'a>(
         &mut self,

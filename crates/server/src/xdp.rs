@@ -24,7 +24,7 @@ use crate::{
     responder_settings,
 };
 
-/// Interval at which this host's addresses are looked up again.
+/// Interval at which this host's addresses are read again.
 const ADDRESSES_EVERY: Duration = Duration::from_secs(1);
 
 /// Reason for which the XDP engine is unavailable.
@@ -33,7 +33,7 @@ pub enum XdpEngineError {
     /// Program or attachment that the kernel refused.
     #[error(transparent)]
     Xdp(#[from] XdpError),
-    /// Failure to look up an interface or this host's addresses.
+    /// Failure to find an interface or to read this host's addresses.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
     /// Named interface that cannot carry requests to the listen addresses.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
-/// Number of samples kept.
+/// Number of samples stored.
 const SAMPLES_MAX: usize = 32;
 /// Maximum age of a sample that still counts.
 const AGE_MAX: Span = Span::from_ns(64 * NS_PER_S);

@@ -35,7 +35,7 @@ pub use sentence::{NoFix, ParsedSentence, SentenceError, SentenceField, Talker};
 /// have the same interval, and two receivers may have one talker. Otherwise it is valid as long as
 /// a report: the other receivers on a line may name nothing, and one may be slow.
 const HOLDS: Span = Span::from_ns(3 * NS_PER_S);
-/// Time without characters after which a line is silent.
+/// Time without characters after which a line counts as idle.
 const QUIET: Span = Span::from_ns(3 * NS_PER_S);
 
 /// Time source by the sentences of a receiver.

@@ -16,7 +16,7 @@ use crate::{ClockReadings, SourceError, SourceEstimate, TimeSource};
 /// Timescale that a hardware clock runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PhcScale {
-    /// TAI, this many seconds before UTC at the start; the kernel's number if none is given.
+    /// TAI, this many seconds before UTC at the start; the kernel's number if `None`.
     Tai(Option<i32>),
     /// UTC.
     Utc,
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::reference::tests::{CLAIM, kernel, look};
 
-    /// A clock that is ahead of the simulated system clock by as much as it is told.
+    /// Clock with a configurable offset from the simulated system clock.
     #[derive(Clone)]
     struct Simulated {
         ahead_ns: Arc<AtomicI64>,

@@ -198,7 +198,7 @@ pub(crate) mod tests {
     };
     pub(crate) const REALTIME_AHEAD: Span = Span::from_ns(1_700_000_000 * NS_PER_S);
 
-    /// A kernel that says so much of TAI.
+    /// State of a kernel with this TAI offset.
     pub(crate) fn kernel(tai_offset_s: i32) -> KernelClock {
         KernelClock {
             is_leap_second: false,

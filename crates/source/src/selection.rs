@@ -43,7 +43,7 @@ impl OffsetInterval {
     }
 }
 
-/// Selects at `now`. The candidate that was selected before (`kept`, a name) stays selected while
+/// Selects at `now`. The candidate that was selected before (`current`, a name) stays so while
 /// it is right and no other is more than twice as good, so that the served time does not alternate
 /// between equals.
 #[must_use]

@@ -16,7 +16,7 @@ use crate::{
 /// Age at which a report expires if no newer one comes.
 pub const STALE: Span = Span::from_ns(8 * NS_PER_S);
 
-/// Timeout of a source that has reported nothing yet, and has no error, before it counts as silent:
+/// Timeout of a source that has reported nothing yet, and has no error, before it is unresponsive:
 /// a receiver's first sentences have to agree.
 pub const FIRST_REPORT_TIMEOUT: Span = Span::from_ns(12 * NS_PER_S);
 
@@ -91,7 +91,7 @@ struct PolledSource {
     /// Clock of this host that confirms it, of which it is no mirror.
     host_clock: Option<Span>,
     rejected: NamedCounts,
-    /// True if the last report came in this round.
+    /// True if the last report is of this round.
     is_new: bool,
     /// Instant of its first poll.
     polled: Option<Timestamp<Monotonic>>,
@@ -121,7 +121,7 @@ impl SourceSelector {
         Self { members, selected: None, accepted: Vec::new() }
     }
 
-    /// Accepts the times that are doubtful at present, on the operator's command.
+    /// Accepts the times that are implausible at present, on the operator's command.
     pub fn accept(&mut self) {
         let accept = |member: &mut PolledSource| {
             member.judge.accept().map(|ahead| (member.source.name().to_owned(), ahead))
@@ -135,7 +135,7 @@ impl SourceSelector {
         self.members.is_empty()
     }
 
-    /// Polls every source and selects. `look` reads the clocks, anew for each source.
+    /// Polls every source and selects. `read_clocks` is called for each source.
     pub fn poll(&mut self, look: impl Fn() -> ClockReadings) -> PollRound {
         for member in &mut self.members {
             member.poll(&look());
@@ -223,7 +223,7 @@ impl SourceSelector {
         let candidates: Vec<_> = voters.iter().filter_map(candidate).collect();
         let result = select(&candidates, self.selected.as_deref(), now);
         let mut standings: Vec<_> = self.members.iter().map(PolledSource::absence).collect();
-        // A doubtful time contradicts others, and is not served without confirmation.
+        // An implausible time contradicts others, and is not served without confirmation.
         let is_doubtful = |position: usize| self.members[voters[position]].implausibility.is_some();
         let is_served = result.selected.is_some_and(|position| !is_doubtful(position));
         for (position, &index) in voters.iter().enumerate() {

@@ -122,7 +122,7 @@ pub(crate) fn may_be_made(path: &Path) -> Result<(), SourceError> {
     }
 }
 
-/// Binds the socket in place of one that was left over, and of nothing else.
+/// Binds the socket; replaces one that was left over, and no other file.
 fn bind(path: &Path) -> io::Result<UnixDatagram> {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let abandoned = || {

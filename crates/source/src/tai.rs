@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use crate::reference::tests::{kernel, look};
 
-    /// What holds after each of these: the kernel's number, and the leaps passed.
+    /// Returns the number after each of these: the kernel's number, and the leaps passed.
     fn holds(told_s: Option<i32>, course: &[(i32, i32)]) -> Vec<Option<i32>> {
         let mut offset = TaiOffset::new(told_s);
         let at = |&(tai_offset_s, leaps_s)| {

@@ -109,7 +109,7 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// A constant frequency has none, and gaps change nothing of that.
+        /// A constant frequency has no deviation, with or without gaps.
         #[test]
         fn a_steady_clock_has_no_deviation(
             start in -1e3_f64..1e3, rate in -1e3_f64..1e3,

@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// Of runs that do not differ the interval has 1 in it, about as often as it says; buckets of
+    /// Intervals of equal runs contain 1 about as often as their coverage states; buckets of
     /// 1 % make it wider rather than narrower.
     #[test]
     fn intervals_hold_what_they_say() {
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// The same of losses, rare and frequent: of two runs that lose alike 0 is within.
+    /// Likewise for losses, rare and frequent: intervals of equal runs contain 0.
     #[test]
     fn intervals_of_losses_hold_what_they_say() {
         let lost = |seed: u64, share: f64| {
@@ -246,8 +246,8 @@ mod tests {
         runs.iter().collect()
     }
 
-    /// Runs that differ by themselves by a fifth: one of each is told from another, five of each
-    /// are not, unless what they measured differs by more.
+    /// Runs that vary by a fifth among themselves: one on each side differs significantly, five do
+    /// not, unless their values differ by more.
     #[test]
     fn several_runs_tell_what_differs_of_itself() {
         let scales = [1.0, 1.2, 0.9, 1.1, 0.95];

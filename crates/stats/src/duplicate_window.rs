@@ -200,7 +200,7 @@ mod tests {
     }
 
     proptest! {
-        /// Replies come in any order and number, each within the reach: a set is the truth.
+        /// Replies arrive in any order and number, each within the reach; a set is the reference.
         #[test]
         fn agrees_with_a_set(
             reach in 1_u64..300,

@@ -207,7 +207,7 @@ mod tests {
         assert_eq!((summary.p50, summary.p90), (-40, 53));
     }
 
-    /// Ten microseconds beside five seconds: no bucket is so narrow there.
+    /// Ten microseconds at a mean of five seconds: no bucket is that narrow there.
     #[test]
     fn a_deviation_that_is_small_beside_the_mean_is_exact() {
         let values: Vec<_> = (0..1000).map(|n| -5_000_000_000 + (n % 2) * 20_000).collect();

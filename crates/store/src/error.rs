@@ -96,7 +96,7 @@ pub enum StoreError {
     /// Several runs match the reference.
     #[error("'{name}' matches the runs {}; write more of it", list(ids))]
     Ambiguous {
-        /// Reference as given.
+        /// Reference as written by the user.
         name: String,
         /// Some of the matching runs.
         ids: Vec<i64>,
@@ -144,7 +144,7 @@ fn unopened(path: &Path) -> String {
     )
 }
 
-/// Returns true if SQLite could not create, or not fully extend, the file beside a store by which
+/// Returns true if SQLite could not create, or not fully extend, the file next to a store by which
 /// its readers and its writer coordinate.
 const fn needs_room(code: i32) -> bool {
     matches!(code, ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_SHMOPEN | ffi::SQLITE_IOERR_SHMMAP)

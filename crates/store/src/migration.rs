@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(broken.unwrap(), [0, 2, 0]);
     }
 
-    /// The first page beyond those of the tables' own rows is told to go on where there is no page.
+    /// The first page after those of the tables' own rows gets a link to a page that is absent.
     #[test]
     fn a_damaged_page_keeps_no_store_from_becoming_a_newer_one() {
         let file = tempfile::NamedTempFile::new().unwrap();

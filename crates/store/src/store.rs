@@ -82,7 +82,7 @@ impl Store {
     }
 
     /// Opens the store at `path` for reading, if it exists: a store that cannot be written, or
-    /// without space beside it, is opened read-only.
+    /// without space for a file next to it, is opened read-only.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl Store {
         }
     }
 
-    /// Opens it without writing anything, not even beside it. That is only correct while no other
+    /// Opens it without writing anything, not even next to it. That is only correct while no other
     /// process writes, so a store with writes that are not yet in its file is left to users with
     /// write permission.
     fn read_only(path: &Path) -> Result<Self, StoreError> {

@@ -303,7 +303,7 @@ mod tests {
             let longer_than_its_period =
                 Reservation { runtime_ns: 2_000_000, deadline_ns: 2_000_000, period_ns: 1_000_000 };
             let error = reserve(longer_than_its_period).unwrap_err();
-            // The kernel looks at the times before it looks at who asks.
+            // The kernel checks the times before the privileges.
             assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
         });
     }

@@ -73,7 +73,7 @@ pub(crate) const fn timespec(ns: i64) -> libc::timespec {
 mod tests {
     use super::*;
 
-    /// Whatever the kernel's number is, 0 or one that a daemon told it.
+    /// The kernel's number is 0, or one that a daemon has set.
     #[test]
     fn tai_is_as_far_ahead_as_the_kernel_says() {
         let ahead_s = i64::from(crate::adjtimex::kernel_clock().unwrap().tai_offset_s);

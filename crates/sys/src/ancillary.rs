@@ -23,7 +23,7 @@ pub(crate) struct ControlBuffer(pub(crate) [u8; CAPACITY]);
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AncillaryData {
     /// Software timestamp (`SO_TIMESTAMPING`, `SO_TIMESTAMPNS`, `CLOCK_REALTIME`): of the
-    /// reception, or of the transmission where the datagram is one of the socket's own that came
+    /// reception, or of the transmission if the datagram is one of the socket's own that was looped
     /// back; of the sending call on Unix sockets.
     pub received_at: Option<Timestamp<Utc>>,
     /// Raw hardware timestamp (`SO_TIMESTAMPING`): nanoseconds on the clock of the interface, which

@@ -164,7 +164,7 @@ fn tai(seconds: i32) -> libc::timex {
 mod tests {
     use super::*;
 
-    // What is asked of the kernel is looked at, and never asked: tests leave the clock alone.
+    // The requests to the kernel are checked, and never made: tests do not change the clock.
 
     #[test]
     fn frequencies_are_scaled_and_bounded() {

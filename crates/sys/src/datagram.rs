@@ -70,7 +70,7 @@ pub const NO_BUFFERS: i32 = libc::ENOBUFS;
 ///
 /// # Errors
 ///
-/// `WouldBlock` if none came, and network errors of an earlier datagram.
+/// `WouldBlock` if none arrived, and network errors of an earlier datagram.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
     // SAFETY: the buffer and its length, which the kernel may fill during the call.
     length(unsafe {
@@ -196,8 +196,8 @@ impl Envelope {
         })
     }
 
-    /// Sends a datagram to the source of the last one, without waiting for room; from `local` if
-    /// that is given, which a reply from a wildcard address needs.
+    /// Sends a datagram to the source of the last one, without waiting for room; from `local` if it
+    /// is `Some`, which a reply from a wildcard address needs.
     pub fn answer(
         &mut self,
         socket: BorrowedFd<'_>,

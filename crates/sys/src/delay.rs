@@ -130,7 +130,7 @@ fn plain(function: DelayFunction, delay: Duration) -> io::Result<()> {
             check(unsafe { libc::select(0, none(), none(), none(), &raw mut time) }).map(drop)
         }
         DelayFunction::Poll => {
-            // SAFETY: no descriptors are announced, so none are looked at.
+            // SAFETY: no descriptors are announced, so none are read.
             check(unsafe { libc::poll(std::ptr::null_mut(), 0, milliseconds(delay)) }).map(drop)
         }
         _ => nanosleep(&time, None),

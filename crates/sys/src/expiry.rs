@@ -57,7 +57,7 @@ impl SignalTimer {
     ///
     /// # Errors
     ///
-    /// `Interrupted` if another signal came first.
+    /// `Interrupted` if another signal arrived first.
     pub fn expire_at(&self, due: Timestamp<Monotonic>) -> io::Result<Timestamp<Monotonic>> {
         self.noticed_ns.store(NEVER, Ordering::Relaxed);
         let setting = once_at(due);
@@ -108,7 +108,7 @@ impl DescriptorTimer {
     ///
     /// # Errors
     ///
-    /// `Interrupted` if a signal came first.
+    /// `Interrupted` if a signal arrived first.
     pub fn expire_at(&self, due: Timestamp<Monotonic>) -> io::Result<Timestamp<Monotonic>> {
         let setting = once_at(due);
         // SAFETY: one structure that outlives the call; the old setting is not requested.
@@ -150,7 +150,7 @@ fn once_at(due: Timestamp<Monotonic>) -> libc::itimerspec {
 
 extern "C" fn note(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     let noticed_ns = MonotonicClock.now().as_ns();
-    // SAFETY: with SA_SIGINFO the kernel gives a valid structure. Its value is looked at only where
+    // SAFETY: with SA_SIGINFO the kernel gives a valid structure. Its value is read only where
     // a timer sent the signal, and then it is the address of an atomic that is never freed. Both
     // reading the clock and storing are safe in a handler.
     unsafe {

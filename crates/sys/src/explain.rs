@@ -1,4 +1,4 @@
-//! System errors in words: their meaning to the user of a command, and a remedy, in place of a
+//! System errors in words: their meaning to the user of a command, and a remedy, instead of a
 //! number.
 
 use std::borrow::Cow;

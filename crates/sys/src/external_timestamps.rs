@@ -97,7 +97,7 @@ impl ExternalTimestamps {
         Ok(Self { file, channel })
     }
 
-    /// Waits up to `wait` for an edge on this channel; `None` if none came.
+    /// Waits up to `wait` for an edge on this channel; `None` at the timeout.
     ///
     /// # Errors
     ///

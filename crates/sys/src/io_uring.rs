@@ -100,7 +100,7 @@ impl Mapping {
         if end.is_none() || !offset.is_multiple_of(align_of::<T>()) {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        // SAFETY: within the mapping, as was just seen.
+        // SAFETY: within the mapping, as was just checked.
         Ok(unsafe { self.start.add(offset) }.cast())
     }
 }
@@ -196,7 +196,7 @@ impl TimeoutRing {
             user_data: 0,
             rest: [0; 3],
         };
-        // SAFETY: the one entry of the ring, which the kernel does not look at until the tail
+        // SAFETY: the one entry of the ring, which the kernel does not read until the tail
         // moves.
         unsafe { self.entries.at::<Submission>(0)?.write(request) };
         // SAFETY: the word lies in the mapping, is aligned, and is shared with the kernel alone.

@@ -73,7 +73,7 @@ mod tests {
         let before = resident_bytes().unwrap();
         let block = std::hint::black_box(vec![1u8; MORE]);
         let after = resident_bytes().unwrap();
-        // Other tests run beside this one and may free some of theirs.
+        // Other tests run concurrently and may free some of theirs.
         assert!(after > before + MORE as u64 / 2, "{before} then {after}, {} B", block.len());
     }
 }

@@ -39,7 +39,7 @@ pub enum NamespaceError {
     /// The file exists, but no namespace is mounted on it: its creator died halfway.
     #[error("/run/netns/{0} is not a network namespace; 'ip netns delete {0}' removes it")]
     Stale(String),
-    /// A signal came while names were created; those already created were removed.
+    /// A signal arrived while names were created; those already created were removed.
     #[error("interrupted; cleanup is complete")]
     Interrupted,
     /// Any other refusal of the kernel.

@@ -31,7 +31,7 @@ pub fn open() -> io::Result<Socket> {
     Socket::open(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
 
-/// Binds a packet socket to an interface, to receive frames of the given `EtherType`
+/// Binds a packet socket to an interface, to receive frames of this `EtherType`
 /// ([`ANY_PROTOCOL`]: of all), or with `None` none at all.
 pub fn bind(socket: &Socket, interface: u32, ether_type: Option<u16>) -> io::Result<()> {
     let index = i32::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;

@@ -133,7 +133,7 @@ impl SyscallBaseline {
     ///
     /// # Errors
     ///
-    /// `Interrupted` if a signal came.
+    /// `Interrupted` by a signal.
     #[inline]
     pub fn call(&self) -> io::Result<()> {
         self.0.baseline()

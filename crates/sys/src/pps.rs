@@ -136,7 +136,7 @@ impl PpsDevice {
         Ok(Self { file })
     }
 
-    /// Waits up to `wait` for an edge; `None` if none came. With no time to wait it returns the
+    /// Waits up to `wait` for an edge; `None` at the timeout. With no time to wait it returns the
     /// last edges at once.
     ///
     /// # Errors

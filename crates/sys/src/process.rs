@@ -60,7 +60,7 @@ impl ProcessHandle {
     }
 
     fn send(&self, number: libc::c_int) -> io::Result<()> {
-        // SAFETY: an open descriptor and numbers; no details of the signal are given.
+        // SAFETY: an open descriptor and numbers; no details of the signal are passed.
         check(unsafe {
             libc::syscall(
                 libc::SYS_pidfd_send_signal,
@@ -132,7 +132,7 @@ pub fn reap_child(wait: bool) -> io::Result<ReapOutcome> {
     let mut status = 0;
     let flags = if wait { 0 } else { libc::WNOHANG };
     loop {
-        // SAFETY: numbers and a place for the status.
+        // SAFETY: numbers and room for the status.
         match check(unsafe { libc::waitpid(-1, &raw mut status, flags) }) {
             Ok(0) => return Ok(ReapOutcome::None),
             Ok(pid) => {

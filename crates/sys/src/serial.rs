@@ -36,7 +36,7 @@ pub fn speeds() -> [u32; SPEEDS.len()] {
     SPEEDS.map(|(speed, _)| speed)
 }
 
-/// Open line, or a pseudo-terminal in its place.
+/// Open line, or a pseudo-terminal instead.
 #[derive(Debug)]
 pub struct SerialLine {
     file: File,
@@ -75,7 +75,7 @@ impl SerialLine {
         Ok(Self { file })
     }
 
-    /// Waits up to `wait` for characters and reads the available ones; `None` if none came.
+    /// Waits up to `wait` for characters and reads the available ones; `None` at the timeout.
     ///
     /// # Errors
     ///

@@ -68,7 +68,7 @@ impl BlockedSignals {
         Ok(Self { set })
     }
 
-    /// Waits up to `wait` for one of them; `None` if none came.
+    /// Waits up to `wait` for one of them; `None` at the timeout.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl BlockedSignals {
 pub fn is_ignored(signal: Signal) -> io::Result<bool> {
     // SAFETY: a plain C structure, for which all bytes zero is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: a valid number and a place for the answer; nothing is changed.
+    // SAFETY: a valid number and room for the result; nothing is changed.
     check(unsafe { libc::sigaction(signal.number(), std::ptr::null(), &raw mut action) })?;
     Ok(action.sa_sigaction == libc::SIG_IGN)
 }

@@ -27,7 +27,7 @@ pub fn set_cork(stream: &TcpStream, on: bool) -> io::Result<()> {
     set_option(stream.as_fd(), IPPROTO_TCP, libc::TCP_CORK, &c_int::from(on))
 }
 
-/// Acknowledges at once, or in the manner of an interactive connection (`TCP_QUICKACK`). It does
+/// Acknowledges at once, or delays as on an interactive connection (`TCP_QUICKACK`). It does
 /// not last: the kernel continues from there by its own rules.
 pub fn set_quick_ack(stream: &TcpStream, on: bool) -> io::Result<()> {
     set_option(stream.as_fd(), IPPROTO_TCP, libc::TCP_QUICKACK, &c_int::from(on))

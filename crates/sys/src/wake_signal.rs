@@ -125,7 +125,7 @@ mod tests {
             assert!(sleeper.join().unwrap() > Duration::from_secs(1));
         });
         drop(interruption);
-        // Nobody may install it again before it was looked at.
+        // No test may install it again before it was checked.
         let _alone = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
         assert_eq!(handler(), libc::SIG_DFL);
     }

@@ -76,7 +76,7 @@ impl Header {
         }
     }
 
-    /// Returns true if this is a response to the request `asked`, by its number.
+    /// Returns true if this is a response to `request`, by its number.
     #[must_use]
     pub const fn answers(&self, asked: &Self) -> bool {
         self.response

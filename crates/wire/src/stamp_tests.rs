@@ -1,4 +1,4 @@
-//! The packets of STAMP against the figures of RFC 8762, and any bytes.
+//! The packets of STAMP compared with the figures of RFC 8762, and any bytes.
 
 use super::*;
 use proptest::prelude::*;

@@ -97,7 +97,7 @@ pub fn reported_redirect_support(interface: u32) -> Option<bool> {
         sz: size_of::<bpf_xdp_query_opts>() as libbpf_sys::size_t,
         ..Default::default()
     };
-    // SAFETY: the options live through the call, which writes no more of them than their size says.
+    // SAFETY: the options live through the call, which writes no more of them than their size.
     let result = unsafe { bpf_xdp_query(interface as i32, 0, &raw mut options) };
     // Any driver with native XDP has some feature, so none at all means unknown.
     let told = result == 0 && options.feature_flags != 0;

@@ -109,7 +109,7 @@ pub enum XdpError {
         /// Error of the kernel.
         source: io::Error,
     },
-    /// The kernel has no live frames in test runs (they came with 5.18).
+    /// The kernel has no live frames in test runs (added in 5.18).
     #[error("this kernel cannot send from BPF (needs Linux 5.18); use the packet engine")]
     NoLiveFrames,
     /// A program's call failed.

@@ -377,7 +377,7 @@ impl Generator {
     }
 }
 
-/// Requests of a lane that are kept until all their replies have arrived, at most ...
+/// Requests of a lane that are stored until all their replies have arrived, at most ...
 const EXCHANGES_OF_A_LANE: u32 = 1 << 20;
 /// ... and of all lanes together.
 const EXCHANGES_OF_ALL: u32 = 1 << 21;
@@ -394,7 +394,7 @@ impl GeneratorSettings {
         }
     }
 
-    /// Returns the number of clients whose latest request is kept.
+    /// Returns the number of clients whose latest request is stored.
     fn latest(&self) -> u32 {
         if self.protocol == Protocol::PtpMonitor { self.clients.max(1) } else { 1 }
     }

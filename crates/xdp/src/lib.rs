@@ -1,5 +1,5 @@
 //! BPF programs (`bpf/*.bpf.c`), the layouts that they share with Rust, and their loader. Links
-//! hold the programs in place, so they are removed when the process ends, however it ends; nothing
+//! hold the programs, so they are removed when the process ends, however it ends; nothing
 //! is pinned and nothing is left behind.
 //!
 //! Every decision of the programs has a model in Rust: `horolog-server` has the responder's and

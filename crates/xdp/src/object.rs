@@ -1,4 +1,4 @@
-//! Opening and loading of a compiled object, with the kernel's own messages kept for the error.
+//! Opening and loading of a compiled object, with the kernel's own messages for the error.
 
 use std::ffi::OsStr;
 use std::io;

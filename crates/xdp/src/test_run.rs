@@ -21,7 +21,7 @@ pub enum XdpAction {
     Drop,
     /// Passed to the network stack.
     Pass,
-    /// Sent back by the interface that it came in by.
+    /// Sent back by its ingress interface.
     Transmit,
     /// Sent elsewhere.
     Redirect,

@@ -13,7 +13,7 @@ pub(super) struct Outcome {
     runs_per_second: Option<u64>,
     /// What went wrong, in the words of the target.
     reason: Option<String>,
-    /// The input that did it, kept as a file.
+    /// File with the input that crashed the target.
     artifact: Option<String>,
 }
 
@@ -62,8 +62,8 @@ fn statistic(log: &str, name: &str) -> Option<u64> {
     after(log, &format!("stat::{name}:"))?.parse().ok()
 }
 
-/// A Rust panic says what it is in the line after its heading; libFuzzer itself in a line of its
-/// own.
+/// Returns the reason of a crash: of a Rust panic, the line after its heading; of libFuzzer, a line
+/// of its own.
 fn reason(log: &str) -> Option<String> {
     let mut lines = log.lines().skip_while(|line| !line.contains("panicked at "));
     match (lines.next(), lines.next()) {

@@ -1,5 +1,5 @@
 //! What is linked into a binary besides crates and what these carry: a static one's C library and
-//! what else its linker brings. Cargo knows nothing of them; whoever links names them in a file,
+//! what else its linker brings. Cargo does not know them; the build names them in a file,
 //! with a table for each, and where their notices are.
 
 use std::fs;

@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::cargo::{self, Metadata};
 use parts::{Part, Parts};
 
-/// Which binary it is, and what is to be said of it.
+/// The binary to describe, and the options of the description.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) timestamp: Option<String>,
@@ -62,8 +62,8 @@ impl Options {
     }
 }
 
-/// Prints the bill of materials. It says when it was made only if it is told, so that the same
-/// source gives the same bill.
+/// Prints the bill of materials. It has a timestamp only if one is passed, so that the same source
+/// gives the same bill.
 pub(crate) fn print_sbom(options: &Options) -> Result<bool> {
     let bill = bill(&options.parts()?, options.timestamp.as_deref())?;
     println!("{}", serde_json::to_string_pretty(&bill)?);

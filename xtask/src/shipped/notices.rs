@@ -1,4 +1,4 @@
-//! The notices that whoever passes the binary on passes on with it: each part with its licence, and
+//! Notices that must be distributed with the binary: each part with its licence, and
 //! the texts that the parts bring, each once with the names of those that it is of.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -25,9 +25,9 @@ pub(super) struct Part {
     pub(super) purl: Option<String>,
     pub(super) home: Option<String>,
     pub(super) authors: Vec<String>,
-    /// Its unpacked source; nothing for what came as a library.
+    /// Its unpacked source; `None` for a part that was linked as a library.
     pub(super) directory: Option<PathBuf>,
-    /// The files with its notices, where they are not those that a crate has beside its manifest.
+    /// Files with its notices, unless they are those in the directory of its manifest.
     pub(super) notices: Vec<PathBuf>,
 }
 

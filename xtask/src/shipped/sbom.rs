@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// A text that has to be there and to say something.
+    /// Returns a text that must be present and not empty.
     fn word<'a>(value: &'a Value, name: &str) -> &'a str {
         value[name].as_str().filter(|text| !text.is_empty()).unwrap_or_else(|| {
             panic!("no {name}: {value}");

@@ -14,7 +14,7 @@ const EXCEPTED: &[(&str, &str)] = &[
     ("crates/cli/src/commands/serve/example.rs", "writes TOML, and only in a test"),
     ("crates/load/src/engine/simulation", "is built for tests alone"),
 ];
-/// What stops the program, and says where in it.
+/// Macros and methods that stop the program and report where.
 const FOR_PROGRAMMERS: [&str; 4] = ["assert", "panic!(", "unreachable!(", "expect("];
 
 pub(super) fn check(files: &[TextFile]) -> Vec<Finding> {

@@ -23,7 +23,7 @@ impl TextFile {
 /// Reads all text files of the project below `root`.
 pub(crate) fn tracked(root: &Path) -> Result<Vec<TextFile>> {
     let output = Command::new("git")
-        // Where root checks a clone of somebody else's, git would refuse to look at it.
+        // As root, git would refuse to read a clone that another user owns.
         .args(["-c", &format!("safe.directory={}", root.display())])
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)

@@ -377,6 +377,17 @@ impl<'ast> Visit<'ast> for Vocabulary {
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
         self.name(&item.sig.ident);
         self.comment(&item.attrs);
+        visit::visit_trait_item_fn(self, item);
+    }
+
+    // Parameters and variables. A field's shorthand is counted where the field is declared.
+    fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
+        self.name(&pattern.ident);
+        visit::visit_pat_ident(self, pattern);
+    }
+
+    fn visit_use_rename(&mut self, alias: &'ast syn::UseRename) {
+        self.name(&alias.rename);
     }
 }
 

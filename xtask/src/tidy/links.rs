@@ -1,5 +1,5 @@
 //! Links of the documentation lead somewhere: to a file of the project, and where they name a
-//! heading of it, to one that is there. What is elsewhere on the network is not asked for.
+//! heading of it, to one that is there. Links to the network are not checked.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::files::TextFile;
 
 const BEGINS: &str = "](";
 
-/// Looks at every link of every page. `exists` says whether a path below the root is there.
+/// Checks every link of every page. `exists` returns true if a path below the root exists.
 pub(super) fn check(files: &[TextFile], exists: impl Fn(&str) -> bool) -> Vec<Finding> {
     let pages = || files.iter().filter(|file| file.extension() == "md");
     let mut findings = Vec::new();

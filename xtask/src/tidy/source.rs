@@ -80,7 +80,7 @@ fn token(rest: &str, first: char, inside_word: bool) -> (Kind, usize) {
     }
 }
 
-/// Block comments nest in Rust. In C they do not, but nobody opens one inside another there.
+/// Block comments nest in Rust. In C they do not, but no file here opens one inside another.
 fn block_comment_length(rest: &str) -> usize {
     let mut depth = 0_usize;
     let mut at = 0;

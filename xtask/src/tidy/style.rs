@@ -1,6 +1,6 @@
 //! The parts of the style that a machine can judge: what a file opens with, how long files and
 //! lines grow, no tabs or blanks where they do not belong, nothing left for later. rustfmt formats;
-//! this looks only at what rustfmt leaves alone.
+//! this checks only what rustfmt leaves alone.
 
 use super::Finding;
 use super::files::TextFile;

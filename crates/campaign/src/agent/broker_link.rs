@@ -131,7 +131,7 @@ pub(super) async fn send_heartbeats(shared: Arc<AgentContext>, to: UnboundedSend
                         .send(AgentEvent::Log(format!("{error}; this agent continues without it")));
                 }
                 is_lost = true;
-                // A broker that came back empty has no buckets.
+                // A broker that restarted without its data has no buckets.
                 let BrokerOptions { replicas, .. } = options.broker;
                 let _ = store.reopen(&options.broker.shown(), replicas).await;
             }

@@ -1,6 +1,6 @@
 //! Detection of new revisions of an agent's assignment. A server of a cluster may lag behind the
-//! others and return an older revision; a broker that came back empty also returns an older
-//! revision, and continues to do so. Pure.
+//! others and return an older revision; a broker that restarted without its data also returns an
+//! older revision, and continues to do so. Pure.
 
 /// Number of reads of an older revision after which it is accepted: some seconds.
 const CONFLICTING_READS_MAX: u32 = 4;

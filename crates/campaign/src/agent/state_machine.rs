@@ -228,7 +228,7 @@ impl AgentStateMachine {
     }
 
     /// Handles the deletion of the order: nothing more is started, but running jobs continue to
-    /// their end, since a broker that lost its data looks the same.
+    /// their end: a broker that lost its data cannot be distinguished from a deletion.
     fn without_order(&mut self) -> Vec<AgentAction> {
         match &mut self.current {
             Some(current)

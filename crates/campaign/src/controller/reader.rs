@@ -56,8 +56,8 @@ impl ReportReader {
         })
     }
 
-    /// Restarts from the beginning if the stream is another one, as at a broker that came back
-    /// empty.
+    /// Restarts from the beginning if the stream is another one, as at a broker that restarted
+    /// without its data.
     pub(super) async fn resync(&mut self, store: &BrokerStore) -> Result<(), NatsError> {
         let made_ns = store.created_ns().await?;
         if made_ns != self.made_ns {

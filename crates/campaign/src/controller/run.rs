@@ -152,8 +152,8 @@ fn excluded(fault: &PlacementError, unusable: &[(String, String)]) -> String {
 
 /// Runs a campaign to its end, and passes its results to `keep`. If that returns true and nothing
 /// is missing, the campaign is deleted at the broker. Otherwise it can be resumed to collect
-/// results delivered later, for as long as the broker stores it. `tell` receives progress events;
-/// `flow` returns whether to continue or to abandon the campaign.
+/// results delivered later, for as long as the broker stores it. `event_sink` receives progress
+/// events; `flow` returns whether to continue or to abandon the campaign.
 ///
 /// # Errors
 ///

@@ -139,8 +139,8 @@ impl<'a> Controller<'a> {
     }
 
     /// Resolves a conflicting change of the state: made by this controller itself if its request
-    /// succeeded but the response was lost, or by another one. A broker that came back empty has no
-    /// controller at all.
+    /// succeeded but the response was lost, or by another one. A broker that restarted without its
+    /// data has no controller at all.
     async fn find_own(&mut self) -> Result<(), CampaignError> {
         let id = self.id.clone();
         let Some(kept) =

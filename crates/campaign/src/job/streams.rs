@@ -1,13 +1,13 @@
-//! Standard output and standard error of a process. The end of each is kept, regardless of the
-//! amount written; reads do not block.
+//! Standard output and standard error of a process. The end of each is retained, regardless of
+//! the amount written; reads do not block.
 
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-/// Bytes kept of standard output: a server's state is one long line.
+/// Bytes retained of standard output: a server's state is one long line.
 const OUTPUT_BYTES: usize = 1 << 20;
-/// Bytes kept of standard error.
+/// Bytes retained of standard error.
 const ERRORS_BYTES: usize = 4 << 10;
 /// Largest number of bytes read at a time from one stream, so that a process that writes without
 /// end does not block the reader.
@@ -77,7 +77,7 @@ impl OutputStream {
         }
     }
 
-    /// Returns the kept output as text for display on several lines.
+    /// Returns the retained output as text for display on several lines.
     pub(super) fn text(&self) -> String {
         let kept = &self.buffer[self.buffer.len().saturating_sub(self.max)..];
         let text = String::from_utf8_lossy(kept);

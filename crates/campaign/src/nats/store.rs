@@ -39,7 +39,7 @@ const DUPLICATES: Duration = Duration::from_mins(10);
 /// reports and retry.
 const REPORTS_BYTES_MAX: i64 = 1 << 30;
 const BUCKET_BYTES_MAX: i64 = 128 << 20;
-/// Overhead of a message besides its content, in bytes.
+/// Overhead of a message in addition to its content, in bytes.
 const OVERHEAD: usize = 4 << 10;
 
 /// Buckets and stream of a broker.
@@ -129,7 +129,7 @@ impl BrokerStore {
         Ok(Self { client, context, agents, orders, campaigns, reports })
     }
 
-    /// Creates missing buckets and the stream again, as at a broker that came back empty.
+    /// Creates missing buckets and the stream again, as at a broker restarted without its data.
     ///
     /// # Errors
     ///

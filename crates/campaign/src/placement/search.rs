@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_choice_that_leaves_others_without_is_taken_back() {
-        // The second has to have agent 0, which the first would take if nobody thought of it.
+        // The second requires agent 0, which the first would take without backtracking.
         let wants = [want(2, &[0, 1, 2], &[]), want(1, &[0, 1], &[0]), want(1, &[1], &[1])];
         assert_eq!(search(&wants, 3).unwrap(), [vec![1, 2], vec![0], vec![1]]);
     }

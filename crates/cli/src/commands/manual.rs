@@ -62,7 +62,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), CommandFailure> {
         .map_err(|error| CommandFailure::environment(format!("{}: {error}", directory.display())))
 }
 
-/// The documented definition: without `help`, which every page would otherwise list beside its
+/// The documented definition: without `help`, which every page would otherwise list among its
 /// commands.
 fn definition() -> clap::Command {
     Cli::command().disable_help_subcommand(true)
@@ -93,7 +93,7 @@ fn write_pages(
     Ok(())
 }
 
-/// A generated page with additions: a date if there is none, the usage line of the command in place
+/// A generated page with additions: a date if there is none, the usage line of the command instead
 /// of a list of flags without their values, and the exit statuses. Lines are not stretched, and the
 /// space before lists of possible values is made in the only way that mandoc accepts.
 fn completed(page: &str, command: &clap::Command, above: &[String]) -> String {

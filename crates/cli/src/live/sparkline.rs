@@ -8,7 +8,7 @@ const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '�
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 /// Mark of a missing value.
 const GAP: char = ' ';
-/// Greatest number of values that are kept; a terminal has no more columns.
+/// Greatest number of values that are stored; a terminal has no more columns.
 const VALUES_MAX: usize = 500;
 
 /// History of a value, at each update, the last ones only.

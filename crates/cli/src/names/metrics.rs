@@ -1,6 +1,6 @@
 //! Metrics for Prometheus with the names of their labels. Those of a load and of a relay are taken
 //! from a rendered text; a server names its own. A server exports every other number of its status
-//! under the path of the field, with labels from the texts beside it; these are not listed.
+//! under the path of the field, with labels from its sibling strings; these are not listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

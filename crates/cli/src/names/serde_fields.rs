@@ -28,14 +28,14 @@ pub(super) struct Sources {
 }
 
 /// Paths of the fields of several documents. A type with several fields is listed where it occurs
-/// first; other places refer to that one.
+/// first; other occurrences refer to that one.
 #[derive(Default)]
 pub(super) struct Listing {
     pub(super) lines: Vec<String>,
     document: String,
     /// Types that contain the present one.
     above: Vec<TypeId>,
-    /// First places of types that are listed.
+    /// First paths of types that are listed.
     first: BTreeMap<TypeId, String>,
 }
 
@@ -47,12 +47,12 @@ impl Listing {
         }
     }
 
-    /// Has other places refer to this one for a type.
+    /// Makes other occurrences of a type refer to this path.
     pub(super) fn refer(&mut self, id: &TypeId, place: &str) {
         self.first.insert(id.clone(), place.to_owned());
     }
 
-    /// Remembers the place of a type whose lines begin at this one, if they are worth a reference.
+    /// Records the path of a type whose lines begin here, if they are worth a reference.
     fn note_shared(&mut self, id: &TypeId, path: &str, start: usize) {
         let is_long = self.lines[start..].iter().any(|line| line.matches(" | ").count() > 7);
         if !path.is_empty() && (self.lines.len() > start + 2 || is_long) {

@@ -120,7 +120,7 @@ impl TestPlan {
         Self::parse_as(text, None, None)
     }
 
-    /// Parses a test file, replacing its number of nodes or its duration if given.
+    /// Parses a test file, replacing its number of nodes or its duration if supplied.
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ pub(super) enum IntakeOutcome {
         /// Reports before it that are missing.
         lost: u64,
     },
-    /// Damaged report, of the source whose socket it came from.
+    /// Damaged report, of the source whose socket received it.
     Damaged(Option<u16>),
     /// Not a report.
     Foreign,
@@ -69,7 +69,7 @@ impl Intake {
         Self { sources: late_after_ns.into_iter().map(known).collect() }
     }
 
-    /// Classifies a datagram that came from the socket of a source at an instant of
+    /// Classifies a datagram that the socket of a source received at an instant of
     /// `CLOCK_MONOTONIC`.
     pub(super) fn take(
         &mut self,

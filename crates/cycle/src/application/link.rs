@@ -35,7 +35,7 @@ impl<'a> MeshLink<'a> {
     /// Takes new arrivals, and detects nodes from which no message arrives any longer.
     pub(super) fn listen(&mut self, cycle: u64, told: DetectionSink<'_>) {
         self.mesh.listen();
-        // If no node sends anything, none is silent.
+        // If no node sends anything, no node times out.
         let meets = self.plan.stages.iter().any(|stage| stage.message.is_some() || stage.barrier);
         for node in (0..self.plan.nodes).filter(|node| *node != self.own) {
             // No node sends anything before the first period.
@@ -108,7 +108,7 @@ impl<'a> MeshLink<'a> {
         }
     }
 
-    /// Reports messages with a long transit time, and retracts those that had been given up.
+    /// Reports messages with a long transit time, and retracts those that had timed out.
     fn report_received(&mut self, told: DetectionSink<'_>) {
         let Some(account) = self.mesh.account() else { return };
         for came in std::mem::take(&mut account.received) {

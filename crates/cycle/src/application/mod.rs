@@ -32,5 +32,5 @@ pub use search::SearchOptions;
 pub use snapshot::{NodeSnapshot, TestSnapshot};
 
 /// Default application under test: reports of three sources are taken in, correlated, exchanged and
-/// decided upon, in the manner of command and control.
+/// decided upon, as in command and control.
 pub const SAMPLE: &str = include_str!("sample.toml");

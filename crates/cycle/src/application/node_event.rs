@@ -1,4 +1,4 @@
-//! Events that a node reports besides its periods: detections about its peers, and faults that it
+//! Events that a node reports with its periods: detections about its peers, and faults that it
 //! injected itself. Numbers of a fixed size, which are published through the ring of the period
 //! entries.
 

@@ -13,7 +13,7 @@ pub const NODES_MAX: u16 = 64;
 pub(super) const ITEMS_MAX: usize = 64;
 /// Longest test: an hour.
 pub const TIME_MAX_NS: u64 = 3_600_000_000_000;
-/// Shortest period: the outcome of each is kept in memory.
+/// Shortest period: the outcome of each is stored in memory.
 const PERIOD_MIN_NS: u64 = 1_000_000;
 /// Reports a second of a source, at most.
 const RATE_MAX: f64 = 100_000.0;
@@ -207,7 +207,7 @@ impl TestPlan {
         Self { time_ns, faults: Vec::new(), states: Vec::new(), ..self.clone() }
     }
 
-    /// Checks the constraints of a plan besides those of its parts.
+    /// Checks the constraints of a plan as a whole.
     pub(super) fn check_head(&self) -> Result<(), String> {
         if !(1..=NODES_MAX).contains(&self.nodes) {
             return Err(format!("there are {} nodes; use 1 to {NODES_MAX}", self.nodes));

@@ -10,7 +10,7 @@ use horolog_time::SplitMix64;
 
 use super::plan::{ArrivalProfile, Delivery, ReportSource, Size, TestPlan};
 
-/// Reports that are kept to be sent late, at most; further ones are sent in time.
+/// Maximum number of reports held back to be sent late; further ones are sent in time.
 const DELAYED_MAX: usize = 65_536;
 
 /// Report to be sent now, or that would have been.
@@ -157,7 +157,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Injects the errors into a report; `None` if it is kept for later.
+    /// Injects the errors into a report; `None` if it is delayed or lost.
     fn inject_error(&mut self, cue: ScheduledReport) -> Option<ScheduledReport> {
         let faults = self.plan.faults.iter().enumerate();
         let mut meant = faults.filter(|(_, fault)| {

@@ -15,7 +15,7 @@ use super::plan::{FaultSpec, TestPlan};
 use super::snapshot::NodeSnapshot;
 use crate::entry::{EntryKind, PeriodEntry};
 
-/// First detections that are kept of each fault, to find the earliest one after it.
+/// Maximum number of first detections stored for each fault, to find the earliest after it.
 const FIRST_MAX: usize = 4_096;
 
 /// Stats of a node.

@@ -28,7 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const WAITING_MAX: usize = 256;
 /// Pending members, at most; beyond that the oldest is disconnected.
 const PENDING_MAX: usize = 64;
-/// Measurements of a clock that are kept, at most.
+/// Maximum number of stored measurements of a clock.
 const CLOCKS_MAX: usize = 1_024;
 
 /// Listener for members, and their time server.

@@ -55,7 +55,7 @@ pub(crate) struct TaskState {
     /// Entries of periods among the lost ones.
     pub(crate) lost_periods: u64,
     pub(crate) latency_ns: Option<u64>,
-    /// Reason for which its command failed or its program was given up, as words; all 0 if none.
+    /// Reason for which its command failed or its program was abandoned, as words; all 0 if none.
     pub(crate) fault: [u64; FAILURE_WORDS],
     /// Number of detected steps of the system clock.
     pub(crate) clock_sets: u64,

@@ -161,7 +161,7 @@ impl TaskStats {
         self.last.map(ratio)
     }
 
-    /// Returns the cost of a period besides computing, given the latency of the shortest message.
+    /// Returns the cost of a period beyond computation, given the latency of the shortest message.
     pub(crate) fn overhead(&self, latency_ns: Option<u64>) -> CycleOverhead {
         if self.periods == 0 {
             return CycleOverhead::default();

@@ -1,4 +1,4 @@
-//! Reason for which a task's command failed, or its program was given up, as a few words of memory
+//! Reason for which a task's command failed, or its program was abandoned, as a few words of memory
 //! and as a sentence. Text from a program is quoted without characters that cannot stand in a line.
 
 use std::fmt::{self, Display, Formatter};
@@ -49,7 +49,7 @@ impl TaskFailure {
         }
     }
 
-    /// Returns the reason for which a command with this timeout was given up.
+    /// Returns the reason for which a command with this timeout was abandoned.
     pub(crate) fn of_error(error: &io::Error, timeout: Duration) -> Self {
         if error.kind() == io::ErrorKind::TimedOut {
             const MOST: u64 = (1 << KIND_SHIFT) - 1;

@@ -25,7 +25,7 @@ const PARTS_MAX: usize = (MESSAGE_MAX as usize).div_ceil(PART_LEN).next_multiple
 const BUFFER_BYTES: usize = 8 << 20;
 /// Longest single wait for room in a full network queue.
 const ROOM: Duration = Duration::from_micros(200);
-/// Messages of periods and steps to come that are kept for each node.
+/// Messages of periods and steps to come that are stored for each node.
 const AHEAD_MAX: usize = 8;
 
 /// A period and a superstep of it.

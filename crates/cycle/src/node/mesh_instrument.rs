@@ -1,5 +1,5 @@
 //! Instrumentation of messages between nodes for a test of an application: loss and delay on
-//! purpose, a record of arrivals, and peers that are not waited for because they are silent.
+//! purpose, a record of arrivals, and peers that are not waited for because they timed out.
 
 use std::io;
 use std::net::SocketAddr;

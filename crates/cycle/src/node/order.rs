@@ -35,7 +35,7 @@ pub struct NodeOrder {
     pub hold_awake: bool,
     /// Offset injected into the node's clock, to show the effect of a wrong clock.
     pub clock_injected_ns: i64,
-    /// True if packets release the periods, in place of a clock.
+    /// True if packets release the periods, instead of a clock.
     pub is_signalled: bool,
     /// Timeout of a command or program for one period.
     pub timeout_ns: u64,

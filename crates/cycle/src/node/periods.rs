@@ -113,7 +113,7 @@ pub(crate) enum WorkOutcome {
     Done,
     /// It ended at the time that it marked, which is in the entry, as is its beginning.
     Marked,
-    /// It was given up just now, and another period is pointless.
+    /// It was abandoned just now, and another period is pointless.
     Abandoned,
     /// The run is to end, and this period does not count.
     Stopped,

@@ -78,7 +78,7 @@ pub(crate) struct MarkedProgram<'a> {
     stop: &'a AtomicU64,
     /// Clock of its marks' timestamps.
     pub(crate) clock: SystemClockConverter,
-    /// Reason for which it was given up.
+    /// Reason for which it was abandoned.
     pub(crate) fault: Option<ProgramFailure>,
     /// State that it marked and that the task does not name.
     unknown: String,
@@ -134,7 +134,7 @@ impl<'a> MarkedProgram<'a> {
         }
     }
 
-    /// Returns the reason for which it was given up, including the marked state if that was the
+    /// Returns the reason for which it was abandoned, including the marked state if that was the
     /// reason.
     pub(crate) fn fault(&self) -> Option<TaskFailure> {
         self.fault.map(|fault| match fault {
@@ -181,7 +181,7 @@ impl<'a> MarkedProgram<'a> {
         period: &Period,
         entry: &mut PeriodEntry,
     ) -> Result<(), Option<ProgramFailure>> {
-        // The uncertainty of the clocks' offset must not make a mark look earlier than the release.
+        // The uncertainty of the clocks' offset must not put a mark earlier than the release.
         let released = MonotonicClock.now() - self.clock.uncertainty();
         let told = ProgramCommand::Release { cycle: period.cycle, due_ns: period.due.as_ns() };
         self.socket.send(told.to_string().as_bytes()).map_err(|error| match error.kind() {

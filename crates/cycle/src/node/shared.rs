@@ -79,7 +79,7 @@ impl<'a> SharedState<'a> {
         }
     }
 
-    /// Returns the reason for which a task's command failed or its program was given up: the words
+    /// Returns the reason for which a task's command failed or its program was abandoned: the words
     /// of a [`TaskFailure`].
     pub(crate) fn fault(self, at: usize) -> [u64; FAILURE_WORDS] {
         let words = &self.task(at)[FAULT..];

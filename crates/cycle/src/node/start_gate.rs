@@ -27,7 +27,7 @@ impl<T: Clone> StartGate<T> {
     ///
     /// # Errors
     ///
-    /// The error in `told`, after cancelling.
+    /// The error in `start`, after cancelling.
     pub(crate) fn release_or_cancel(&self, told: io::Result<Option<T>>) -> io::Result<()> {
         self.is_cancelled.store(!matches!(told, Ok(Some(_))), Ordering::Relaxed);
         *self.go.lock().unwrap_or_else(PoisonError::into_inner) = told?;

@@ -159,7 +159,7 @@ impl<'a> AnalysisSet<'a> {
         self.higher_priority(row).map(one).collect()
     }
 
-    /// Returns the costs of the core besides tasks. A task that migrates between cores, because of
+    /// Returns the costs of the core beyond tasks. A task that migrates between cores, because of
     /// those before it or because it waits, encounters the work in progress on each of them.
     fn costs(&self, row: &TaskDemand<'_>) -> CoreCosts {
         let is_free = row.task.schedule.core.is_none();
@@ -241,7 +241,7 @@ impl<'a> AnalysisSet<'a> {
     }
 
     /// Returns true if all tasks by deadline meet theirs: their density, the costs of the core
-    /// besides them and their blocking sum up to less than the whole. For one core with earliest
+    /// beyond them and their blocking sum up to less than the whole. For one core with earliest
     /// deadline first that suffices (Liu and Layland 1973; Liu 2000 for densities), and for several
     /// as well (Goossens, Funk and Baruah 2003).
     fn by_density(&self) -> bool {

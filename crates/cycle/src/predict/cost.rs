@@ -34,7 +34,7 @@ pub(super) struct CoreCosts {
 }
 
 impl CoreCosts {
-    /// Returns the occupation of the core besides tasks.
+    /// Returns the occupation of the core by other work than tasks.
     pub(super) fn between(&self) -> impl Iterator<Item = Recurring> {
         self.scheduler.iter().chain(&self.interrupts).copied()
     }

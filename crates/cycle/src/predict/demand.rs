@@ -82,7 +82,7 @@ fn ns_of(compute: Compute) -> Result<u64, String> {
 
 struct DemandReader<'a> {
     costs: &'a Costs,
-    /// Nodes besides this one.
+    /// Number of other nodes.
     others: u64,
 }
 

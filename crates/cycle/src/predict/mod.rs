@@ -6,7 +6,7 @@
 //! The published equations round the number of begun periods down, and ignore tasks of a higher
 //! priority: their values can be exceeded. The safe bound counts each begun period, every task that
 //! runs before the one in question or in turn with it, its blocking, its start latency and its
-//! switches. It is safe as far as the given costs are the worst.
+//! switches. It is safe if the costs supplied are the worst.
 
 mod bound;
 mod cost;

@@ -1,9 +1,9 @@
 //! Fixed points: the shortest time in which some work is done under interference of other work.
 //! Pure arithmetic over whole nanoseconds; the caller defines the meaning of the values.
 
-/// Rounds after which an iteration is given up. A start close to the fixed point needs few.
+/// Maximum number of rounds of an iteration. A start close to the fixed point needs few.
 const ROUNDS_MAX: u64 = 100_000;
-/// Share by which a start computed in floating point is kept below the exact one.
+/// Share by which a start computed in floating point is placed below the exact one.
 const ROUNDING: f64 = 1e-9;
 
 /// Recurring work.

@@ -58,7 +58,7 @@ pub struct RunOptions {
     pub hold_awake: bool,
     /// Timeout of a command or program for one period.
     pub timeout: Duration,
-    /// True if packets release the periods, in place of clocks.
+    /// True if packets release the periods, instead of clocks.
     pub signal_by_packet: bool,
     /// Members on other hosts; `None` if all nodes are on this one.
     pub cluster: Option<ClusterOptions>,
@@ -226,7 +226,7 @@ pub fn run(options: &RunOptions, watch: &mut dyn RunObserver) -> Result<CycleRes
                     if runs.is_empty() {
                         return Err(error);
                     }
-                    // Earlier measurements are kept.
+                    // Earlier measurements are retained.
                     endings.push(RunEnd::NotBegun(error.to_string()));
                     break;
                 }

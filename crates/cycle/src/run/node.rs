@@ -49,7 +49,7 @@ pub(super) struct NodeSlot {
 }
 
 impl<'a> NodeHandle<'a> {
-    /// Prepares a node for its tasks: the given one on another host, or one on this host.
+    /// Prepares a node for its tasks: `remote` on another host, or a new process on this host.
     pub(super) fn ready(
         options: &RunOptions,
         set: &TaskSet,

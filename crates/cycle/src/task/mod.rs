@@ -144,7 +144,7 @@ pub enum Audience {
     Next,
 }
 
-/// Server of events that arrive at any time: they are kept until the next release and served then,
+/// Server of events that arrive at any time: they wait for the next release and served then,
 /// up to the budget. It is aperiodic work in the form of a periodic task.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Polling {

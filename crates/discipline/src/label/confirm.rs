@@ -133,9 +133,9 @@ impl PulseLabeller {
         self.has_unannounced_leap = false;
     }
 
-    /// Returns the second of the pulse that came `since_pulse` before a sentence. Receivers that do
+    /// Returns the second of the pulse `since_pulse` before a sentence. Receivers that do
     /// not align their fixes to seconds name an instant within a second, or just before the pulse.
-    /// The sentence came less than a second after that instant, which leaves one second for the
+    /// The sentence arrived less than a second after that instant, which leaves one second for the
     /// pulse.
     fn named_second(&self, sentence: &Sentence, since_pulse: Span) -> Result<i64, SentenceReject> {
         let LabelSettings { lag_min, lag_max, .. } = self.settings;

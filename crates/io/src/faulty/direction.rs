@@ -27,7 +27,7 @@ pub(super) struct TransitQueue<A> {
     ready: VecDeque<DelayedPacket<A>>,
     /// Packet that waits for the next one to overtake it.
     held: Option<DelayedPacket<A>>,
-    /// Packets that are delivered at a given time, in this order.
+    /// Packets that are delivered at a set time, in this order.
     late: VecDeque<(Timestamp<Monotonic>, DelayedPacket<A>)>,
 }
 

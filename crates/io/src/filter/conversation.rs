@@ -36,7 +36,7 @@ pub struct Conversation {
 
 /// Sample of a conversation's packets: all, or the requests and replies whose 32-bit words at these
 /// offsets of the payload have none of the bits of `mask` set. If a reply echoes the word of its
-/// request, both are kept or neither is.
+/// request, both pass or neither does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketSample {
     /// Offset of the word in sent packets.
@@ -91,7 +91,7 @@ impl Conversation {
         })
     }
 
-    /// Returns the program that keeps a sample of it. With `tells_outgoing`, the interface marks
+    /// Returns the program that keeps a sample of it. With `marks_outgoing`, the interface marks
     /// packets sent by this host, and packets of others to the same group are not taken for them.
     pub(crate) fn program(&self, sample: &PacketSample, tells_outgoing: bool) -> Vec<Instruction> {
         let answers = (sample.received_offset, sample.mask);

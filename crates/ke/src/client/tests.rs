@@ -1,4 +1,4 @@
-//! The client against servers that answer with given bytes, and against what is no such server.
+//! The client with servers that answer with fixed bytes, and with other servers.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -28,7 +28,7 @@ fn tls(identity: &Identity, alpn: &[u8]) -> ServerConfig {
     config
 }
 
-/// A listener, and a thread that does this with the first connection.
+/// Starts a listener, and a thread that runs `work` with the first connection.
 fn serve<T: Send + 'static>(
     work: impl FnOnce(TcpStream) -> T + Send + 'static,
 ) -> (SocketAddr, JoinHandle<T>) {
@@ -37,8 +37,8 @@ fn serve<T: Send + 'static>(
     (at, thread::spawn(move || work(listener.accept().unwrap().0)))
 }
 
-/// A server that answers one request with these bytes; gives whether the client said that it had
-/// done.
+/// Starts a server that answers one request with these bytes; its thread returns true if the client
+/// sent close_notify.
 fn answer(config: ServerConfig, response: Vec<u8>) -> (SocketAddr, JoinHandle<bool>) {
     serve(move |mut stream| {
         let mut tls = ServerConnection::new(Arc::new(config)).unwrap();
@@ -54,7 +54,7 @@ fn answer(config: ServerConfig, response: Vec<u8>) -> (SocketAddr, JoinHandle<bo
     })
 }
 
-/// What a client makes of a server that answers with these bytes.
+/// Result of a client whose server answers with these bytes.
 fn told(response: &[u8]) -> Result<SessionMaterial, KeError> {
     let identity = Identity::new();
     let (at, server) = answer(tls(&identity, ALPN), response.to_vec());
@@ -201,7 +201,7 @@ fn with_alpn(alpn: &[u8]) -> Result<SessionMaterial, KeError> {
     ask(&identity, &identity.trust(), alpn)
 }
 
-/// What a client makes of one who sends these bytes, and then closes or does not.
+/// Result of a client whose server sends these bytes without TLS, and then closes or does not.
 fn plain(bytes: &'static [u8], closes: bool) -> Result<SessionMaterial, KeError> {
     let (at, _server) = serve(move |mut stream| {
         let _ = stream.read(&mut [0; 4096]);

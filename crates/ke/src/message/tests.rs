@@ -65,7 +65,7 @@ fn a_wish_for_a_server_is_left_aside() {
     }
 }
 
-/// Whoever sends them has to set the critical bit; nobody has to refuse them without it.
+/// Senders must set the critical bit; receivers need not refuse records without it.
 #[test]
 fn the_critical_bit_of_known_records_decides_nothing() {
     let bare: [&[u8]; 4] = [&[0, 1, 0, 2, 0, 0], &[0, 4, 0, 2, 0, 15], COOKIE, &[0, 0, 0, 0]];

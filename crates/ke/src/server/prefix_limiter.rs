@@ -1,5 +1,5 @@
 //! Limits of each prefix of addresses: simultaneous connections and connections per second. A
-//! prefix without recent connections is not kept.
+//! prefix without recent connections is not stored.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

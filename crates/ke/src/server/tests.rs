@@ -1,4 +1,4 @@
-//! The listener on loopback, asked by this crate's own client and by clients that misbehave.
+//! The listener on loopback, with this crate's own client and with misbehaving clients.
 
 mod certificates;
 mod changes;

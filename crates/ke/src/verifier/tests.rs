@@ -1,4 +1,4 @@
-//! What is remembered, and that nothing else becomes good by it.
+//! Cached verifications, and that no other certificate is accepted because of them.
 
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::AtomicUsize;
@@ -19,7 +19,7 @@ use crate::certificate::certificates;
 use crate::testing::{Identity, TEST_TIMEOUT, parameters};
 use crate::{AES_SIV_CMAC_256, ALPN, KeClient};
 
-/// Verifies as usual and counts how often it is asked.
+/// Standard verifier that counts its calls.
 #[derive(Debug)]
 struct Counting {
     verifier: Arc<WebPkiServerVerifier>,
@@ -62,7 +62,7 @@ impl ServerCertVerifier for Counting {
     }
 }
 
-/// A remembering verifier that trusts some certificates, and the one that it asks.
+/// A caching verifier that trusts some certificates, and the one that it calls.
 struct Bench {
     remembering: CachingVerifier,
     counting: Arc<Counting>,
@@ -81,7 +81,7 @@ impl Bench {
         Self { remembering: CachingVerifier::of(Arc::clone(&counting) as _), counting }
     }
 
-    /// Whether the certificates are good, and whether the other verifier was asked about them.
+    /// Returns the validity of the certificates, and whether the other verifier was called.
     fn verify(&self, certificates: &[&CertificateDer<'_>], name: &str, now: UnixTime) -> Verdict {
         let before = self.counting.asked.load(Relaxed);
         let intermediates: Vec<_> = certificates[1..].iter().map(|&der| der.clone()).collect();
@@ -179,7 +179,7 @@ fn it_holds_from_when_it_was_verified_until_the_first_certificate_expires() {
         assert_eq!(bench.verify(&chain, "localhost", noon(2025, 12, 31)), Bad);
         assert_eq!(bench.verify(&chain, "localhost", last), Remembered);
     }
-    // Nobody needs the second certificate of the last chain, which has expired.
+    // The second certificate of the last chain, which has expired, is not needed.
     assert_eq!(bench.verify(&[&long, &short], "localhost", noon(2027, 1, 1)), Verified);
     assert_eq!(bench.verify(&[&long, &short], "localhost", noon(2027, 1, 1)), Verified);
     assert_eq!(bench.verify(&[&short, &long], "localhost", noon(2027, 1, 1)), Bad);

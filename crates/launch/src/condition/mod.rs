@@ -84,7 +84,7 @@ impl Condition {
         }
     }
 
-    /// Checks once, for about `patience` if the check can be limited.
+    /// Checks once, for about `timeout` if the check can be limited.
     #[must_use]
     pub fn check(&self, since_start: Duration, patience: Duration) -> CheckResult {
         match self {

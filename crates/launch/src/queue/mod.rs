@@ -226,7 +226,7 @@ impl Queue {
     }
 
     /// Ends a job, with its exit status if it has one. The end is stored, and the log if it is not
-    /// empty; nothing is kept of a job that succeeded without output.
+    /// empty; nothing is stored of a job that succeeded without output.
     pub fn finish(&self, id: u32, status: Option<i32>) {
         let log = self.log(id);
         let said_nothing = fs::metadata(&log).is_ok_and(|log| log.len() == 0);

@@ -90,7 +90,7 @@ impl IntervalMerger {
     }
 
     /// Merges the counts of lanes that began at `start`, until all of them have ended. Sets `stop`
-    /// when the trial must end early, which is checked at least once per `look`, and forwards
+    /// when the trial must end early, checked at least once per `tick_interval`, and forwards
     /// progress to the observer.
     pub(super) fn gather(
         mut self,

@@ -133,8 +133,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    /// An engine that sends one request for each that a second of the rate has, in each of some
-    /// intervals, until it is told to stop.
+    /// Engine that counts in each interval as many requests as the rate has per second, for some
+    /// intervals or until it is stopped.
     struct Fake {
         intervals: usize,
         fails: bool,

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::request_tracker::TrialCounts;
 
-    /// Until when what was looked at was counted, and how much.
+    /// Times and request counts of the progress that was reported.
     #[derive(Default)]
     struct Seen(Vec<(Span, u64)>);
 

@@ -77,7 +77,7 @@ fn answer(_: u64, reply: Header) -> Vec<(Span, Header)> {
     vec![(Span::ZERO, reply)]
 }
 
-/// Wraps a reply's payload in what the request came in, or reads a request's payload.
+/// Encapsulation of a reply's payload as its request had it, and its removal from a request.
 trait Wrapping: Copy + Default {
     fn payload(packet: &[u8]) -> Option<Vec<u8>>;
     fn wrap(request: &[u8], payload: &[u8]) -> Vec<u8>;

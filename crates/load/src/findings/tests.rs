@@ -1,4 +1,4 @@
-//! Each doubt is raised by the counts that it stands for, and none by a run without fault.
+//! Each finding results from the counts that it is for; a clean run has none.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -91,7 +91,7 @@ fn a_generator_that_is_behind_by_a_thousandth_says_so() {
 
 #[test]
 fn random_spacing_is_held_against_what_it_planned() {
-    // 2% fewer instants than the rate offers, all of them kept.
+    // 2% fewer instants than the rate has, with a request sent at each.
     let counts = TrialCounts { planned: 19_600, sent: 19_600, received: 19_600, ..counts() };
     let trial = trial(&counts, &[]);
     let circumstances = RunContext { spacing: Spacing::Exponential, ..about() };
@@ -302,7 +302,7 @@ fn basic_replies_are_doubted_where_interleaved_ones_were_asked_for() {
             [0, 1].map(|index: usize| ObservedTrial::new(&trials[index], &counts[index]));
         all(&observed, about).iter().map(|finding| (finding.code, finding.trial)).collect()
     };
-    // The first trial is what it takes for clients to have something to refer to.
+    // In the first trial, clients have no earlier reply to refer to.
     assert_eq!(codes([0, 95], &about), []);
     assert_eq!(codes([0, 85], &about), [(FindingCode::InterleavedNotUsed, Some(1))]);
     assert_eq!(codes([0, 0], &self::about()), []);
@@ -342,7 +342,7 @@ fn silence(trial: usize, ended: bool, recovery_ms: Option<f64>) -> Outage {
     Outage { trial, from_s: 0.25, to_s: 1.0, ended, recovery_ms }
 }
 
-/// What is said of silences of a run of two trials, the second of which was answered or not.
+/// Message about the outages of a run of two trials, the second of which was answered or not.
 fn told(silences: &[Outage], answered: bool) -> String {
     let (first, mut second) = (counts(), counts());
     if !answered {

@@ -97,7 +97,7 @@ pub(super) fn behind(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Op
         if share < BEHIND { 1.0 - share } else { 0.0 }
     };
     let is_refused = worst(trials, missing).is_some_and(|(_, observed, _)| {
-        // Most of the missing requests: a lack of speed shows besides.
+        // At least half of the missing requests; a slow generator omits requests as well.
         let missing = observed.planned.saturating_sub(observed.trial.sent);
         observed.refused > 0 && observed.refused.saturating_mul(2) >= missing
     });

@@ -1,4 +1,4 @@
-//! Losses are assigned on the evidence of counters alone, whatever those say.
+//! Loss attribution by counters alone, for any values of them.
 
 use super::*;
 use proptest::prelude::*;
@@ -93,7 +93,7 @@ fn own_sockets_on_a_shared_host_are_not_the_server_s() {
     );
 }
 
-/// Both ends of a way over cards and switches, which count so many packets each.
+/// Both ends of a path over NICs and switches, with the packets that each counts.
 fn far(own_rx: u64, peer: (u64, u64), server: (u64, u64)) -> Counters {
     Counters {
         local: Some(InterfaceCounters { rx_packets: own_rx, ..InterfaceCounters::default() }),
@@ -139,8 +139,8 @@ fn of_a_server_that_tells_nothing_udp_tells() {
     );
 }
 
-/// A master at the other end of a veth that answers nobody, and sends 3 messages of its own accord,
-/// which nobody takes.
+/// A master at the other end of a veth that answers no request, and sends 3 unsolicited messages,
+/// which no socket receives.
 #[test]
 fn what_a_master_sends_to_all_is_no_reply() {
     let missing = MissingReplies { sent: 1_000, lost: 1_000, ..MissingReplies::default() };
@@ -160,7 +160,7 @@ fn what_a_master_sends_to_all_is_no_reply() {
         let (before, after) = (with(none, none, UdpCounters::default()), with(own, peer, udp));
         let places = attribute(missing, &before, &after);
         assert_eq!(places, BTreeMap::from([(LossLocation::Server, 1_000)]), "{transport:?}");
-        // Where it answers all but one, what it sends beside that hides nothing.
+        // Where it answers all but one request, its unsolicited messages hide no loss.
         let missing =
             MissingReplies { sent: 1_000, received: 999, arrived: 999, lost: 1, ..missing };
         let after = with(
@@ -210,7 +210,7 @@ fn counters() -> impl Strategy<Value = Counters> {
 }
 
 proptest! {
-    /// Whatever counters say, and however they contradict one another.
+    /// Any counters, also contradictory ones.
     #[test]
     fn places_add_up(
         lost in 0_u64..50,

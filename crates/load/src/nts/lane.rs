@@ -210,7 +210,7 @@ pub(crate) enum Fault {
 }
 
 /// Returns the unique identifier of the request with this transmit timestamp. It looks random
-/// without knowledge of the timestamp, which the server receives in the clear beside it.
+/// without knowledge of the timestamp, which the server receives in the clear with it.
 pub(super) fn unique_id(transmit: u64) -> [u8; UNIQUE_ID_LEN] {
     let mut random = SplitMix64::new(transmit);
     let mut id = [0; UNIQUE_ID_LEN];

@@ -1,4 +1,4 @@
-//! A lane's books against a server in memory: what is authentic counts, and nothing else does.
+//! Counts of a lane with a server in memory: only authentic replies count.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ fn answer(server: &CookieKeys, request: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// Asks and lets `change` spoil the replies.
+/// Sends requests and lets `change` corrupt the replies.
 fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
     let server = cookie_keys();
     let plan = TrackerConfig {
@@ -183,7 +183,7 @@ fn the_answer_to_another_request_does_not_count() {
     assert_eq!(counts.invalid[InvalidReason::Nts as usize], 398, "all but each session's first");
 }
 
-/// A client with a session of its own: what it sends while replies come, and while they do not.
+/// Requests of a client with its own session, with and without replies.
 #[test]
 fn a_client_of_its_own_session_uses_each_cookie_once() {
     let server = cookie_keys();
@@ -226,7 +226,7 @@ fn a_client_of_its_own_session_uses_each_cookie_once() {
     for transmit in 0..20 {
         assert_eq!(ask(&mut lane, transmit, true), (1, true));
     }
-    // One more is missing with every reply that does not come.
+    // Each lost reply leaves one more cookie missing.
     for transmit in 0..COOKIES_MAX {
         assert_eq!(ask(&mut lane, 100 + transmit as u64, false), (transmit + 1, true));
     }
@@ -235,7 +235,7 @@ fn a_client_of_its_own_session_uses_each_cookie_once() {
     assert_eq!((lane.counts_reused(), reused), (true, Some(1)));
 }
 
-/// A reply that comes twice brings no cookie twice.
+/// The duplicate of a reply adds no cookies.
 #[test]
 fn cookies_of_a_doubled_reply_are_given_back() {
     let server = cookie_keys();
@@ -246,7 +246,7 @@ fn cookies_of_a_doubled_reply_are_given_back() {
     let mut lane = Sessions::of(vec![(keys, vec![cookie])], 100, true).lane(4, (0, 1)).unwrap();
     let request = lane.seal(0, RequestTimestamps::basic(7), &mut None).to_vec();
     let opened = open_request(&server, &request).unwrap();
-    // One cookie of the eight that were asked for.
+    // One cookie of the eight requested.
     let opened = horolog_nts::AuthenticRequest { cookies_wanted: 1, ..opened };
     let mut reply = vec![0; 1024];
     let mut fill = |bytes: &mut [u8]| bytes.fill(9);
@@ -277,7 +277,7 @@ fn lanes_share_the_sessions_of_each_client_among_them() {
     assert_eq!(shared.lane(4, (1, 3)).unwrap().sessions.len(), 7);
 }
 
-/// Without the server's key, what is forged cannot be told from what is authentic; with it, it can.
+/// Only the server-to-client key distinguishes forged replies from authentic ones.
 #[test]
 fn a_given_session_opens_what_it_has_the_key_for() {
     let server = cookie_keys();

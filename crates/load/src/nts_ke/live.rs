@@ -1,4 +1,4 @@
-//! Snapshots of a running NTS-KE load: all clients publish their counts in one place, and the
+//! Snapshots of a running NTS-KE load: all clients publish their counts to one slot, and the
 //! observer receives them twice a second.
 
 use std::convert::Infallible;
@@ -48,7 +48,7 @@ impl NtsKeProgress {
     }
 }
 
-/// State kept from one trial to the next.
+/// State carried from one trial to the next.
 pub(super) struct NtsKeSampler<'a> {
     follower: &'a mut dyn NtsKeObserver,
     sampler: LiveSampler,

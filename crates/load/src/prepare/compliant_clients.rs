@@ -1,4 +1,4 @@
-//! Options to compliant clients beside a run: their network, which the load does not use, and their
+//! Options of compliant clients during a run: their network, which the load does not use, and their
 //! own plan.
 
 use horolog_sys::clock::MonotonicClock;
@@ -88,7 +88,7 @@ pub(super) fn network(
     Ok(Some(network))
 }
 
-/// Prepares compliant clients beside a run, if requested.
+/// Prepares compliant clients for a run, if requested.
 pub(super) fn open(
     opener: &EngineOpener<'_>,
     mut prepared: PreparedLoad,

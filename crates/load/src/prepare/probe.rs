@@ -199,7 +199,7 @@ mod tests {
     }
 
     /// Opens the engine that was named, or the best, where those that simulate clients are
-    /// answered, silent, or not to be opened.
+    /// answered, unanswered, or cannot be opened.
     fn chosen(
         named: Option<Kind>,
         simulated: bool,
@@ -238,7 +238,7 @@ mod tests {
             (true, [yes, yes], Xdp, vec![]),
             (true, [silent, yes], Packet, vec![Xdp]),
             (true, [None, silent], Packet, vec![Xdp]),
-            // The target is silent, so nothing is known against the best.
+            // No engine is answered, so nothing is known against the best one.
             (true, [silent, silent], Xdp, vec![]),
             (true, [silent, None], Xdp, vec![]),
             (false, [silent, yes], Packet, vec![Xdp]),

@@ -152,7 +152,7 @@ fn every_message_is_one_lane_s() {
                 assert_eq!(read.is_some(), lane == of_lane, "{client:?} {message:?}");
             }
         }
-        // A delay response says itself which lane asked, whatever address it came to.
+        // A delay response names the requesting lane itself, at any destination address.
         for asked in 0..LANES {
             let message = delay_resp(unicast, asked);
             for lane in 0..LANES {
@@ -254,7 +254,7 @@ fn a_request_for_messages_is_granted_or_denied() {
             ..Message::new(header(plan), PtpMessageBody::Signaling(target))
         };
         let answer = PtpReply::Grant { token: TOKEN, kind, duration_s };
-        // By the port number it is the second lane's, whatever address it came to.
+        // By the port number it is the second lane's, at any destination address.
         assert_eq!(read(plan, 1, &signaling, Some(0)), Some(Ok(answer)));
         assert_eq!(read(plan, 0, &signaling, Some(0)), None);
         let bare = Message { suffix: &[], ..signaling };

@@ -49,7 +49,7 @@ pub struct TrialCounts {
     /// Received replies of an NTP server that reports itself as unsynchronised, or of a PTP master
     /// that reports its time as not traceable.
     pub server_unsynchronised: u64,
-    /// Counts of each client, if they are kept.
+    /// Counts of each client, if they are recorded.
     pub clients: Vec<fairness::ClientReplyCounts>,
     /// Outages of the server; `None` in counts that do not cover them.
     pub outages: Option<Vec<Outage>>,

@@ -88,7 +88,7 @@ impl IntervalCounts {
         &mut self.open[last]
     }
 
-    /// Closes the first interval if it ended `patience` before `now`.
+    /// Closes the first interval if it ended `timeout` before `now`.
     pub(super) fn close_first(
         &mut self,
         now: Timestamp<Monotonic>,
@@ -156,7 +156,7 @@ mod tests {
         let closed = books.close_first(at(121), Span::from_ms(20)).unwrap();
         assert_eq!((closed.0, closed.1.sent), (0, 3));
         assert!(books.close_first(at(219), Span::from_ms(20)).is_none());
-        books.of(at(50)).late += 1; // too late for its own book
+        books.of(at(50)).late += 1; // too late for its own interval
         let rest: Vec<_> =
             books.close_all().into_iter().map(|(n, c)| (n, c.sent, c.late)).collect();
         assert_eq!(rest, [(1, 2, 1), (2, 0, 0), (3, 2, 0)]);

@@ -53,13 +53,13 @@ pub(super) struct PtpTracker {
     template: PtpRequestTemplate,
     /// Port that answered first.
     master: Option<PortIdentity>,
-    /// Replies to the latest requests, by their index modulo the number kept; empty if a request
+    /// Replies to the latest requests, by their index modulo the number stored; empty if a request
     /// has only one reply.
     pending: Vec<PendingPtpExchange>,
 }
 
-/// Most requests with several replies kept at the same time, of all lanes: as many as the in-kernel
-/// engine keeps, in some 120 MB.
+/// Most requests with several replies tracked at once, of all lanes: as many as the in-kernel
+/// engine tracks, in some 120 MB.
 const PENDING_MAX: u64 = 1 << 21;
 
 /// Replies so far to a request with several.
@@ -130,7 +130,7 @@ impl PtpTracker {
         self.master
     }
 
-    /// Returns the payload of the request at `place`.
+    /// Returns the payload of the request at `index`.
     pub(super) fn request(&mut self, place: u64, next: &NextRequest) -> &[u8] {
         if let Some(pending) = self.at(place) {
             *pending = PendingPtpExchange::new(next.intended);

@@ -24,7 +24,7 @@ pub(crate) struct CurrentPart<'a> {
     pub(crate) duration_s: f64,
 }
 
-/// State kept from one snapshot to the next.
+/// State carried from one snapshot to the next.
 #[derive(Debug)]
 pub(crate) struct LiveSampler {
     begun: Instant,

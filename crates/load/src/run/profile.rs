@@ -20,7 +20,7 @@ use crate::request_tracker::TrialCounts;
 /// Overload test: a rate that a server can sustain, then one that it cannot, then the first again.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct OverloadTest {
-    /// Fraction of the given or found rate that is sent before and after.
+    /// Fraction of the configured or found rate that is sent before and after.
     pub base: f64,
     /// Multiple of that rate that is sent in between.
     pub factor: f64,

@@ -1,4 +1,4 @@
-//! Additions behind requests made by hand, and replies that have them, have others, or have none.
+//! Trailers of hand-made requests, and replies with the same trailer, another one, or none.
 
 use super::*;
 

@@ -124,7 +124,7 @@ fn what_is_no_reply_is_told_apart() {
     assert_eq!(session.open_reply(&reply, &ID), Ok(8));
 }
 
-/// What stands in the clear is judged, and what is sealed is not.
+/// The plaintext fields are checked, the sealed ones are not.
 #[test]
 fn a_reply_is_examined_without_a_key() {
     let fixture = fixture(Algorithm::AesSivCmac256);

@@ -1,4 +1,4 @@
-//! Cookies: round trips, rotation, agreement between servers, and what is refused.
+//! Cookies: round trips, rotation, agreement between servers, and refusals.
 
 use proptest::prelude::*;
 

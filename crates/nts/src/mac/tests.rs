@@ -10,7 +10,7 @@ fn table(text: &str) -> KeyTable {
     file.keys
 }
 
-/// What is said of the lines that cannot be used.
+/// Returns the message about the lines that cannot be used.
 fn fault(text: &str) -> String {
     KeyFile::parse(text.as_bytes()).unused.to_string()
 }

@@ -1,5 +1,5 @@
 //! Measurements of this host: its clocks, its NICs, and its scheduler's effect on a thread that is
-//! to run at a given instant. Each arranges what it is permitted to (real-time scheduling, locked
+//! to run at a planned instant. Each arranges what it is permitted to (real-time scheduling, locked
 //! memory, idle states), records that, and restores the previous state.
 
 pub mod all;

@@ -34,7 +34,7 @@ pub(super) struct CurrentRow<'a> {
     pub(super) is_transfer: bool,
 }
 
-/// State kept from one row to the next.
+/// State carried from one row to the next.
 #[derive(Debug)]
 pub(super) struct PathLiveSampler {
     begun: Instant,

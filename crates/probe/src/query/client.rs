@@ -31,11 +31,11 @@ pub struct NtpExchange {
     pub t4: PacketTimestamp,
     /// Precision stated by the server, log2 of seconds.
     pub precision: i8,
-    /// True if T3 came with the next reply, in interleaved mode.
+    /// True if T3 was received with the next reply, in interleaved mode.
     pub interleaved: bool,
 }
 
-/// Class of a datagram, as seen by this client.
+/// Class of a datagram from the point of view of this client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DatagramClass {
     /// First reply to the open request.
@@ -44,7 +44,7 @@ pub enum DatagramClass {
     Kiss([u8; 4]),
     /// Further reply to a request that has one.
     Duplicate,
-    /// Reply to a request that was given up.
+    /// Reply to a request that had timed out or was abandoned.
     Late,
     /// Invalid datagram.
     Invalid(InvalidReason),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     impl Server {
-        /// A reply that is received at `receive` and really leaves 7 ns after it says so.
+        /// Reply to a request received at `receive`; it leaves 7 µs after its transmit timestamp.
         fn reply(&mut self, request: &Header, receive: NtpTimestamp) -> Header {
             let says = receive.wrapping_add(Span::from_ns(1_000));
             let leaves = says.wrapping_add(Span::from_ns(7_000));
@@ -386,7 +386,7 @@ mod tests {
             }
             done.extend(client.finish());
             let slots: Vec<_> = done.iter().map(|one| one.slot).collect();
-            // What only the reply to 2 could have told of 1 is not known.
+            // T3 of request 1 is unknown: only the reply to 2 could have carried it.
             let expected = if interleaved { vec![0, 3] } else { vec![0, 1, 3] };
             assert_eq!(slots, expected);
         }

@@ -15,7 +15,7 @@ use horolog_time::Timestamp;
 
 use super::packet_timestamp::PacketTimestamp;
 
-/// Maximum age of a comparison when packets are timestamped. An ordinary oscillator's rate changes
+/// Maximum age of a comparison when packets are timestamped. A typical oscillator's rate changes
 /// by far less than 10 parts per billion in that time.
 const COMPARED_EVERY: Duration = Duration::from_millis(250);
 

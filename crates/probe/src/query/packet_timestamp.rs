@@ -1,4 +1,4 @@
-//! Packet timestamps with their source. Of several for the same packet the best is kept: hardware,
+//! Packet timestamps with their source. Of several for the same packet the best is used: hardware,
 //! then kernel, then user. Pure.
 
 use horolog_record::{TimestampCounts, TimestampSource};

@@ -1,4 +1,4 @@
-//! Those who ask at the control socket: too much, nothing, or all at once.
+//! Clients of the control socket: oversized, idle and concurrent requests.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::{EngineKind, Relay};
 
 use super::{group, spec};
 
-/// A relay with a group `g`, and where it is asked.
+/// A relay with a group `g`, and the path of its control socket.
 struct Asked {
     path: PathBuf,
     _control: Control,

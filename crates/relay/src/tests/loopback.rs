@@ -23,7 +23,7 @@ fn receiver() -> (UdpSocket, SocketAddr) {
     (socket, address)
 }
 
-/// An address that nobody listens at just now.
+/// An address at which no socket listens at present.
 fn free() -> SocketAddr {
     receiver().1
 }
@@ -35,7 +35,7 @@ fn next(socket: &UdpSocket) -> Vec<u8> {
     buffer
 }
 
-/// The state once the last child's copies are counted, which is a little after they came.
+/// The state once the last child's copies are counted, which is slightly after their arrival.
 fn settled(relay: &Relay, packets: u64) -> Listing {
     let begun = Instant::now();
     loop {
@@ -161,7 +161,7 @@ fn a_group_may_listen_at_more_or_less_than_before() {
             })
             .unwrap();
         relayed(&source, at, &socket, round as u8);
-        // Nobody else gets in, whatever he would share.
+        // No other socket can bind it, whatever it would share.
         let other = Socket::udp(at).unwrap();
         other.set_reuse_address(true).unwrap();
         assert_eq!(other.bind(at).unwrap_err().kind(), ErrorKind::AddrInUse, "{listen}");

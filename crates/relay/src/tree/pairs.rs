@@ -20,7 +20,7 @@ pub struct Pairs {
 
 impl Pairs {
     /// Parses a file of pairs: the header `from,to,delay_us`, then a line for each pair. Empty
-    /// lines and those that begin with `#` are ignored. A pair given in one direction only applies
+    /// lines and those that begin with `#` are ignored. A pair listed in one direction only applies
     /// to the other too. Nodes are in the order in which the file names them.
     pub fn parse(text: &str) -> Result<Self, TreeFileError> {
         let says = |(_, line): &(usize, &str)| !line.is_empty() && !line.starts_with('#');

@@ -75,7 +75,7 @@ pub enum ShapeError {
     Roots(String, String),
 }
 
-/// Edge from a parent to a child; nodes are given by their indices in a list.
+/// Edge from a parent to a child; nodes are identified by their indices in a list.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TreeEdge {
     /// The parent.

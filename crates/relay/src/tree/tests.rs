@@ -1,5 +1,5 @@
 //! The delay model against sums that are written out, against every small tree that there is, and
-//! against what the paper says of it.
+//! against the statements of the paper.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -98,7 +98,7 @@ fn where_equation_4_does_not_apply_it_is_said_why() {
     let all = gain(&chain, &before, &TreeEngine::uniform("b", &chain, takes(1.0, 1.0)));
     assert_eq!(all.regular.broken, [Assumption::SameDegree]);
     assert_eq!((all.regular.leaves_ns, all.regular.all_nodes_ns), (None, None));
-    // The long edge is at the first place of the root, and at the last one below.
+    // The long edge is at the first index of the root, and at the last one below.
     let edges = [edge(0, 1, 90.0), edge(0, 2, 1.0), edge(1, 3, 1.0), edge(1, 4, 1.0)];
     let edges = [&edges[..], &[edge(2, 5, 1.0), edge(2, 6, 1.0)]].concat();
     let tree = Tree::new(&names(7), &edges).unwrap();
@@ -228,7 +228,7 @@ fn what_cannot_be_reached_is_said() {
 /// Every tree over the nodes with the first as its root, children in every order.
 fn all_trees(count: usize, degree_max: usize, delay_ns: &dyn Fn(usize, usize) -> f64) -> Vec<Tree> {
     let mut trees = Vec::new();
-    // Edges one after the other in every order have every parent and every place among them.
+    // Edges one after the other in every order have every parent and every index among them.
     let mut partial: Vec<Vec<TreeEdge>> = vec![Vec::new()];
     while let Some(edges) = partial.pop() {
         if edges.len() == count - 1 {

@@ -193,7 +193,7 @@ impl CounterGuard<'_> {
         }
         let of = |address| all.get(&address).map(of_child).unwrap_or_default();
         let children = group.children.iter().map(|child| {
-            // A child that left and came back keeps its earlier counts.
+            // A child that was removed and added again keeps its earlier counts.
             child.xdp_counters.counts() + of(child.address)
         });
         (group.xdp_counters.counts() + of_group, children.collect())

@@ -250,7 +250,7 @@ mod tests {
         let by: Vec<_> = children.iter().map(|child| child.interface.clone()).collect();
         let names: Vec<_> = by.iter().flatten().map(|interface| &*interface.name).collect();
         assert_eq!((names, by[2].is_none()), (vec!["veth1", "veth2"], true));
-        // A router's MAC address, and one that nobody has said yet.
+        // A router's MAC address, and one that is not resolved yet.
         assert_eq!([children[0].next_hop, children[1].next_hop], [Some([4; 6]), None]);
         assert_eq!(children[0].source, "10.0.0.9:5".parse().unwrap());
         assert_eq!((group.length_max, group.hops_reset, group.hops_max), (900, false, 32));

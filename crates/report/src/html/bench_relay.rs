@@ -70,7 +70,7 @@ const TIME: Axis = Axis { label: "time", short: "time", unit: PlotUnit::Ns, scal
 const CHILDREN: Axis =
     Axis { label: "children", short: "children", unit: PlotUnit::Count, scale: AxisScale::Log };
 
-/// Returns the main result of the engines at its largest: the gain over sending through the kernel.
+/// Returns the maximum gain of the engines over sending through the kernel.
 fn top(result: &BenchRelayResult) -> String {
     let ratios = result.sizes().into_iter().flat_map(|size| {
         let of = move |children| Some((result.ratio(size, children)?, size, children));

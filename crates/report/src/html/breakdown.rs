@@ -10,7 +10,7 @@ use crate::breakdown::{self, Breakdown};
 /// Maximum number of bars of a role: all others are in its table.
 const BARS_MAX: usize = 40;
 
-/// Returns the bars for each role that measured in several places.
+/// Returns the bars for each role whose breakdown has several rows.
 pub(super) fn breakdowns(result: &CampaignResult) -> String {
     each(breakdown::breakdowns(result), |bars| drawn(&bars))
 }
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(names(&result, "lead"), ["node1, task", "member1, task"]);
         let child = |to: &str| format!("relay.1 on n1 to {to}");
         assert_eq!(names(&result, "relay"), [child("relay.2"), child("192.0.2.10:5000")]);
-        // One generator is compared with nobody.
+        // A single generator has no other to compare it with.
         assert_eq!(names(&result, "load"), [""; 0]);
     }
 

@@ -1,4 +1,4 @@
-//! HTML report of a campaign: the measurements of each role in all its places, the end of each
+//! HTML report of a campaign: the measurements of each role over all its parts, the end of each
 //! part, and the plan.
 
 use horolog_record::{CampaignFigures, CampaignPart, CampaignResult, Distribution};
@@ -17,7 +17,7 @@ const TAIL: PlotTarget =
 /// Maximum number of lines of a plot: more cannot be distinguished.
 const LINES_MAX: usize = 12;
 
-/// Maximum number of parts whose own results are kept in the page's copy of the result.
+/// Maximum number of parts whose own results are retained in the page's copy of the result.
 const PARTS_MAX: usize = 16;
 
 /// Returns the page as HTML. It holds the result as JSON in the element `result`, without the

@@ -13,7 +13,7 @@ use crate::limits::failed;
 use crate::table::clock_compare::{OFFSETS, figures, steps};
 use crate::units::{full_count, human_ns};
 
-/// Maximum number of samples of a clock that are kept in the page's copy of the result.
+/// Maximum number of samples of a clock that are retained in the page's copy of the result.
 const SAMPLES_MAX: usize = 1_000;
 
 const STABILITY: &str = "Overlapping, of the offset. Slope −1 indicates reading noise; a rise \

@@ -55,8 +55,8 @@ pub(super) fn embedded_result(result: &LoadResult) -> Cow<'_, LoadResult> {
     Cow::Owned(kept)
 }
 
-/// Returns the table of all intervals of a run, of which the page's result may have [`kept`] none;
-/// nothing if the run had none.
+/// Returns the table of all intervals of a run; nothing if it had none. The page's result is that
+/// of [`embedded_result`], which may omit them.
 pub(super) fn intervals(result: &LoadResult, kept: &LoadResult, id: &str) -> String {
     let Some(series) = &result.series else { return String::new() };
     let (count, interval_s) = (series.points.len(), series.interval_s);

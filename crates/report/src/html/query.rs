@@ -18,7 +18,7 @@ use crate::table::query::{
 };
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_ns};
 
-/// Maximum number of samples of a server that are kept in the page's copy of the result.
+/// Maximum number of samples of a server that are retained in the page's copy of the result.
 const SAMPLES_MAX: usize = 1_000;
 
 const NOTE: &str = "Statistics are exact, over all samples. Offset is equation (6), ((T2 − T1) + \

@@ -88,7 +88,7 @@ impl PageBody {
     }
 }
 
-/// Returns the limits of the run, in the order in which they were given.
+/// Returns the limits of the run, in the order of the command line.
 pub(super) fn limits(limits: &[LimitResult]) -> String {
     if limits.is_empty() {
         return String::new();
@@ -157,7 +157,7 @@ pub(super) fn facts(facts: &[(&str, Option<String>)]) -> String {
     format!("<dl class=\"facts\">\n{items}</dl>\n")
 }
 
-/// Returns the facts of the machine.
+/// Returns the facts of the host.
 pub(super) fn host_facts(host: &Host) -> String {
     let virtualised = |yes| if yes { "yes" } else { "no" }.to_owned();
     facts(&[
@@ -175,7 +175,7 @@ pub(super) fn columns(lists: &[String]) -> String {
     format!("<div class=\"columns\">\n{}</div>\n", lists.concat())
 }
 
-/// Returns the command of a run, and the machine.
+/// Returns the command of a run, and the host.
 pub(super) fn machine(command: &[String], started: &str, host: &Host) -> String {
     let run =
         facts(&[("Command", Some(command_line(command))), ("Started", Some(started.to_owned()))]);

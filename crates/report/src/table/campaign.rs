@@ -1,4 +1,4 @@
-//! Campaign: the measurements of each role in all its places, and the end of each part.
+//! Campaign: the measurements of each role over all its parts, and the end of each part.
 
 use horolog_record::CampaignResult;
 

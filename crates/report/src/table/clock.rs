@@ -70,7 +70,7 @@ pub fn clock(result: &ClockResult, style: &TableStyle) -> String {
 
 /// Returns the error of each method over time, and its stability.
 fn shapes(result: &ClockResult, style: &TableStyle) -> Vec<String> {
-    // Before it is set a clock may be off by any time, which would hide everything else.
+    // Before its first step a clock may be off by any time, which would hide everything else.
     let locked_s = result.locked_after_s.unwrap_or(0);
     let row = |method: &ClockMethod| {
         let worst = |one: &ClockBucket| one.min_ns.unsigned_abs().max(one.max_ns.unsigned_abs());

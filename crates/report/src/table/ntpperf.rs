@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// The trial that a line of a table tells of.
+    /// Returns the trial that a line of a table describes.
     fn trial(line: &str, table: NtpperfTable) -> Trial {
         let mut words = line.split_whitespace();
         let rate = words.next().unwrap().parse().unwrap();

@@ -28,7 +28,7 @@ const ROWS_MAX: usize = 16;
 /// Longest name before a row, and the longest if there is no more room.
 const NAME_MAX: usize = 36;
 const NAME_MIN: usize = 12;
-/// Columns around names and shapes: `  name |shape| beside`.
+/// Columns around names and shapes: `  name |shape| value`.
 const AROUND: usize = 6;
 
 /// Returns the mark of a share of the most.
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(lines, ["table", "", "shape", ""]);
     }
 
-    /// Whether it is a row of marks or a bar.
+    /// Returns true if the line is a sparkline or a bar.
     fn is_shape(line: &str) -> bool {
         let parts: Vec<_> = line.split('|').collect();
         let is_drawn =
@@ -151,7 +151,7 @@ mod tests {
             && parts[2].starts_with(' ')
     }
 
-    /// Every kind of result as its schema's tests have it.
+    /// Returns a result of every kind, from the schema tests of `horolog-record`.
     fn results() -> Vec<(String, serde_json::Value)> {
         let directory = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/tests/schema");
         let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// Puts another number in the place of each.
+    /// Replaces every number by another one.
     fn with_numbers(value: &mut serde_json::Value, number: &serde_json::Value) {
         match value {
             serde_json::Value::Number(_) => *value = number.clone(),
@@ -204,7 +204,7 @@ mod tests {
             for number in ["0", "1", "127", "255", "18446744073709551615", "1e300", "-1e300"] {
                 let mut result = result.clone();
                 with_numbers(&mut result, &number.parse().unwrap());
-                // What is no sound result is refused, which is as well.
+                // An invalid result may be refused.
                 let Ok(text) = crate::table_of(result, &TableStyle::default()) else { continue };
                 assert!(!text.contains("NaN"), "{name}, {number}:\n{text}");
             }

@@ -75,7 +75,7 @@ pub(super) fn footer(
     lines
 }
 
-/// Returns the limits of the run, in the order in which they were given.
+/// Returns the limits of the run, in the order of the command line.
 pub(super) fn limit_lines(limits: &[LimitResult], style: &TableStyle) -> Vec<String> {
     let tone = |limit: &LimitResult| if limit.failed { Tone::Bad } else { Tone::Plain };
     let painted = |limit| tone(limit).paint(&limits::line(limit), style.colour);

@@ -266,7 +266,7 @@ impl Limiter {
 
 impl LimiterState {
     /// Removes this epoch, which is not in force yet, from words left from its last use, so that
-    /// their clients are looked up again.
+    /// their clients are checked against the lists again.
     fn forget_verdicts_of(&self, epoch: u32) {
         let epoch = u64::from(epoch) << EPOCH_SHIFT;
         for word in self.sets.iter().flat_map(|set| &set.0) {

@@ -1,6 +1,6 @@
 //! Live page of a running server: the HTML page, its data as JSON, and the metrics. Once a second a
 //! thread takes a snapshot of the same state that the status socket and the metrics report, and the
-//! latest snapshots are kept, so that the page shows recent history when opened. It accepts no
+//! latest snapshots are stored, so that the page shows recent history when opened. It accepts no
 //! commands.
 
 mod snapshot;

@@ -98,7 +98,7 @@ pub(super) struct Calibrator {
     judge: TimeJudge,
     /// Last time of sentences by which the clock may have been set although nothing confirms it.
     unconfirmed: Option<Span>,
-    /// Last sentences in a row whose time is doubtful.
+    /// Last sentences in a row whose time is implausible.
     unconfirmed_run: Option<UnconfirmedRun>,
     labeller: PulseLabeller,
     settings: ServoSettings,
@@ -255,7 +255,7 @@ impl Calibrator {
         }
     }
 
-    /// Advances to `look`: input that has waited long enough is taken in order of arrival.
+    /// Advances to `readings`: input that has waited long enough is taken in order of arrival.
     pub(super) fn advance(&mut self, look: &ClockReadings) {
         let now = look.monotonic;
         (self.clocks_read_at, self.realtime) = (now, look.realtime());

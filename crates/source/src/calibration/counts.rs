@@ -18,7 +18,7 @@ impl NamedCounts {
         self.set(name, self.get(name) + 1);
     }
 
-    /// Sets a count that is kept elsewhere.
+    /// Sets a count that is maintained elsewhere.
     pub(super) fn set(&mut self, name: &'static str, count: u64) {
         if count > 0 {
             self.0.insert(name, count);

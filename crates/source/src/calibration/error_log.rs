@@ -166,7 +166,7 @@ mod tests {
     fn a_file_that_cannot_be_turned_over_is_gone_on_with_until_it_can() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("errors.jsonl");
-        // A directory in the way, which no file takes the place of.
+        // A directory with the name of the old file, which no file replaces.
         let before = directory.path().join("errors.jsonl.1");
         fs::create_dir(&before).unwrap();
         let config = ErrorLogConfig { path: path.clone(), bytes_max: 1_000 };

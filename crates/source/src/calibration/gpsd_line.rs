@@ -1,4 +1,4 @@
-//! gpsd as a line: it is asked to pass on the sentences of its receivers and its own reports, which
+//! gpsd as a line: it is configured to pass on its receivers' sentences and its own reports, which
 //! come between them and contain leap seconds (its manual page `gpsd_json`: `nmea` and `json` may
 //! both be requested). Sentences come later than over the line by the delay of gpsd.
 

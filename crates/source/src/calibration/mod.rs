@@ -64,7 +64,7 @@ pub struct OpenCalibration {
 }
 
 impl OpenCalibration {
-    /// Opens the devices of the options. With another source (`is_beside`) a line or a pulse's
+    /// Opens the devices of the options. With another source a line or a pulse's
     /// device may be missing at first, and is retried. Times are judged by `basis`.
     ///
     /// # Errors

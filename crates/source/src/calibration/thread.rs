@@ -33,7 +33,7 @@ pub(super) struct CalibrationThread {
 }
 
 impl CalibrationThread {
-    /// Starts to read and to wait, on a core of its own if one is given.
+    /// Starts to read and to wait, on `core` if there is one.
     pub(super) fn start(
         shared: SharedCalibrator,
         mut reader: LineReader,

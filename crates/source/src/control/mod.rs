@@ -153,7 +153,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// What was done to a simulated clock.
+    /// Changes made to a simulated clock.
     #[derive(Clone, Default, Debug)]
     pub(crate) struct Done {
         pub(crate) frequency_ppb: f64,

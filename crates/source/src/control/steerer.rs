@@ -97,7 +97,7 @@ mod tests {
     fn it_is_named() {
         let steerer = ClockSteerer { name: "ntpd".into(), pid: 7 };
         assert_eq!(steerer.to_string(), "ntpd (process 7)");
-        // Whoever runs here is somebody who may.
+        // Any program that steers the clock here may do so.
         assert!(find_steerer().is_none_or(|steerer| steerer.pid > 0));
     }
 }

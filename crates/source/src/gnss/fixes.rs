@@ -111,7 +111,7 @@ mod tests {
     const VOID: &str = "RMC,,V,,,,,,,,,,N";
     const ZDA: &str = "ZDA,081253,27,02,2019,,";
 
-    /// Takes sentences by talker and text, one each second, and says what became of the last.
+    /// Takes sentences by talker and text, one each second; returns true if the last was taken.
     fn last(sentences: &[(&str, &str)]) -> bool {
         let (mut fixes, mut is_taken) = (Fixes::default(), false);
         for (second, (talker, text)) in sentences.iter().enumerate() {

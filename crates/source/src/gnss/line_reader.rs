@@ -27,7 +27,7 @@ const SENTENCES_MAX: usize = 64;
 
 /// Transport that carries characters.
 pub(crate) trait CharacterTransport: Send {
-    /// Waits for characters and reads the available ones; `None` if none came.
+    /// Waits for characters and reads the available ones; `None` if none arrived.
     fn read(&mut self, buffer: &mut [u8], wait: Duration) -> io::Result<Option<usize>>;
 
     /// Returns the message for its end.

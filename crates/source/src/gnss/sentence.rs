@@ -184,7 +184,7 @@ fn pairs(date: &[u8]) -> Option<[&[u8]; 3]> {
     }
 }
 
-/// Returns the part of a day, and true for the second 60, in place of which 59 is taken.
+/// Returns the part of a day, and true for the second 60, which is replaced by 59.
 fn time_of_day(time: &[u8]) -> Option<(Span, bool)> {
     let point = time.iter().position(|byte| *byte == b'.').unwrap_or(time.len());
     let (whole, fraction) = (&time[..point], time.get(point + 1..).unwrap_or_default());

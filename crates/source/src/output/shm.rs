@@ -33,7 +33,7 @@ impl ShmOutput {
         Ok(Self { memory })
     }
 
-    /// Writes a sample in place of the one before.
+    /// Replaces the previous sample.
     pub fn write(&self, sample: &OutputSample) {
         let memory = &self.memory;
         let count = memory.load(COUNT);

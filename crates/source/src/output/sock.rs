@@ -21,7 +21,7 @@ impl SockOutput {
     ///
     /// # Errors
     ///
-    /// When this process may have no more sockets.
+    /// The limit of open descriptors of this process.
     pub fn new(path: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         // A stopped reader must not block the writer.

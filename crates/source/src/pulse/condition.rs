@@ -34,7 +34,7 @@ pub struct Conditioner {
 
 impl Conditioner {
     /// Uses this kind of edges as the beginning of a second, which was `delay` earlier; of pulses
-    /// of this width only, if one is given.
+    /// of this width only, if there is one.
     #[must_use]
     pub fn new(edge: Edge, delay: Span, width: Option<Span>) -> Self {
         Self { edge, delay, width, begun: None, last: None, counts: PulseCounts::default() }

@@ -52,7 +52,7 @@ pub struct PulseEdge {
 
 /// Device that timestamps edges.
 pub trait PulseSource: Send {
-    /// Waits up to `wait` for the next edge, in order of arrival; `None` if none came. An edge that
+    /// Waits up to `wait` for the next edge, in order of arrival; `None` after that. An edge that
     /// a device timestamps but was not requested may come as well.
     fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, SourceError>;
 }

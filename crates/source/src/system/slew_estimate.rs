@@ -25,7 +25,7 @@ pub(super) struct SlewEstimate {
 }
 
 impl SlewEstimate {
-    /// Takes the next correction; returns its further course, and the maximum error of that.
+    /// Takes the next correction; returns its slew from now on, and the maximum error of that.
     pub(super) fn next(&mut self, look: &ClockReadings, correction: Span) -> (Slew, Span) {
         let now = look.monotonic;
         let ahead = correction + look.realtime_minus_monotonic;
@@ -99,7 +99,7 @@ mod tests {
             for second in 1..=8 {
                 let at_ms = second * 1_000;
                 let answer = corrections.next(&look(at_ms, Span::ZERO), left(of, at_ms));
-                // It may be silent afterwards for as long as what it said is believed.
+                // It may not reply afterwards for as long as its report is used.
                 for ms in (at_ms..at_ms + 8_000).step_by(100) {
                     let (error, bound) = served(answer, of, at_ms, ms);
                     assert!(error < 1_000 && error <= bound, "{of:?} {at_ms} {ms}: {error}");

@@ -35,7 +35,7 @@
 //!
 //! # Generator limits
 //!
-//! A trial in which less was sent than intended, by more than 0.5%, says nothing good about the
+//! A trial in which less was sent than intended, by more than 0.5%, is no success at the
 //! intended rate. If it lost too much nevertheless, that is a high-loss trial: more would not lose
 //! less. If not, it is a *shortfall* and classifies nothing. A load that falls short three times,
 //! and more often than not, is out of the generator's reach: the median of the achieved rates

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Search, SearchConfig, SearchOutcome, SearchStep, TrialOutcome};
 
-/// What a hard capacity loses: all that is above it.
+/// Returns the loss ratio of a server with a hard capacity: the share of the rate above it.
 pub(super) fn beyond(capacity: f64) -> impl Fn(f64) -> f64 {
     move |rate| (1.0 - capacity / rate).max(0.0)
 }

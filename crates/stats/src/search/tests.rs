@@ -256,7 +256,7 @@ fn impossible_settings_are_refused() {
 }
 
 proptest! {
-    /// Whatever trials give, the search ends within its budget and its bounds are in order.
+    /// For any outcomes of trials, the search ends within its budget and its bounds are in order.
     #[test]
     fn it_always_ends(seed: u64, goal in 0.0..0.1_f64, exceed_ratio in 0.0..0.9_f64) {
         let mut random = SplitMix64::new(seed);

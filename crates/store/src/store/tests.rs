@@ -1,4 +1,4 @@
-//! What a store keeps and gives back, alone and beside others, sound and damaged.
+//! Storing and reading back: alone and concurrently, sound and damaged.
 
 use std::fs;
 use std::thread;
@@ -58,7 +58,7 @@ fn lists_are_of_what_was_asked_for() {
     assert_eq!(commands(RunFilter { kind, last: Some(2), ..RunFilter::default() }), ["6", "8"]);
     let since = Some("2026-01-02T03:00:07".to_owned());
     assert_eq!(commands(RunFilter { since, ..RunFilter::default() }), ["7", "8", "9"]);
-    // What has a meaning in patterns means itself.
+    // Pattern characters are matched literally.
     for kind in ["l_ad", "%", "\\"] {
         assert!(
             commands(RunFilter { kind: Some(kind.to_owned()), ..RunFilter::default() }).is_empty()
@@ -119,12 +119,12 @@ fn several_may_write_at_once() {
     }
 }
 
-/// Four that make a store and write to it.
+/// Creates a store from four threads that write to it.
 fn together(each: u64) {
     let (_directory, path) = place();
     let writer = |number: u64| {
         let path = path.clone();
-        // Each opens it anew, as processes do, and they make it together.
+        // Each opens it anew, as processes do, and all create it concurrently.
         thread::spawn(move || {
             for run in 0..each {
                 add(&mut Store::open(&path).unwrap(), number * each + run);
@@ -138,7 +138,7 @@ fn together(each: u64) {
     assert_eq!(store.list(&RunFilter::default()).unwrap().len(), 4 * each as usize);
 }
 
-/// A file that a program of the first version has written.
+/// A file written by a program of the first version.
 #[test]
 fn an_older_store_is_read_and_written() {
     let (_directory, path) = place();
@@ -207,7 +207,7 @@ fn a_damaged_result_is_told() {
     store.connection.execute("UPDATE result SET packed = x'00'", []).unwrap();
     let error = store.result(id).unwrap_err().to_string();
     assert!(error.contains(&format!("run {id} in ")) && error.contains("damaged"), "{error}");
-    // Another result, sound by itself, is not the one that was kept.
+    // Another result, sound by itself, is not the stored one.
     let other = packing::pack(&text(1));
     store.connection.execute("UPDATE result SET packed = ?1", [other]).unwrap();
     let error = store.result(id).unwrap_err().to_string();
@@ -250,7 +250,7 @@ fn a_full_store_keeps_what_it_has() {
         .connection
         .pragma_update_and_check(None, "max_page_count", pages, |row| row.get::<_, i64>(0))
         .unwrap();
-    // Nothing that deflates.
+    // Incompressible text.
     let mut random = 1_u64;
     let noise: String = std::iter::repeat_with(|| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

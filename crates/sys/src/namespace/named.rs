@@ -181,7 +181,7 @@ struct TerminationSignalsBlocked {
 impl TerminationSignalsBlocked {
     fn new() -> io::Result<Self> {
         // SAFETY: a signal set is plain data, for which all zero bytes are a valid
-        // value; sigemptyset and sigaddset write only to the set they are given, and the
+        // value; sigemptyset and sigaddset write only to the set of the call, and the
         // numbers are valid signals.
         let (ending, mut before) = unsafe {
             let mut ending: libc::sigset_t = std::mem::zeroed();
@@ -220,7 +220,7 @@ impl TerminationSignalsBlocked {
 
 impl Drop for TerminationSignalsBlocked {
     fn drop(&mut self) {
-        // SAFETY: the set came from pthread_sigmask; the old one is not requested.
+        // SAFETY: the set is that of pthread_sigmask; the old one is not requested.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
         }

@@ -48,7 +48,7 @@ pub enum NetlinkError {
         /// The kernel's reason.
         refusal: KernelRefusal,
     },
-    /// No reply came to an address resolution request.
+    /// No reply to an address resolution request.
     #[error(
         "no MAC address from {address} on interface index {index} within {} ms; check that it is \
          up and on this link, or specify its MAC address",

@@ -31,7 +31,7 @@ pub struct RouteInfo {
 }
 
 impl Netlink {
-    /// Adds a route to `destination` through the interface `index`, via `gateway` if one is given.
+    /// Adds a route to `destination` through the interface `index`, via `gateway` if there is one.
     pub fn add_route(
         &mut self,
         destination: Prefix,
@@ -65,7 +65,7 @@ impl Netlink {
     }
 
     /// Returns the route of a packet to `destination`, as `ip route get` shows it; only through the
-    /// interface `through` if one is given.
+    /// interface `through` if there is one.
     pub fn route_get(
         &mut self,
         destination: IpAddr,
@@ -74,7 +74,7 @@ impl Netlink {
         self.route_get_from(None, destination, through)
     }
 
-    /// Returns the route of a packet from `source`, an address of this host, if one is given: rules
+    /// Returns the route of a packet from `source`, an address of this host, if there is one: rules
     /// may select routes by it.
     pub fn route_get_from(
         &mut self,

@@ -69,7 +69,7 @@ impl SharedPage {
     }
 
     fn words(&self) -> &HandoffWords {
-        // SAFETY: mapped and aligned as `map` says, until `self` is dropped.
+        // SAFETY: mapped and aligned by `map`, until `self` is dropped.
         unsafe { self.0.as_ref() }
     }
 }

@@ -330,7 +330,7 @@ mod tests {
             assert_eq!(error_of(libc::SYS_setuid), Some(libc::EPERM));
             assert_eq!(error_of(libc::SYS_sched_rr_get_interval), Some(libc::EPERM));
             // Loading a program.
-            // SAFETY: refused before any argument is looked at.
+            // SAFETY: refused before any argument is read.
             let loaded = unsafe { libc::syscall(libc::SYS_bpf, 5, 0, 0) };
             assert_eq!(
                 (loaded, io::Error::last_os_error().raw_os_error()),

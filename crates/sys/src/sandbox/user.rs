@@ -1,4 +1,4 @@
-//! Switching to another user for good, with the capabilities that are to be kept.
+//! Permanent switch to another user, with the capabilities to retain.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -103,7 +103,7 @@ mod tests {
         let name = Command::new("id").arg("-un").output().unwrap().stdout;
         let name = str::from_utf8(&name).unwrap().trim();
         switch_user(name, None).unwrap();
-        // It would have been given away, had there been anything to become.
+        // Its owner would have been changed, had there been a user to switch to.
         switch_user(name, Some(Path::new("/nowhere"))).unwrap();
     }
 

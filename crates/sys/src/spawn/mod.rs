@@ -44,7 +44,7 @@ pub struct SpawnCommand {
     surroundings: Option<SpawnEnvironment>,
 }
 
-/// Environment and streams of a program in place of those of this process. Such a program ends with
+/// Environment and streams of a program instead of those of this process. Such a program ends with
 /// the thread that starts it, in every case.
 #[derive(Debug)]
 pub struct SpawnEnvironment {
@@ -352,7 +352,7 @@ impl SpawnedProgram {
         self.restore_scheduling()?;
         let mut status = 0;
         loop {
-            // SAFETY: a number and a place for the status.
+            // SAFETY: a number and room for the status.
             match check(unsafe { libc::waitpid(self.pid, &raw mut status, 0) }) {
                 Ok(_) => return Ok(ExitStatus::from_raw(status)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

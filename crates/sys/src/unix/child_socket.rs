@@ -21,7 +21,7 @@ pub struct ChildSocket {
 
 impl ChildSocket {
     /// Creates a pair, of which the program that `command` starts finds the other end under
-    /// `number`. The second returned value has to be kept until it is started.
+    /// `number`. The second returned value must live until it is started.
     ///
     /// # Errors
     ///

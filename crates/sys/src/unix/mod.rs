@@ -104,7 +104,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("horolog.{}.sock", std::process::id()));
         assert_eq!(connect_at_once(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
         let listener = UnixListener::bind(&path).unwrap();
-        // SAFETY: an open descriptor and a number; a socket that listens may be told so again.
+        // SAFETY: an open descriptor and a number; listen(2) may be repeated.
         check(unsafe { libc::listen(listener.as_raw_fd(), 1) }).unwrap();
         let mut first = connect_at_once(&path).unwrap();
         let _second = connect_at_once(&path).unwrap();

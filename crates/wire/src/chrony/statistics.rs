@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// What chronyd 4.3 answered to request 7, when it had been asked for the sixth time.
+    /// Reply of chronyd 4.3 to request 7, the sixth that it received.
     const REPLY_OF_CHRONYD: [u8; 72] = {
         let mut bytes = [0; 72];
         (bytes[0], bytes[1], bytes[5], bytes[7], bytes[19], bytes[39]) = (6, 2, 54, 24, 7, 6);

@@ -1,4 +1,4 @@
-//! A group, and its state in user space beside the kernel's tables.
+//! A group, and its state in user space in addition to the kernel's tables.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -41,8 +41,8 @@ impl InterfaceNumbers {
         self.0.iter().map(|(&index, &number)| (index, number))
     }
 
-    /// Returns the children in the order in which copies leave: interface by interface, each in the
-    /// given order, and the position of each interface's rows, the first row of all being `first`.
+    /// Returns the children in the order in which copies leave: interface by interface, in the
+    /// order of `children`, and the position of each interface's rows, which begin at `first`.
     /// Children without an interface are left out.
     pub(super) fn in_order<'a>(
         &self,

@@ -106,7 +106,7 @@ impl StreamSink {
     ///
     /// # Panics
     ///
-    /// When the trial has more lanes and children than the program was loaded for.
+    /// A trial with more lanes and children than the program was loaded for.
     pub fn expect(&self, trial: &StreamTrial) {
         let entries = self.processors * trial.lanes * trial.children;
         // Packets of the previous trial still in flight belong to no trial from here on.

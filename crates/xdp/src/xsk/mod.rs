@@ -281,7 +281,7 @@ impl XskSocket {
     ///
     /// # Errors
     ///
-    /// When the process has no descriptor left.
+    /// The limit of open descriptors of the process.
     pub fn drops(&self) -> io::Result<XskDrops> {
         self.descriptor.try_clone().map(XskDrops)
     }

@@ -1,4 +1,4 @@
-//! `horolog after`: flags to conditions, one wait, its report, and then the program in place of
+//! `horolog after`: flags to conditions, one wait, its report, and then the program, replacing
 //! this process.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]

@@ -52,7 +52,7 @@ impl OutputArgs {
 
 /// Destinations of a result other than the table, and the form of the table.
 pub(super) struct LoadOutputs {
-    /// True if the result itself takes the table's place on standard output.
+    /// True if standard output receives the result itself instead of the table.
     pub(super) quiet: bool,
     /// Kind of the table's rows.
     pub(super) rows: RowKind,

@@ -267,7 +267,7 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
 }
 
 /// Refreshes the memberships of multicast groups, and returns the current problem, if any. A
-/// problem is printed once: `said` is the previous one.
+/// problem is printed once: `last_problem` is the previous one.
 fn keep_joined(relay: &Relay, said: Option<&str>) -> Option<String> {
     let (news, joined) = relay.refresh_memberships();
     for one in news {

@@ -67,7 +67,7 @@ impl LogEvent {
     fn line(&self, format: LogFormat, now: &str) -> String {
         match format {
             LogFormat::Text => {
-                // The text of an error is kept in one line.
+                // The text of an error stays on one line.
                 let message = self.message.replace(['\n', '\r'], " ");
                 format!("horolog: {} {}: {message}", self.level.name(), self.name)
             }

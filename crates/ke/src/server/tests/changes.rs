@@ -1,4 +1,4 @@
-//! Other configurations under way: what is followed, and what is refused and changes nothing.
+//! Reconfiguration of a running server: which changes apply, and which are refused without effect.
 
 use std::net::TcpStream;
 use std::sync::Mutex;
@@ -22,7 +22,7 @@ impl CookieProvider for Gate {
     }
 }
 
-/// Asks over a connection that is there.
+/// Runs an NTS-KE exchange over an open connection.
 fn ask_over(mut stream: TcpStream, client: &KeClient) -> Result<SessionMaterial, KeError> {
     stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut exchange = client.begin("localhost").unwrap();

@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 use super::*;
 use crate::message::{KeResponse, REQUEST_LEN_MAX};
 
-/// Sends bytes as a request over TLS with these protocols, and returns what comes back.
+/// Sends bytes as a request over TLS with these protocols, and returns the response.
 fn say(
     server: &KeServer,
     identity: &Identity,

@@ -26,7 +26,7 @@ pub(super) fn stamp(
     }
 }
 
-/// Each reply takes a while, so that it is not stamped before its request came.
+/// Delay of each reply by 20 µs: no reply has a timestamp before that of its request.
 fn later(_: u64, reply: Header) -> Vec<(Span, Header)> {
     vec![(Span::from_ns(20_000), reply)]
 }

@@ -238,7 +238,7 @@ fn a_sender_that_falls_behind_says_where() {
 }
 
 /// By kernel and hardware timestamps: each interval has the offsets of its own Syncs, of which half
-/// came in the next one.
+/// arrived in the next one.
 #[test]
 fn each_interval_has_the_offsets_of_its_syncs() {
     for hardware in [false, true] {

@@ -1,4 +1,4 @@
-//! The books over messages made by hand: what completes a request, what does not, and what counts.
+//! Counts of hand-made PTP messages: which complete a request, and which are invalid or late.
 
 use super::*;
 use crate::clients::LaneClients;

@@ -221,7 +221,7 @@ mod tests {
         assert!(select_interfaces(&[loopback]).is_empty());
     }
 
-    /// As an ordinary user can; the cards alone take no time.
+    /// Needs no privilege; inspection of the NICs alone takes no time.
     #[test]
     fn what_is_left_out_is_told() {
         let options = HostAllOptions {

@@ -131,8 +131,8 @@ pub(crate) fn jiffies(timer_list: &str) -> Option<u64> {
     timer_list.lines().find_map(|line| line.trim().strip_prefix("jiffies: ")?.trim().parse().ok())
 }
 
-/// Returns the smallest step of a coarse clock: one tick. `None` if this thread was kept from
-/// observing one.
+/// Returns the smallest step of a coarse clock: one tick. `None` if this thread could not
+/// observe one.
 pub(super) fn step_of(clock: PosixClock) -> Option<u64> {
     let begun = Instant::now();
     let read = || {
@@ -170,7 +170,7 @@ mod tests {
             let left = std::cell::RefCell::new(readings.iter().copied());
             smallest_step(|| left.borrow_mut().next())
         };
-        // Away for two ticks, then seen to move by one, and by one that was late.
+        // Not scheduled for two ticks, then one step of a tick, and one that was late.
         let readings = [(0, 0), (8_100_000, 8), (8_200_000, 8), (8_300_000, 12), (8_400_000, 20)];
         assert_eq!(of(&readings), Some(4));
         assert_eq!(of(&readings[..3]), None);

@@ -19,7 +19,7 @@ use super::cell::{now_ns, ns, thread_time_ns};
 const DELAY: Duration = Duration::from_millis(60);
 /// Interval of the signals.
 const INTERVAL: Duration = Duration::from_millis(2);
-/// Multiple of its length after which a repeatedly restarted delay is given up.
+/// Multiple of its length after which a repeatedly restarted delay is abandoned.
 const DURATION_FACTOR_MAX: u64 = 3;
 
 const ALL: [Resumption; 4] =

@@ -135,7 +135,7 @@ fn settings(options: &HostDelayOptions) -> Vec<DelaySetting> {
     options.policies.iter().flat_map(of).collect()
 }
 
-/// Schedules this thread as given.
+/// Sets the timer slack and scheduling policy of this thread.
 fn apply(setting: &DelaySetting) -> io::Result<()> {
     if setting.slack == DelaySlack::Minimal {
         set_timer_slack_ns(MINIMAL_SLACK_NS)?;

@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// As an ordinary user can.
+    /// Needs no privilege.
     #[test]
     fn handlers_in_user_space_run_at_each_expiry() {
         let result = run(options(), &|_| (), &|| false).unwrap();

@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// As an ordinary user can.
+    /// Needs no privilege.
     #[test]
     fn exchanges_take_their_turns() {
         let result = run(options(100), &|_, _| (), &|| false).unwrap();

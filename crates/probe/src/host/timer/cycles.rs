@@ -53,7 +53,7 @@ pub(super) trait CycleTimer {
 pub(super) struct CycleStats {
     /// Latencies from each instant to the clock reading after it, in ns.
     pub(super) latencies: Recorder,
-    /// Instants that were past when the thread came to wait for them.
+    /// Instants that had passed before the thread began to wait for them.
     pub(super) missed: u64,
     /// Latency that ended the run; its core is not known here.
     pub(super) broken: Option<TimerBreak>,

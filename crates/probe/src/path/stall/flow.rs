@@ -271,7 +271,7 @@ mod tests {
         flows.take(&segment(true, 1, 1, 20), 0);
         assert!(flows.connections().is_empty());
         let mut flows = Flows::new(80, Duration::from_millis(10));
-        // Each is seen twice, and is one connection all the same.
+        // Each occurs twice, and is one connection all the same.
         for port in (1..=FLOWS_MAX as u16 + 3).chain(1..=FLOWS_MAX as u16 + 3) {
             let mut one = segment(true, 1, 1, 20);
             one.from.set_port(port.wrapping_add(1_000));

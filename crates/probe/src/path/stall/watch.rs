@@ -178,8 +178,8 @@ struct SnapshotTimer<'a> {
 }
 
 impl SnapshotTimer<'_> {
-    /// Passes a snapshot of the connections and the number of untracked ones from `seen` when one
-    /// is due.
+    /// Passes a snapshot of the connections and the number of untracked ones from `observe` when
+    /// one is due.
     fn at(
         &mut self,
         elapsed: Duration,

@@ -149,7 +149,7 @@ impl<'a> TcpSession<'a> {
     }
 
     /// Returns the reason for which the far end closed the connection: its report, if it left one;
-    /// the front of the report may be in `came`.
+    /// the front of the report may be in `received`.
     fn gone(&self, error: io::Error, came: &[u8]) -> ConnectionLoss {
         let mut tail = [0; REPORT_LEN];
         keep_tail(&mut tail, came);

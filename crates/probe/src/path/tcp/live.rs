@@ -15,7 +15,7 @@ use horolog_time::{Monotonic, Timestamp};
 use super::super::live_sampler::{CurrentRow, PathLiveSampler, PathObserver};
 use super::latency::ns;
 
-/// Observer, and the sampler state kept from row to row.
+/// Observer, and the sampler state carried from row to row.
 pub(super) struct TcpSampler<'a> {
     observer: &'a dyn PathObserver,
     sampler: PathLiveSampler,

@@ -111,7 +111,7 @@ impl FlowStats {
         sequence >= self.warm_up
     }
 
-    /// Takes a reply. `seen` records which requests were sent and which of them were answered.
+    /// Takes a reply. `window` records which requests were sent and which of them were answered.
     pub(super) fn take(
         &mut self,
         reply: &ProbeReply,

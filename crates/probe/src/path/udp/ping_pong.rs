@@ -188,7 +188,7 @@ impl PingPongExchange<'_> {
             return false;
         };
         let is_awaited = reply.sequence == sequence;
-        // Another one was given up, so it is late whenever it was sent.
+        // Any other request is no longer awaited, so its reply is late whenever it was sent.
         let latency = if is_awaited { taken - sent } else { Span::from_ns(i64::MAX) };
         let left_ns = if self.flow.kernel { self.left() } else { None };
         let at =

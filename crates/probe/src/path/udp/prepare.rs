@@ -109,7 +109,7 @@ mod tests {
     use crate::path::serve::udp::{ListenOptions, listen};
     use crate::path::udp::RowPlan;
 
-    /// One of an older version says nothing of short probes, and would not answer them.
+    /// A far end of an older version does not announce short probes, and would not echo them.
     #[test]
     fn a_far_end_that_echoes_no_short_probes_is_told_from_a_silent_one() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -80,7 +80,7 @@ impl RowState<'_> {
     pub(super) fn before_load(&self, is_done: &AtomicBool) -> bool {
         loop {
             let gate = &self.gate;
-            // Read first: a request that arrives in between is seen the next time.
+            // Read first: a request that arrives in between is counted the next time.
             let done = is_done.load(Ordering::Acquire);
             let ahead = u64::from(!done);
             let allowed = gate.ratio * (gate.valid.load(Ordering::Relaxed) + ahead) as f64;

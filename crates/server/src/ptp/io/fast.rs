@@ -1,4 +1,4 @@
-//! Publication of a port to the XDP program, which then responds to delay requests in its place;
+//! Publication of a port to the XDP program, which then responds to delay requests for it;
 //! nothing is published while the port does not respond itself.
 
 use std::collections::BTreeSet;

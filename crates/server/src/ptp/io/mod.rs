@@ -38,7 +38,7 @@ pub enum PtpStartError {
     /// Failure of a port's link.
     #[error("--ptp: {0}")]
     Link(#[from] LinkError),
-    /// Failure to look up an interface.
+    /// Failure to find an interface.
     #[error("--ptp: {0}")]
     Netlink(#[from] NetlinkError),
     /// Interface that is not Ethernet.
@@ -58,7 +58,7 @@ struct OpenPort {
     index: u32,
     settings: PortSettings,
     link: Box<dyn PortLink>,
-    /// Handle for looking up this host's addresses, for which permission may be lacking later.
+    /// Handle for reading this host's addresses, for which permission may be lacking later.
     netlink: Netlink,
 }
 
@@ -76,7 +76,7 @@ struct PortBinding {
     settings: PortSettings,
 }
 
-/// Looks up the locations of the configured ports, and opens none of them.
+/// Returns the bindings of the configured ports, and opens none of them.
 fn port_bindings(ptp: &PtpConfig) -> Result<Vec<PortBinding>, PtpStartError> {
     let mut places = Vec::new();
     if !ptp.is_on() {

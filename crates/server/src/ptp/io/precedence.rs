@@ -24,8 +24,8 @@ impl PriorityBudget {
         Self { left: BURST, at, is_within_budget: true }
     }
 
-    /// Subtracts the time from `began` to `ended`; returns true if the budget is kept. After an
-    /// overrun it must be half full to count as kept again.
+    /// Subtracts the time from `began` to `ended`; returns true if the budget holds. After an
+    /// overrun it must be half full to count as within budget again.
     fn take(&mut self, began: Timestamp<Monotonic>, ended: Timestamp<Monotonic>) -> bool {
         let gained = Span::from_ns((ended - self.at).as_ns() / SHARE);
         self.at = ended;

@@ -28,7 +28,7 @@ use crate::ptp::{
 const WAIT_MAX: Duration = Duration::from_millis(100);
 /// Wait if an action remains due.
 const WAIT_MIN: Span = Span::from_ms(1);
-/// Interval at which the status is published and this host's addresses are looked up.
+/// Interval at which the status is published and this host's addresses are read.
 const STATUS_INTERVAL: Span = Span::from_ns(NS_PER_S / 2);
 /// Batches received before due messages are checked.
 const BATCHES_PER_TURN: usize = 4;
@@ -45,7 +45,7 @@ pub(super) struct PortThread {
     pub(super) conversions: Arc<PhcConversions>,
     pub(super) clock_class: Option<u8>,
     pub(super) allow: Vec<Prefix>,
-    /// Program that responds to delay requests in its place.
+    /// Program that responds to delay requests for the port.
     pub(super) fast: Option<FastPath>,
     pub(super) status: SharedStatus,
 }

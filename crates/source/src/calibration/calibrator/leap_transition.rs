@@ -51,7 +51,7 @@ impl Calibrator {
         self.leaps.announced.filter(|leap| Some(*leap) != self.crossing.made)
     }
 
-    /// Advances to `look`, through a leap transition if the clock has stepped, or should have.
+    /// Advances to `readings`, through a leap transition if the clock has stepped, or should have.
     pub(super) fn cross_leap(&mut self, look: &ClockReadings) {
         let Some(leap) = self.to_cross() else { return };
         let behind = self.utc(look) - leap.instant();
@@ -79,7 +79,7 @@ impl Calibrator {
         (is_then && is_same(moved, leap.step())).then_some(moved)
     }
 
-    /// Returns a pulse as the clock counted when it came.
+    /// Returns a pulse as the clock counted when it arrived.
     fn as_clocked(&self, labelled: &LabelledPulse) -> LabelledPulse {
         let mut clocked = *labelled;
         let Some(leap) = self.leaps.announced else { return clocked };
@@ -91,7 +91,7 @@ impl Calibrator {
         let distance = pulse.realtime.as_ns().saturating_sub(pulse.monotonic.as_ns());
         let moved = self.servo.moved(Span::from_ns(distance)).unwrap_or_default();
         if self.crossing.made == Some(leap) {
-            // It came before the clock stepped.
+            // It arrived before the clock stepped.
             if is_same(moved, -leap.step()) {
                 pulse.realtime = pulse.realtime + leap.step();
             }

@@ -124,7 +124,7 @@ impl Calibrator {
         self.leaps.receiver.take(report, self.realtime, is_clock_right);
     }
 
-    /// Advances to `look`: announces the next leap second to the labeller, and withdraws it there
+    /// Advances to `readings`: announces the next leap second to the labeller, or withdraws it
     /// if it was withdrawn.
     pub(super) fn advance_leaps(&mut self, look: &ClockReadings) {
         let (realtime, utc) = (look.realtime(), self.utc(look));

@@ -1,5 +1,5 @@
 //! Plausibility of sentences. One whose time is not plausible does not reach the labeller, so that
-//! it neither establishes a second nor sets a clock. Several in a row that are doubtful become a
+//! it neither establishes a second nor sets a clock. Several implausible ones in a row become a
 //! claim, which the other sources or the operator can confirm.
 
 use horolog_discipline::{CoarseTime, Implausible, Servo, Support, TimeEvidence, agree};
@@ -15,7 +15,7 @@ const JITTER_MAX: Span = Span::from_ms(1_500);
 /// Maximum age of the last of them.
 const AGE_MAX: Span = Span::from_ns(10 * NS_PER_S);
 
-/// Sentences in a row whose times are doubtful and continue one another.
+/// Sentences in a row whose times are implausible and continue one another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnconfirmedRun {
     at: Timestamp<Monotonic>,
@@ -78,7 +78,7 @@ impl Calibrator {
     }
 
     /// Accepts a time that was found plausible by all evidence. If it is the time for which
-    /// sentences were doubtful, earlier counts and estimates belong to another time, and begin
+    /// sentences were implausible, earlier counts and estimates belong to another time, and begin
     /// anew.
     pub(in crate::calibration) fn vouch(&mut self, ahead: Span, support: Support) {
         self.judge.vouch(ahead, support);
@@ -90,7 +90,7 @@ impl Calibrator {
         }
     }
 
-    /// Returns a claim of the time by doubtful sentences.
+    /// Returns a claim of the time by implausible sentences.
     pub(super) fn unconfirmed_claim(&self, now: Timestamp<Monotonic>) -> Option<CoarseTime> {
         let is_claim = |run: &UnconfirmedRun| run.sentences >= SENTENCES && now - run.at <= AGE_MAX;
         let run = self.unconfirmed_run.filter(is_claim).filter(|_| self.broken.is_none())?;

@@ -10,7 +10,7 @@ use crate::calibration::status::state_name;
 use crate::{CalibrationStatus, ClockReadings, Slew, SourceError, SourceEstimate};
 
 impl Calibrator {
-    /// Returns the estimate of the time at `look`.
+    /// Returns the estimate of the time at `readings`.
     pub(in crate::calibration) fn report(
         &self,
         look: &ClockReadings,
@@ -91,7 +91,7 @@ impl Calibrator {
         Span::from_ns(ns.ceil() as i64)
     }
 
-    /// Returns the reason for which there is no time. A source that is merely silent is followed by
+    /// Returns the reason for which there is no time. A source without data is followed by
     /// its last report for a while; this is a reason for which that no longer holds.
     fn no_time(&self, now: Timestamp<Monotonic>) -> SourceError {
         match self.fault(now) {

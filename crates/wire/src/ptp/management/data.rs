@@ -18,7 +18,7 @@ pub mod id {
     pub const NULL_MANAGEMENT: u16 = 0x0000;
     /// Description of the clock and its location.
     pub const CLOCK_DESCRIPTION: u16 = 0x0001;
-    /// Name given by its owner.
+    /// Name assigned by the user (IEEE 1588, userDescription).
     pub const USER_DESCRIPTION: u16 = 0x0002;
     /// Fault log.
     pub const FAULT_LOG: u16 = 0x0006;

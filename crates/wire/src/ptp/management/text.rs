@@ -51,7 +51,7 @@ pub struct ClockDescription<'a> {
     pub product: &'a str,
     /// Revisions of hardware, firmware and software, separated by semicolons.
     pub revision: &'a str,
-    /// Name given by its owner.
+    /// Name assigned by the user (IEEE 1588, userDescription).
     pub user: &'a str,
     /// Profile of the clock.
     pub profile: [u8; 6],

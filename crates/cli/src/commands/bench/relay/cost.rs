@@ -39,7 +39,7 @@ impl ProcessorTime {
             let [user, nice, system, _, _, hard, soft] = *numbers.first_chunk()?;
             Some((core, Ticks { programs: user + nice + system, interrupts: hard + soft }))
         };
-        // The line of all cores together has a space at the place of the number.
+        // The line of all cores together has a space instead of the number.
         let of_core = |line: &&str| !line.starts_with("cpu ");
         Self(text.lines().filter(of_core).filter_map(core).collect())
     }

@@ -43,7 +43,7 @@ pub(super) struct RelayMeasurement {
     pub(super) round: RelayRepetition,
     pub(super) first_copy: Recorder,
     pub(super) last_copy: Recorder,
-    /// True if copies had another length, or packets came to a child twice while another did not.
+    /// True if copies had the wrong length, or a child received one twice instead of another.
     pub(super) is_spoiled: bool,
 }
 
@@ -148,7 +148,7 @@ fn outcome_of(
         offered_rate: rate,
         achieved_rate: rate,
         sent: (came.sent + missing) * copies,
-        // A duplicate took the place of a missing copy.
+        // A duplicate replaced a missing copy.
         lost: came.lost + came.disordered + came.damaged + missing * copies,
         duration,
     }

@@ -172,7 +172,7 @@ mod tests {
         ] {
             assert!(screen.contains(text), "{text}: {screen}");
         }
-        // What was seen of another run is forgotten.
+        // The history of another run is discarded.
         seen.update(&snapshot(1, &[task("node1", 0.5), task("node2", 0.5)]));
         assert!(drawn(&seen, 100).ends_with("node2        control          █"));
     }

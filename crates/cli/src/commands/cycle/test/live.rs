@@ -194,13 +194,13 @@ mod tests {
             "load 1: 4.0 of 16.0 s  ███████▌                      |  state rising",
             "node1           3      1,234  ██████████████████████████████|  100.0%",
             "█>  150.0%  exited",
-            // Of the second look there is no new period.
+            // The second snapshot has no new period.
             "node1    ▂ ▄█",
             "stop node2                      8.0 s         1          7         -   50.0 ms",
         ] {
             assert!(screen.contains(text), "{text}: {screen}");
         }
-        // What was seen of another run is forgotten.
+        // The history of another run is discarded.
         look(&mut seen, "load 2", &[node("node1", 5, 0.5)], &[]);
         let screen = drawn(&seen, 100);
         assert!(screen.ends_with("node1    █") && !screen.contains("fault"), "{screen}");

@@ -146,7 +146,7 @@ mod tests {
         ] {
             assert!(screen.contains(text), "{text}: {screen}");
         }
-        // None, 1, 2, none and 4 since the look before.
+        // None, 1, 2, none and 4 since the previous snapshot.
         let over_time = screen.lines().last().unwrap();
         let mut fresh = SparklineHistory::default();
         for count in [0.0, 1.0, 2.0, 0.0, 4.0] {
